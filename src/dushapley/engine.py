@@ -1,0 +1,365 @@
+"""The engine: drives an estimator, pays for its questions, keeps what was paid.
+
+Every method gets from here, for nothing: an honest budget, no question paid twice, a ledger that
+survives a kill, workers, progress, clean stops.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from dushapley.conversation import (
+    AskTell,
+    Plan,
+    check_budget,
+    check_seed,
+    make_plan,
+    refuse_non_finite,
+)
+from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
+from dushapley.estimators.registry import AUTO, coalition_methods, find
+from dushapley.executors import Executor, make_executor
+from dushapley.games.base import Game, Outcome, as_game
+from dushapley.ledger import Ledger
+from dushapley.progress import Progress
+from dushapley.questions import Ask, Estimate, FloatArray
+from dushapley.valuation import Valuation
+
+CHEAP_BATCH, PAID_BATCH = 2**16, 64
+MOST_CHEAP, MOST_PAID = 2**24, 2**12
+"""Coalitions that `exact` enumerates without being given a budget."""
+ENOUGH_REPLICATES = 30
+"""Below this many replicates a standard error is too uncertain to stop a run."""
+
+
+def value(
+    game: Any,
+    method: str = AUTO,
+    *,
+    options: Mapping[str, Any] | None = None,
+    budget: int | None = None,
+    precision: float | None = None,
+    seed: int = 0,
+    n_jobs: int = 1,
+    executor: str = "local",
+    ledger: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    n_players: int | None = None,
+) -> Valuation:
+    """Value every owner of a game.
+
+    Parameters
+    ----------
+    game
+        A game, or a callable on (m, I) boolean matrices that knows (or is given) `n_players`.
+    method
+        One of `dushapley.methods()`. "auto": the game's exact formula if it has one, all
+        coalitions if they fit the budget, else the best method there is; the result says which.
+    options
+        The method's own options.
+    budget
+        Most pools that may be asked, ∅ and the grand coalition included, whether computed now,
+        found in the ledger or repeated; so what was saved never changes the plan. None: what the
+        method needs by default (`exact` 2^I, `du` one replicate, `auto` 6I, sampling 2I²).
+    precision
+        Stop once every 95% interval is narrower than this part of the spread of the values
+        (largest minus smallest).
+    seed
+        Drives the estimator. Same inputs and seed, same bits.
+    n_jobs, executor
+        How many workers, and where. Never changes a bit.
+    ledger
+        File that keeps every paid evaluation; a run that was killed goes on from it.
+    progress
+        Show progress on stderr; None: if it is a terminal.
+    n_players
+        Number of owners, for a bare function that does not say.
+
+    Returns
+    -------
+    Valuation
+
+    Raises
+    ------
+    Stopped
+        On Ctrl-C, with the valuation so far in `.valuation`.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.SizeGame([100, 200, 400], w=lambda n: n / (n + 100))
+    >>> ds.value(game, "exact").values.round(4).tolist()
+    [0.1921, 0.2873, 0.3956]
+    """
+    played = as_game(game, n_players)
+    plan, formula = _plan(played, method, options, budget)
+    _check_precision(precision)
+    _refuse_ledger(played, ledger)
+    if formula is not None:
+        return _from_formula(played, plan, formula, budget, check_seed(seed))
+    talk = AskTell(
+        plan,
+        played.n_players,
+        sizes=played.sizes,
+        names=played.names,
+        fractions=played.fractions,
+        seed=seed,
+        batch=CHEAP_BATCH if played.cheap else PAID_BATCH,
+    )
+    with ExitStack() as stack:
+        payer = _payer(played, make_executor(executor, n_jobs), ledger, stack)
+        bar = stack.enter_context(
+            Progress(plan.budget, show=False if played.cheap and progress is None else progress)
+        )
+        stack.enter_context(_one_blas_thread())
+        try:
+            _drive(talk, payer, bar, precision)
+        except KeyboardInterrupt:
+            raise _stopped(talk, payer, played, budget, ledger) from None
+    return _valuation(talk, payer, played, budget)
+
+
+def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
+    while (ask := talk.ask()) is not None:
+        if precision is not None and precise_enough(ask.so_far, precision):
+            talk.stop()
+            talk.finished = True
+            return
+        talk.tell(payer.answer(ask, bar))
+
+
+def precise_enough(estimate: Estimate | None, precision: float) -> bool:
+    """Whether every 95% interval is within `precision` of the spread of the values."""
+    if estimate is None or estimate.std_errors is None:
+        return False
+    if estimate.replicates is not None and estimate.replicates < ENOUGH_REPLICATES:
+        return False
+    spread = float(np.ptp(estimate.values))
+    return bool(1.96 * estimate.std_errors.max() <= precision * spread)
+
+
+class Payer:
+    """Answers questions of a game that costs nothing: just asks it."""
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.n_computed = 0
+        self.n_distinct: int | None = None
+        self.failures: Counter[str] = Counter()
+
+    def answer(self, ask: Ask, bar: Progress) -> FloatArray:
+        """Utilities of the pools asked for."""
+        values = self.game(ask.queries, ask.draws)
+        self.n_computed += len(values)
+        bar.advance(len(values))
+        return values
+
+
+class LedgerPayer(Payer):
+    """Answers questions that cost something: each different pool is paid at most once."""
+
+    def __init__(self, game: Game, executor: Executor, ledger: Ledger | None) -> None:
+        super().__init__(game)
+        self.executor = executor
+        self.ledger = ledger
+        self.known: dict[bytes, Outcome] = {}
+
+    def answer(self, ask: Ask, bar: Progress) -> FloatArray:
+        queries, draws = self.game.check(ask.queries, ask.draws)
+        keys = self.game.keys(queries, draws)
+        first = {key: row for row, key in reversed(list(enumerate(keys)))}
+        unknown = [key for key in dict.fromkeys(keys) if key not in self.known]
+        if self.ledger is not None:
+            self.known.update(self.ledger.read(unknown))
+            unknown = [key for key in unknown if key not in self.known]
+        bar.advance(len(keys) - len(unknown))
+        blocks = [
+            unknown[start : start + self.game.block]
+            for start in range(0, len(unknown), self.game.block)
+        ]
+        rows = [[first[key] for key in block] for block in blocks]
+        work = [(queries[r], None if draws is None else draws[r]) for r in rows]
+        for position, outcomes in self.executor.run(self.game, work):
+            self._keep(blocks[position], work[position][0], outcomes)
+            bar.advance(len(outcomes))
+        self.n_distinct = len(self.known)
+        return np.array([self.known[key].value for key in keys], dtype=np.float64)
+
+    def _keep(self, keys: list[bytes], queries: Any, outcomes: list[Outcome]) -> None:
+        values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
+        refuse_non_finite(queries, values, self.game.names)
+        paid = list(zip(keys, outcomes, strict=True))
+        if self.ledger is not None:
+            self.ledger.write(paid)
+        self.known.update(paid)
+        self.n_computed += len(paid)
+
+
+def _payer(
+    game: Game,
+    executor: Executor,
+    ledger: str | os.PathLike[str] | None,
+    stack: ExitStack,
+) -> Payer:
+    _refuse_ledger(game, ledger)
+    stack.callback(executor.close)
+    if game.cheap:
+        return Payer(game)
+    if ledger is None:
+        return LedgerPayer(game, executor, None)
+    assert game.context is not None
+    return LedgerPayer(game, executor, stack.enter_context(Ledger(ledger, game.context)))
+
+
+def _refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
+    if ledger is None:
+        return
+    if game.cheap:
+        raise LedgerRefused(
+            f"{type(game).__name__} costs nothing to evaluate, so there is nothing to keep. "
+            "Leave ledger= out."
+        )
+    if game.context is None:
+        raise LedgerRefused(
+            "This game is made from a bare function, whose content cannot be compared, so a "
+            "ledger could mix up two games. Give the game a fingerprint= that names its content."
+        )
+
+
+def _plan(
+    game: Game, method: str, options: Mapping[str, Any] | None, budget: int | None
+) -> tuple[Plan, Estimate | None]:
+    """What will run, or the game's own formula for it."""
+    if method == AUTO and not options:
+        formula = game.closed_form("exact")
+        if formula is not None:
+            reason = "auto: the game has a formula for its exact values."
+            return Plan(find("exact"), {}, 0, f"{AUTO} → exact", reason), formula
+    elif method != AUTO:
+        chosen = find(method)
+        complete = chosen.complete(options)
+        # options other than the defaults are wishes that a formula cannot know
+        formula = game.closed_form(method) if complete == chosen.complete(None) else None
+        if formula is not None:
+            check_budget(budget)
+            return Plan(chosen, complete, 0, method), formula
+        if method == "exact" and budget is None:
+            _refuse_endless(game)
+    return make_plan(method, game.n_players, game.fractions, options, budget), None
+
+
+def _refuse_endless(game: Game) -> None:
+    everything, most = 2**game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
+    if everything > most:
+        raise MethodNotApplicable(
+            f"exact would ask all 2^{game.n_players} = {everything:,} coalitions; without a "
+            f"budget it stops at {most:,} for a game of this kind. Pass budget={everything} if "
+            "you mean it, or choose among: "
+            f"{', '.join(name for name in coalition_methods() if name != 'exact')}."
+        )
+
+
+def _from_formula(
+    game: Game, plan: Plan, estimate: Estimate, budget: int | None, seed: int
+) -> Valuation:
+    ends = np.zeros((2, game.n_players), dtype=np.bool_)
+    ends[1] = True
+    empty, full = (float(u) for u in game(ends))
+    return _build(game, plan, estimate, budget, seed, (0, 0, 0), (empty, full), {}, complete=True)
+
+
+def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> Valuation:
+    assert talk.estimate is not None
+    counts = (talk.n_asked, payer.n_distinct, payer.n_computed)
+    return _build(
+        game,
+        talk.plan,
+        talk.estimate,
+        budget,
+        talk.seed,
+        counts,
+        (talk.empty, talk.full),
+        payer.failures,
+        complete=talk.finished,
+    )
+
+
+def _build(
+    game: Game,
+    plan: Plan,
+    estimate: Estimate,
+    budget: int | None,
+    seed: int,
+    counts: tuple[int, int | None, int],
+    ends: tuple[float, float],
+    failures: Mapping[str, int],
+    *,
+    complete: bool,
+) -> Valuation:
+    reason = (plan.reason,) if plan.reason else ()
+    return Valuation(
+        owners=game.names,
+        sizes=game.sizes,
+        values=estimate.values,
+        std_errors=estimate.std_errors,
+        covariance=estimate.covariance,
+        method=plan.label,
+        n_evaluations=counts[0],
+        n_distinct=counts[1],
+        n_computed=counts[2],
+        u_empty=ends[0],
+        u_full=ends[1],
+        seed=seed,
+        budget=budget,
+        options=dict(plan.options),
+        biased=plan.method.biased,
+        complete=complete,
+        fingerprint=game.fingerprint,
+        failures=dict(failures),
+        notes=(*reason, *estimate.notes),
+        details=estimate.details,
+        version=version("dushapley"),
+    )
+
+
+def _stopped(
+    talk: AskTell,
+    payer: Payer,
+    game: Game,
+    budget: int | None,
+    ledger: str | os.PathLike[str] | None,
+) -> Stopped:
+    talk.stop()
+    kept = (
+        f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
+        if ledger is not None
+        else "Nothing is kept without a ledger; pass ledger= to be able to go on."
+    )
+    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget)
+    state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
+    return Stopped(
+        f"Stopped after {payer.n_computed:,} computed evaluations; {state}. {kept}", partial
+    )
+
+
+def _check_precision(precision: object) -> None:
+    if precision is None:
+        return
+    if isinstance(precision, bool) or not isinstance(precision, (int, float)) or precision <= 0:
+        raise InvalidOption(
+            f"precision is {precision!r}; it is a positive part of the spread of values, say 0.05."
+        )
+
+
+def _one_blas_thread() -> Any:
+    """Results of BLAS depend on its threads, and workers have one each: so has the parent."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)

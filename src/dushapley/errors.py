@@ -1,0 +1,92 @@
+"""Every error the library raises on purpose.
+
+One root, `DUShapleyError`; each leaf is named after the mistake and also inherits the builtin a
+Python programmer would expect. Messages read: what was found, what is needed, what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dushapley.valuation import Valuation
+
+
+class DUShapleyError(Exception):
+    """Root of all errors raised on purpose by this library."""
+
+
+class InvalidGame(DUShapleyError, ValueError):
+    """A game or its parameters make no sense (shapes, sizes, probabilities)."""
+
+
+class InvalidQuery(DUShapleyError, ValueError):
+    """A pool was asked for that the game cannot hold (shape, range, missing draw)."""
+
+
+class FractionsRefused(InvalidQuery):
+    """A true fraction was asked of a game that knows whole owners only."""
+
+
+class InvalidOwners(DUShapleyError, ValueError):
+    """The owners' data cannot be pooled (columns, types, rows, names)."""
+
+
+class UnknownMethod(DUShapleyError, ValueError):
+    """No estimator has this name."""
+
+
+class InvalidOption(DUShapleyError, ValueError):
+    """An option the method does not declare, or a value it does not take."""
+
+
+class MethodNotApplicable(DUShapleyError, ValueError):
+    """The method needs something that this game does not offer."""
+
+
+class BudgetTooSmall(DUShapleyError, ValueError):
+    """Fewer evaluations were granted than the method needs for any answer."""
+
+
+class UtilityFailed(DUShapleyError, RuntimeError):
+    """A utility came back not a finite number, or its computation raised."""
+
+
+class ProtocolViolated(DUShapleyError, RuntimeError):
+    """An estimator, game or hand-driven conversation broke the rules of asking and telling."""
+
+
+class LedgerError(DUShapleyError, RuntimeError):
+    """The ledger cannot be used."""
+
+
+class LedgerUnreadable(LedgerError):
+    """The file is not a ledger, or is damaged."""
+
+
+class LedgerReadOnly(LedgerError):
+    """The ledger cannot be written, so paid work could not be kept."""
+
+
+class LedgerMismatch(LedgerError, ValueError):
+    """The ledger holds evaluations of another game."""
+
+
+class LedgerRefused(LedgerError, ValueError):
+    """This game cannot be kept in a ledger."""
+
+
+class InvalidValuation(DUShapleyError, ValueError):
+    """A stored valuation cannot be read back."""
+
+
+class Stopped(DUShapleyError, RuntimeError):
+    """The run ended before its plan did.
+
+    Everything paid for is in the ledger (if there is one); `valuation` holds the estimate so far,
+    or None when there is none yet.
+    """
+
+    def __init__(self, message: str, valuation: Valuation | None = None) -> None:
+        super().__init__(message)
+        self.valuation = valuation

@@ -1,0 +1,136 @@
+"""DU-Shapley: a coalition of size k looks like k/(I−1) of everybody's data."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dushapley.estimators.method import Method
+from dushapley.estimators.moments import Moments
+from dushapley.questions import Ask, Conversation, Estimate, FloatArray, IntArray, Problem
+
+Steps = Generator[Ask, FloatArray, FloatArray]
+
+MOST_POOLS = 2**16
+"""Pools asked at a time, at the most."""
+
+BIAS_NOTE = (
+    "DU-Shapley draws the other owners' rows from one pool: it is blind to differences in quality "
+    "between them and works poorly when some owners are much larger than the rest. Its standard "
+    "errors are of sampling error only."
+)
+
+
+def du(problem: Problem) -> Conversation:
+    r"""Definition 1: how much owner i adds to ever larger samples of the others' pooled rows.
+
+    .. math:: \psi_i = \frac1I \sum_{k=0}^{I-1} [u(D^{(k)} \cup D_i) - u(D^{(k)})]
+
+    where :math:`D^{(k)}` holds :math:`k\mu_{-i}` rows (rounded) drawn uniformly without
+    replacement from all rows of the others, :math:`\mu_{-i} = |D_{-i}|/(I-1)`. The ends are no
+    draws: :math:`D^{(0)} = ∅` and :math:`D^{(I-1)} = D_{-i}`.
+
+    Where a game takes fractions exactly, the draw is replaced by its plug-in, every other owner
+    giving the fraction k/(I−1): the paper's closed form. Where it has rows, the number of rows
+    from each owner is drawn (multivariate hypergeometric), independently for each k.
+
+    Cost: 2I(I−1)+2 evaluations for one replicate (4 at I=2), 2I(I−2) for each further one; the
+    budget buys as many as fit. Biased: see Theorem 2 for equal distributions, and `notes`. Exact
+    when all owners are of equal size and only the size of a pool matters.
+    """
+    n = problem.n_players
+    first, last = yield from ends(problem)
+    if n == 2:
+        return Estimate((first + last) / 2)
+    moments = Moments(n)
+    replicates = 1
+    if problem.fractions == "rows":
+        replicates = (problem.budget - 2 * n) // (2 * n * (n - 2))
+    while moments.count < replicates:
+        gains = yield from middle(problem, moments.estimate())
+        moments.add(((first + last + gains) / n)[None, :])
+    estimate = moments.estimate()
+    assert estimate is not None
+    return replace(estimate, notes=(BIAS_NOTE,) if problem.fractions == "rows" else ())
+
+
+def ends(problem: Problem) -> Generator[Ask, FloatArray, tuple[FloatArray, FloatArray]]:
+    """Terms k=0 and k=I−1 of every owner, which are coalitions and shared by all replicates."""
+    n = problem.n_players
+    alone = np.eye(n, dtype=np.bool_)
+    if n == 2:  # all but one *is* the other one alone
+        singles = yield Ask(alone)
+        without = singles[::-1]
+    else:
+        answers = yield Ask(np.concatenate([alone, ~alone]))
+        singles, without = answers[:n], answers[n:]
+    return singles - problem.empty, problem.full - without
+
+
+def middle(problem: Problem, so_far: Estimate | None) -> Steps:
+    """Sum over k = 1..I−2 of what each owner adds to D^(k), one replicate.
+
+    Owners are asked about in groups, so that memory stays bounded with a thousand of them.
+    """
+    n = problem.n_players
+    at_once = max(1, MOST_POOLS // (2 * (n - 2)))
+    gains = []
+    for start in range(0, n, at_once):
+        owners = np.arange(start, min(n, start + at_once))
+        others = np.concatenate([pools(problem, int(i)) for i in owners])
+        with_owner = others.copy()
+        with_owner[np.arange(len(others)), np.repeat(owners, n - 2)] = 1.0
+        draws = problem.rng.integers(2**62, size=len(others))
+        answers = yield Ask(
+            np.concatenate([with_owner, others]), so_far, draws=np.concatenate([draws, draws])
+        )
+        added = answers[: len(others)] - answers[len(others) :]
+        gains.append(added.reshape(len(owners), n - 2).sum(axis=1))
+    return np.concatenate(gains)
+
+
+def pools(problem: Problem, owner: int) -> FloatArray:
+    """D^(k) for one owner, k = 1..I−2, as fractions of each owner's rows."""
+    n = problem.n_players
+    sizes = problem.sizes.copy()
+    sizes[owner] = 0
+    steps = np.arange(1, n - 1) / (n - 1)
+    if problem.fractions == "exact":
+        return steps[:, None] * (np.arange(n) != owner)
+    counts = sizes.astype(np.int64)
+    rows = np.rint(steps * counts.sum()).astype(np.int64)
+    drawn = np.stack([draw_counts(problem.rng, counts, int(m)) for m in rows])
+    return drawn / np.maximum(counts, 1)
+
+
+def draw_counts(rng: np.random.Generator, sizes: IntArray, rows: int) -> IntArray:
+    """How many of `rows` rows, drawn uniformly without replacement, come from each owner."""
+    return rng.multivariate_hypergeometric(sizes, rows, method="marginals")
+
+
+def one_replicate(n_players: int, options: Mapping[str, Any]) -> int:
+    """Distinct evaluations of one replicate: 2I(I−1)+2, and 4 for two owners."""
+    del options
+    return 4 if n_players == 2 else 2 * n_players * (n_players - 1) + 2
+
+
+METHOD = Method(
+    name="du",
+    summary="DU-Shapley: what each owner adds to growing samples of the others' pooled rows",
+    run=du,
+    least=one_replicate,
+    default=one_replicate,
+    keeps=frozenset(),
+    biased=True,
+    needs="fractions",
+    cite="garrido2024",
+)
+
+PLUS_PLUS = replace(
+    METHOD,
+    name="du++",
+    summary="DU-Shapley++ of the older version: equal to du, whose ends are already exact",
+)

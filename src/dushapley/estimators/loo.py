@@ -1,0 +1,68 @@
+"""Leave-one-out, in the form everybody knows and in the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dushapley.estimators.du import draw_counts
+from dushapley.estimators.method import Method, Option
+from dushapley.questions import Ask, Conversation, Estimate, Problem
+
+
+def loo(problem: Problem) -> Conversation:
+    r"""What is lost when an owner leaves.
+
+    ``form="all"``: :math:`u(I) - u(I \setminus i)`; I+2 evaluations. ``form="random"`` (the
+    paper's baseline): :math:`u(D \cup D_i) - u(D)` for one random D of :math:`k\mu_{-i}` rows of
+    the others, k uniform on 0..I−1 (the paper does not state the size); 2I+2 evaluations.
+
+    Not an estimate of the Shapley value: biased at any budget, no standard errors.
+    """
+    n = problem.n_players
+    if problem.options["form"] == "all":
+        without = yield Ask(~np.eye(n, dtype=np.bool_))
+        return Estimate(problem.full - without)
+    others = np.zeros((n, n))
+    for i in range(n):
+        k = int(problem.rng.integers(n))
+        if problem.fractions == "exact":
+            others[i] = k / (n - 1)
+        else:
+            sizes = problem.sizes.astype(np.int64)
+            sizes[i] = 0
+            drawn = draw_counts(problem.rng, sizes, round(k * int(sizes.sum()) / (n - 1)))
+            others[i] = drawn / np.maximum(sizes, 1)
+        others[i, i] = 0.0
+    draws = problem.rng.integers(2**62, size=n)
+    answers = yield Ask(
+        np.concatenate([np.maximum(others, np.eye(n)), others]),
+        draws=np.concatenate([draws, draws]),
+    )
+    return Estimate(answers[:n] - answers[n:])
+
+
+def cost(n_players: int, options: Mapping[str, Any]) -> int:
+    """I+2 evaluations, or 2I+2 in the paper's form."""
+    return (n_players if options["form"] == "all" else 2 * n_players) + 2
+
+
+METHOD = Method(
+    name="loo",
+    summary="leave-one-out: what is lost when an owner leaves (not a Shapley value)",
+    run=loo,
+    least=cost,
+    default=cost,
+    biased=True,
+    needs=lambda options: "coalitions" if options["form"] == "all" else "fractions",
+    options={
+        "form": Option(
+            "all",
+            "'all' takes the owner from everybody, 'random' from one random pool (the paper's)",
+            choices=("all", "random"),
+        )
+    },
+    cite="garrido2024",
+)

@@ -1,0 +1,107 @@
+"""What a method declares about itself, and how its options are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dushapley.errors import InvalidOption
+from dushapley.questions import Conversation, Problem
+
+Keeps = Literal["efficiency", "symmetry", "null player"]
+Needs = Literal["coalitions", "fractions", "rows"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a method: its default, and the values it takes.
+
+    `choices` lists the allowed values; without it, any value of the default's type is taken (whole
+    numbers count as decimals), provided `valid` holds of it.
+    """
+
+    default: Any
+    meaning: str
+    choices: tuple[Any, ...] = ()
+    valid: Callable[[Any], bool] = lambda _: True
+
+    def parse(self, method: str, name: str, value: Any) -> Any:
+        """Return the value in the option's own type, or say what is allowed."""
+        if self.choices:
+            if value in self.choices:
+                return value
+            allowed = ", ".join(map(repr, self.choices))
+        else:
+            allowed = f"{type(self.default).__name__}: {self.meaning}"
+            wanted = type(self.default)
+            if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+            if type(value) is wanted and self.valid(value):
+                return value
+        raise InvalidOption(f"{method} was given {name}={value!r}; it takes {allowed}.")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A Shapley estimator: its mathematics and what it declares.
+
+    Attributes
+    ----------
+    name, summary
+        How users call it, and one line on what it does.
+    run
+        The generator of questions.
+    least
+        Smallest budget, ∅ and grand coalition included, as a function of the number of owners and
+        the options.
+    default
+        Budget when none is given.
+    keeps
+        Axioms that every estimate obeys exactly, whatever the budget.
+    biased
+        Whether its mean over seeds differs from the Shapley value at a finite budget; its
+        intervals are then of sampling error only.
+    needs
+        "coalitions": whole owners suffice. "fractions": true fractions of owners. "rows": actual
+        rows (closed form only). A function of the options where it depends on them.
+    options
+        What `options=` may hold.
+    cite
+        Key of the paper it comes from.
+    """
+
+    name: str
+    summary: str
+    run: Callable[[Problem], Conversation]
+    least: Callable[[int, Mapping[str, Any]], int]
+    default: Callable[[int, Mapping[str, Any]], int]
+    keeps: frozenset[Keeps] = frozenset()
+    biased: bool = False
+    needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
+    options: Mapping[str, Option] = field(default_factory=dict)
+    cite: str = ""
+
+    def complete(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Check the user's options and fill in the defaults."""
+        given = dict(options or {})
+        unknown = [name for name in given if name not in self.options]
+        if unknown:
+            known = ", ".join(f"{n} ({o.meaning})" for n, o in self.options.items()) or "none"
+            raise InvalidOption(
+                f"{self.name} has no option {unknown[0]!r}; the options it takes: {known}."
+            )
+        return {
+            name: option.parse(self.name, name, given[name]) if name in given else option.default
+            for name, option in self.options.items()
+        }
+
+    def need(self, options: Mapping[str, Any]) -> Needs:
+        """What the method asks of a game under these (complete) options."""
+        return self.needs(options) if callable(self.needs) else self.needs
+
+
+def two_squares(n_players: int, options: Mapping[str, Any]) -> int:
+    """Default budget of the sampling methods: 2I², what DU-Shapley costs (at least 4)."""
+    del options
+    return max(4, 2 * n_players**2)

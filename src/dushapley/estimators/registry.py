@@ -1,0 +1,57 @@
+"""All methods by name. A new one is a file of mathematics and a line here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from dushapley.errors import UnknownMethod
+from dushapley.estimators import chance, du, exact, loo, permutations
+from dushapley.estimators.method import Method
+
+REGISTRY: dict[str, Method] = {
+    method.name: method
+    for method in (
+        exact.METHOD,
+        du.METHOD,
+        du.PLUS_PLUS,
+        permutations.METHOD,
+        loo.METHOD,
+        chance.METHOD,
+    )
+}
+
+AUTO = "auto"
+AUTO_SUMMARY = (
+    "the game's exact formula, all coalitions if the budget allows, else the best there is"
+)
+FALLBACK = "permutation"
+"""What `auto` runs when exact values are out of reach: the best method there is so far."""
+
+
+def methods() -> dict[str, str]:
+    """Names of all methods with one line each.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> "du" in ds.methods()
+    True
+    """
+    return {name: method.summary for name, method in REGISTRY.items()} | {AUTO: AUTO_SUMMARY}
+
+
+def find(name: str) -> Method:
+    """The method of this name, or the nearest suggestion."""
+    if name in REGISTRY:
+        return REGISTRY[name]
+    near = difflib.get_close_matches(str(name), [*REGISTRY, AUTO], n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise UnknownMethod(
+        f"There is no method {name!r}.{hint} Methods: {', '.join([*REGISTRY, AUTO])}."
+    )
+
+
+def coalition_methods() -> Iterable[str]:
+    """Methods that ask for whole owners only, so that any game can answer them."""
+    return [n for n, m in REGISTRY.items() if m.need(m.complete(None)) == "coalitions"]

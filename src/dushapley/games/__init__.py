@@ -1,0 +1,30 @@
+"""Games: what a pool of owners' data is worth."""
+
+from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game, digest
+from dushapley.games.classic import ClassicGame, airport, glove, voting
+from dushapley.games.datasets import DatasetGame, RowsGame
+from dushapley.games.formulas import (
+    LinearRegressionGame,
+    RegressogramGame,
+    SizeGame,
+    mean_estimation,
+)
+
+__all__ = [
+    "CallableGame",
+    "ClassicGame",
+    "DatasetGame",
+    "Game",
+    "LinearRegressionGame",
+    "Outcome",
+    "RegressogramGame",
+    "RowsGame",
+    "SizeGame",
+    "TableGame",
+    "airport",
+    "as_game",
+    "digest",
+    "glove",
+    "mean_estimation",
+    "voting",
+]

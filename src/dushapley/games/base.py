@@ -1,0 +1,342 @@
+"""What a game is: a function from pools of data to what they are worth.
+
+A pool is a row of shares, one per owner: 0 leaves the owner out, 1 takes all its rows, anything
+between takes that part of them. A coalition is a row of zeros and ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery
+from dushapley.questions import BoolArray, Estimate, FloatArray, Fractions, IntArray, Queries
+
+FRACTION_FREE = "exact, permutation, loo (and all sampling methods but du)"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one paid question came to.
+
+    Attributes
+    ----------
+    value
+        The utility.
+    failure
+        Why there was none, when a failure policy put `value` in its place.
+    scores
+        The utility test row by test row, where it is a mean over test rows.
+    spread
+        Standard deviation between repeated trainings, where there were several.
+    """
+
+    value: float
+    failure: str | None = None
+    scores: FloatArray | None = None
+    spread: float | None = None
+
+
+class Game(ABC):
+    """A cooperative game over owners of data: ``game(fractions, draws) -> values``.
+
+    Subclasses set the attributes below and write `evaluate`; shapes, ranges and draws are checked
+    here, once. See `dushapley.testing.GameContract` for the tests every game must pass.
+
+    Attributes
+    ----------
+    n_players
+        Number of owners.
+    sizes
+        Rows of each owner, shape (I,); ones when unknown.
+    names
+        Names of the owners.
+    fingerprint
+        A content hash of everything that decides the values, or None when it cannot be known
+        (a bare function).
+    fractions
+        "exact": true fractions are arithmetic. "rows": they are drawn, and need draw ids.
+        "none": they are refused.
+    cheap
+        Vectorised and free: the engine neither de-duplicates nor keeps a ledger.
+    block
+        How many pools are paid for at a time: the unit of work for workers and of commitment in
+        the ledger. Constant, so that it can never depend on what was already known.
+    """
+
+    fractions: ClassVar[Fractions] = "none"
+    cheap: bool = False
+    trained: ClassVar[bool] = False
+    block: int = 64
+    n_players: int
+    sizes: FloatArray
+    names: tuple[str, ...]
+    fingerprint: str | None = None
+
+    def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
+        """Utilities of m pools, shape (m,)."""
+        return self.evaluate(*self.check(np.asarray(fractions), draws))
+
+    @abstractmethod
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        """Utilities of checked pools."""
+
+    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        """Like `evaluate`, with what a paying engine also wants to keep of each question."""
+        return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
+
+    def closed_form(self, method: str) -> Estimate | None:
+        """Answer of `method` without any question, where the game knows one."""
+        return None
+
+    @property
+    def context(self) -> str | None:
+        """What must be equal for two evaluations of equal pools to be interchangeable."""
+        return self.fingerprint
+
+    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+        """Name each pool for de-duplication and ledger: equal keys have equal values."""
+        del draws  # without rows there is nothing to draw
+        if queries.dtype == np.bool_:
+            return [row.tobytes() for row in np.packbits(queries.astype(np.bool_), axis=1)]
+        return [row.tobytes() for row in queries]
+
+    def check(
+        self, fractions: np.ndarray[Any, Any], draws: ArrayLike | None
+    ) -> tuple[Queries, IntArray | None]:
+        """Return pools (booleans or fractions) and draws, or say what is wrong with them."""
+        queries = self._check_queries(fractions)
+        return queries, self._check_draws(queries, draws)
+
+    def _check_queries(self, queries: np.ndarray[Any, Any]) -> Queries:
+        if queries.ndim != 2 or queries.shape[1] != self.n_players:
+            raise InvalidQuery(
+                f"Pools have shape {queries.shape}; this game of {self.n_players} owners needs "
+                f"(m, {self.n_players}). Pass one row per pool, one column per owner."
+            )
+        if queries.dtype == np.bool_:
+            return queries
+        shares = queries.astype(np.float64, copy=False)
+        if not bool(((shares >= 0) & (shares <= 1)).all()):
+            raise InvalidQuery(
+                "A share of an owner's rows lies outside 0..1 or is not a number. "
+                "Pass fractions between 0 (left out) and 1 (all rows)."
+            )
+        if self.fractions == "none":
+            return self._as_booleans(shares)
+        return shares
+
+    def _as_booleans(self, shares: FloatArray) -> BoolArray:
+        whole = shares == 1
+        if not bool((whole | (shares == 0)).all()):
+            raise FractionsRefused(
+                f"A pool holds part of an owner's rows, but {type(self).__name__} knows whole "
+                f"owners only. Use a method that asks for coalitions: {FRACTION_FREE}."
+            )
+        return whole
+
+    def _check_draws(self, queries: Queries, draws: ArrayLike | None) -> IntArray | None:
+        if draws is None:
+            if self.fractions == "rows" and is_partial(queries).any():
+                raise InvalidQuery(
+                    "A pool holds part of an owner's rows, but no draw ids say which. Pass "
+                    "draws=, one integer per pool; pools that share a draw share its rows."
+                )
+            return None
+        ids = np.asarray(draws)
+        if ids.shape != queries.shape[:1] or ids.dtype.kind not in "iu":
+            raise InvalidQuery(
+                f"draws has shape {ids.shape} and type {ids.dtype}; "
+                f"needed are {len(queries)} integers, one per pool."
+            )
+        return ids.astype(np.int64)
+
+
+class CallableGame(Game):
+    """A game given by a function of a boolean matrix, as shapiq's games are.
+
+    ``function((m, I) booleans) -> (m,) numbers``. Each row must get the same value whatever other
+    rows stand beside it: rows already known are not asked again, so the company varies.
+
+    Parameters
+    ----------
+    function
+        Vectorised over coalitions.
+    n_players
+        Number of owners.
+    sizes, names
+        Rows and names of the owners, if they have any.
+    fingerprint
+        Names the content of the function; needed to keep a ledger, since two functions cannot be
+        compared.
+    cheap
+        True when an evaluation costs nothing worth remembering.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z.any(axis=1), n_players=3)
+    >>> game([[0, 0, 0], [1, 0, 1]]).tolist()
+    [0.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        function: Callable[[BoolArray], ArrayLike],
+        n_players: int,
+        sizes: ArrayLike | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        fingerprint: str | None = None,
+        cheap: bool = False,
+    ) -> None:
+        if not callable(function):
+            raise InvalidGame(
+                f"Found {type(function).__name__} where a function was needed. "
+                "Pass a callable that maps an (m, I) boolean matrix to m numbers."
+            )
+        self.function = function
+        self.n_players = check_n_players(n_players)
+        self.sizes = check_sizes(sizes, self.n_players)
+        self.names = check_names(names, self.n_players)
+        self.cheap = cheap
+        if fingerprint is not None:
+            self.fingerprint = digest("callable", fingerprint, self.n_players)
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        values = np.asarray(self.function(queries.astype(np.bool_, copy=False)), dtype=np.float64)
+        if values.shape != (len(queries),):
+            raise InvalidGame(
+                f"The game returned shape {values.shape} for {len(queries)} coalitions; needed is "
+                f"({len(queries)},). Return one number per row of the boolean matrix."
+            )
+        return values
+
+
+class TableGame(Game):
+    """A game given by all of its 2^I utilities; bit i of the index means owner i is in.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> ds.TableGame([0, 1, 2, 4])([[1, 0], [1, 1]]).tolist()
+    [1.0, 4.0]
+    """
+
+    cheap = True
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        sizes: ArrayLike | None = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        table = np.array(values, dtype=np.float64)
+        n_players = table.size.bit_length() - 1
+        if table.ndim != 1 or table.size != 2**n_players or n_players < 1:
+            raise InvalidGame(
+                f"The table has shape {table.shape}; needed are 2^I numbers in one row "
+                "(2, 4, 8, ...), the first for the empty coalition."
+            )
+        table.setflags(write=False)
+        self.values = table
+        self.n_players = n_players
+        self.sizes = check_sizes(sizes, n_players)
+        self.names = check_names(names, n_players)
+        self.fingerprint = digest("table", table, self.sizes, *self.names)
+        self._bits = 1 << np.arange(n_players)
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        return self.values[queries @ self._bits]
+
+
+def is_partial(queries: Queries) -> BoolArray:
+    """Mark the pools that hold only part of some owner's rows."""
+    if queries.dtype == np.bool_:
+        return np.zeros(len(queries), dtype=np.bool_)
+    return np.asarray(((queries > 0) & (queries < 1)).any(axis=1))
+
+
+def check_n_players(n_players: object) -> int:
+    if isinstance(n_players, bool) or not isinstance(n_players, (int, np.integer)) or n_players < 1:
+        raise InvalidGame(f"n_players is {n_players!r}; a game needs a whole number of at least 1.")
+    return int(n_players)
+
+
+def check_sizes(sizes: ArrayLike | None, n_players: int | None = None) -> FloatArray:
+    """Sizes as a read-only float vector; ones where they are unknown."""
+    if sizes is None:
+        array = np.ones(n_players or 0)
+    else:
+        try:
+            array = np.array(sizes, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidGame(f"sizes are not numbers ({error}). Pass rows per owner.") from error
+    wanted = len(array) if n_players is None and array.ndim == 1 else n_players
+    if array.ndim != 1 or array.size == 0 or len(array) != wanted:
+        raise InvalidGame(
+            f"sizes has shape {array.shape}; needed is one number of rows per owner"
+            + ("." if n_players is None else f", ({n_players},).")
+        )
+    if not bool(np.isfinite(array).all() and (array >= 0).all()):
+        worst = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
+        raise InvalidGame(
+            f"Owner {worst + 1} has size {array[worst]}; sizes are finite and not negative "
+            "(zero rows are legal)."
+        )
+    array.setflags(write=False)
+    return array
+
+
+def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
+    chosen = tuple(f"owner {i + 1}" for i in range(n_players)) if names is None else tuple(names)
+    if len(chosen) != n_players or len(set(chosen)) != n_players:
+        raise InvalidGame(
+            f"Found {len(chosen)} names ({len(set(chosen))} different) for {n_players} owners; "
+            "needed is one name per owner, all different."
+        )
+    if not all(isinstance(name, str) for name in chosen):
+        raise InvalidGame("Owner names must be strings.")
+    return chosen
+
+
+def digest(*parts: object) -> str:
+    """Content hash of strings, numbers and arrays; the same in every process.
+
+    Each part is written with its type and length, so that no two lists of parts can run together.
+    """
+    sha = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            array = np.ascontiguousarray(part)
+            text, body = f"array {array.dtype.str} {array.shape}", array.tobytes()
+        elif isinstance(part, bytes):
+            text, body = "bytes", part
+        elif isinstance(part, (str, int, float, type(None))):
+            text, body = type(part).__name__, repr(part).encode("utf-8", "surrogatepass")
+        else:
+            raise TypeError(f"cannot digest {type(part).__name__}")
+        sha.update(f"{text} {len(body)}:".encode())
+        sha.update(body)
+    return sha.hexdigest()
+
+
+def as_game(game: object, n_players: int | None = None) -> Game:
+    """Take a game as it is; wrap a callable on boolean matrices that knows its `n_players`."""
+    if isinstance(game, Game):
+        return game
+    known = n_players if n_players is not None else getattr(game, "n_players", None)
+    if not callable(game) or known is None:
+        raise InvalidGame(
+            f"Found {type(game).__name__}, which is not a game. Pass a game of this library, or a "
+            "callable on (m, I) boolean matrices with an attribute n_players "
+            "(or use CallableGame(function, n_players))."
+        )
+    return CallableGame(game, known)

@@ -1,0 +1,268 @@
+"""The result: who contributed how much, how sure that is, and how it was found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.errors import InvalidValuation
+from dushapley.questions import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+FORMAT = "dushapley.valuation/1"
+_ARRAYS = ("sizes", "values", "std_errors", "covariance")
+
+
+@dataclass(frozen=True, eq=False)
+class Valuation:
+    """Values of all owners, with their errors and their provenance. Frozen; arrays are read-only.
+
+    Attributes
+    ----------
+    owners, sizes
+        Names and rows of the owners.
+    values
+        The value of each owner, in units of the utility.
+    std_errors
+        Standard errors (±1.96 is the 95% interval), or None where there is no estimate of them
+        (`exact`, closed forms, a single replicate). See `interval_meaning`.
+    covariance
+        Covariance of the errors between owners, where known.
+    method
+        What ran; "auto → exact" when a policy chose it.
+    options, budget, seed
+        What was asked for. `budget` None means the method's default.
+    n_evaluations, n_distinct, n_computed
+        Pools asked, different ones among them, and those actually computed in this run (the rest
+        was found in the ledger). Games that cost nothing are not de-duplicated: n_distinct is None.
+    u_empty, u_full
+        Utility of no data and of everybody's.
+    biased
+        Whether the method's mean differs from the Shapley value, so that the standard errors are
+        of sampling error only.
+    fingerprint
+        Content hash of the game, None where it cannot be known.
+    guarantee
+        A proven bound on the error, where there is one.
+    failures
+        Utilities that failed and were replaced by the chosen policy, by cause.
+    errors
+        Standard errors by source ("sampling", "training", "test set"), where separated.
+    notes
+        Sentences to read before paying anybody.
+    details
+        Further results of the method.
+    version
+        Version of this library.
+    """
+
+    owners: tuple[str, ...]
+    sizes: FloatArray
+    values: FloatArray
+    std_errors: FloatArray | None
+    method: str
+    n_evaluations: int
+    n_distinct: int | None
+    n_computed: int
+    u_empty: float
+    u_full: float
+    seed: int
+    covariance: FloatArray | None = None
+    budget: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    biased: bool = False
+    complete: bool = True
+    fingerprint: str | None = None
+    guarantee: Mapping[str, Any] | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if array is not None:
+                frozen = np.array(array, dtype=np.float64)
+                frozen.setflags(write=False)
+                object.__setattr__(self, name, frozen)
+
+    @property
+    def efficiency_gap(self) -> float:
+        """Σ values − (u(all) − u(∅)): what the method gave away too much, or too little."""
+        return float(self.values.sum() - (self.u_full - self.u_empty))
+
+    @property
+    def method_asked(self) -> str:
+        """The name the user gave."""
+        return self.method.split(" → ")[0]
+
+    @property
+    def method_run(self) -> str:
+        """The method whose values these are."""
+        return self.method.split(" → ")[-1]
+
+    @property
+    def interval_meaning(self) -> str:
+        """What ±1.96 standard errors cover."""
+        if self.std_errors is None:
+            return "no standard errors"
+        return "sampling error only" if self.biased else "95% interval"
+
+    @property
+    def shares(self) -> FloatArray:
+        """Each owner's part of the sum of all values."""
+        return np.asarray(self.values / self.values.sum())
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per owner, best first: owner, size, value, std_error, low, high, share, rank."""
+        import pandas as pd
+
+        errors = np.full(len(self.values), np.nan) if self.std_errors is None else self.std_errors
+        frame = pd.DataFrame(
+            {
+                "owner": self.owners,
+                "size": self.sizes,
+                "value": self.values,
+                "std_error": errors,
+                "low": self.values - 1.96 * errors,
+                "high": self.values + 1.96 * errors,
+                "share": self.shares if self.values.sum() != 0 else np.nan,
+            }
+        )
+        frame = frame.sort_values("value", ascending=False, kind="stable", ignore_index=True)
+        frame["rank"] = frame["value"].rank(ascending=False, method="min").astype(int)
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` gives the same bits back, also through JSON text."""
+        result: dict[str, Any] = {"format": FORMAT}
+        for item in fields(self):
+            result[item.name] = _plain(getattr(self, item.name))
+        return result
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Valuation:
+        """Read back what `to_dict` wrote."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+            raise InvalidValuation(f"Found format {found!r}; needed is {FORMAT!r}.")
+        known = {item.name for item in fields(cls)}
+        missing = {"owners", "sizes", "values", "method", "u_empty", "u_full"} - set(data)
+        unknown = set(data) - known - {"format"}
+        if missing or unknown:
+            raise InvalidValuation(
+                f"The stored valuation lacks {sorted(missing)} and has unknown {sorted(unknown)}."
+            )
+        arguments = {name: data[name] for name in known if name in data}
+        arguments["owners"] = tuple(arguments["owners"])
+        arguments["notes"] = tuple(arguments.get("notes", ()))
+        for name in _ARRAYS:
+            if arguments.get(name) is not None:
+                arguments[name] = np.array(arguments[name], dtype=np.float64)
+        return cls(**arguments)
+
+    def to_json(self) -> str:
+        """`to_dict` as text, exact to the last bit."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Bars of the values, largest on top, with 95% error bars where they are known."""
+        import matplotlib.pyplot as plt
+
+        order = np.argsort(self.values, kind="stable")
+        if ax is None:
+            height = max(1.5, 0.32 * len(order) + 0.8)
+            _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+        errors = None if self.std_errors is None else 1.96 * self.std_errors[order]
+        colours = ["#b2532f" if self.values[i] < 0 else "#2f6fb2" for i in order]
+        ax.barh(range(len(order)), self.values[order], color=colours, height=0.7)
+        if errors is not None:
+            ax.errorbar(
+                self.values[order],
+                range(len(order)),
+                xerr=errors,
+                fmt="none",
+                ecolor="#222222",
+                elinewidth=1.2,
+                capsize=3,
+            )
+        names = [_shorten(self.owners[i]).replace("$", r"\$") for i in order]
+        ax.set_yticks(range(len(order)), names)
+        ax.axvline(0, color="#222222", linewidth=0.8)
+        ax.spines[["top", "right"]].set_visible(False)
+        meaning = "" if errors is None else f", bars: {self.interval_meaning}"
+        ax.set_xlabel(f"value ({self.method}, {self.n_evaluations} evaluations{meaning})")
+        return ax
+
+    def __repr__(self) -> str:
+        """A table that can be read at a glance."""
+        return "\n".join([self._headline(), *self._table(), *self._footer()])
+
+    def _headline(self) -> str:
+        state = "" if self.complete else " (stopped early)"
+        return (
+            f"Valuation of {len(self.owners)} owners by {self.method}{state}: "
+            f"{self.n_evaluations} evaluations, {self.n_computed} computed, seed {self.seed}"
+        )
+
+    def _table(self) -> list[str]:
+        order = np.argsort(-self.values, kind="stable")
+        shown = order if len(order) <= 30 else [*order[:15], *order[-15:]]
+        width = max(5, *(len(_shorten(self.owners[i])) for i in shown))
+        digits = _digits(self.values)
+        lines = [f"  {'owner':<{width}}  {'rows':>9}  {'value':>12}  {'± 95%':>10}  {'share':>7}"]
+        shares = self.shares if self.values.sum() != 0 else np.full(len(order), np.nan)
+        for position, i in enumerate(shown):
+            if len(order) > 30 and position == 15:
+                lines.append(f"  ... {len(order) - 30} more ...")
+            error = "-" if self.std_errors is None else f"{1.96 * self.std_errors[i]:.{digits}f}"
+            lines.append(
+                f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
+                f"{self.values[i]:>12.{digits}f}  {error:>10}  {shares[i]:>7.1%}"
+            )
+        return lines
+
+    def _footer(self) -> list[str]:
+        lines = [
+            f"  u(nobody) = {self.u_empty:.6g}, u(all) = {self.u_full:.6g}, "
+            f"efficiency gap = {self.efficiency_gap:.2g}"
+        ]
+        if self.std_errors is not None:
+            lines.append(f"  ± means: {self.interval_meaning}")
+        failed = sum(self.failures.values())
+        if failed:
+            lines.append(f"  {failed} utilities failed and were replaced: {dict(self.failures)}")
+        return lines + [f"  note: {note}" for note in self.notes]
+
+
+def _digits(values: FloatArray) -> int:
+    """Decimals that show four significant figures of the largest value."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
+
+
+def _shorten(name: str, width: int = 40) -> str:
+    clean = "".join(c if c.isprintable() else "�" for c in name)
+    return clean if len(clean) <= width else clean[: width - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    """Arrays, tuples and numpy numbers as lists and Python numbers."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
