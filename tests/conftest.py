@@ -1,0 +1,30 @@
+"""Shared fixtures: seeds, hypothesis without dice, and data that may be absent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("fixed")
+
+
+def skip_unless_required(what: str, reason: str) -> None:
+    """Skip aloud, or fail where the environment says that `what` must be there."""
+    if what in os.environ.get("DUSHAPLEY_REQUIRE", "").split(","):
+        pytest.fail(f"DUSHAPLEY_REQUIRE asks for {what}: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Folder of the experiment data, named by DUSHAPLEY_DATA."""
+    named = os.environ.get("DUSHAPLEY_DATA")
+    if named is None or not Path(named).is_dir():
+        skip_unless_required("data", "DUSHAPLEY_DATA names no folder with the experiment data")
+    return Path(str(named)).resolve()
