@@ -21,12 +21,12 @@ from dushapley.conversation import (
     check_budget,
     check_seed,
     make_plan,
-    refuse_non_finite,
 )
 from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
 from dushapley.estimators.registry import AUTO, coalition_methods, find
 from dushapley.executors import Executor, make_executor
 from dushapley.games.base import Game, Outcome, as_game
+from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
 from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray

@@ -1,6 +1,7 @@
 """Games: what a pool of owners' data is worth."""
 
-from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game, digest
+from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
+from dushapley.games.checks import digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.datasets import DatasetGame, RowsGame
 from dushapley.games.formulas import (
