@@ -199,7 +199,7 @@ def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | 
         raise InvalidOption("auto takes no options; name the method whose options these are.")
     granted = 6 * n_players if budget is None else budget
     everything = 2**n_players
-    name = "exact" if everything <= max(granted, 4) else FALLBACK
+    name = "exact" if everything <= granted else FALLBACK
     chosen = find(name)
     complete = chosen.complete(None)
     cost = everything if name == "exact" else _price(chosen, complete, n_players, granted)
