@@ -232,9 +232,11 @@ class Valuation:
         return lines
 
     def _footer(self) -> list[str]:
+        gap = self.efficiency_gap
+        rounding = 1e-12 * max(abs(self.u_empty), abs(self.u_full))
         lines = [
             f"  u(nobody) = {self.u_empty:.6g}, u(all) = {self.u_full:.6g}, "
-            f"efficiency gap = {self.efficiency_gap:.2g}"
+            f"efficiency gap = {0 if abs(gap) <= rounding else gap:.2g}"
         ]
         if self.std_errors is not None:
             lines.append(f"  ± means: {self.interval_meaning}")
