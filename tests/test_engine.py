@@ -90,7 +90,8 @@ def test_covariance_is_that_of_the_errors() -> None:
 def test_precision_stops_early_and_says_what_it_spent() -> None:
     game = ds.SizeGame(np.arange(1, 9) * 10, lambda n: n / (n + 50))
     found = ds.value(game, "permutation", budget=4_000_000, precision=0.02)
-    assert found.n_evaluations < 1_000_000
+    assert found.n_evaluations == found.n_computed < 1_000_000
+    assert found.complete
     assert 1.96 * found.std_errors.max() <= 0.02 * np.ptp(found.values)
 
 

@@ -126,7 +126,9 @@ class AskTell:
             self._advance(answers)
 
     def stop(self) -> None:
-        """End the conversation with the estimate so far."""
+        """End the conversation with the estimate so far; an open question is taken back."""
+        if self._pending is not None:
+            self.n_asked -= len(self._pending.queries)
         self._pending = None
         if self._talk is not None:
             self._talk.close()

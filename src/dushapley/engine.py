@@ -130,7 +130,7 @@ def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) 
     while (ask := talk.ask()) is not None:
         if precision is not None and precise_enough(ask.so_far, precision):
             talk.stop()
-            talk.finished = True
+            talk.finished = True  # the user's wish is the plan
             return
         talk.tell(payer.answer(ask, bar))
 
@@ -336,13 +336,13 @@ def _stopped(
     budget: int | None,
     ledger: str | os.PathLike[str] | None,
 ) -> Stopped:
-    talk.stop()
     kept = (
         f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
         if ledger is not None
         else "Nothing is kept without a ledger; pass ledger= to be able to go on."
     )
     partial = None if talk.estimate is None else _valuation(talk, payer, game, budget)
+    talk.stop()
     state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
     return Stopped(
         f"Stopped after {payer.n_computed:,} computed evaluations; {state}. {kept}", partial

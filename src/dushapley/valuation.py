@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMAT = "dushapley.valuation/1"
+_REQUIRED = (MISSING, MISSING)
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
 
 
@@ -95,6 +96,13 @@ class Valuation:
                 frozen.setflags(write=False)
                 object.__setattr__(self, name, frozen)
 
+    def __eq__(self, other: object) -> bool:
+        """Equal when every field is, to the last bit."""
+        return isinstance(other, Valuation) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
     @property
     def efficiency_gap(self) -> float:
         """Σ values − (u(all) − u(∅)): what the method gave away too much, or too little."""
@@ -119,8 +127,9 @@ class Valuation:
 
     @property
     def shares(self) -> FloatArray:
-        """Each owner's part of the sum of all values."""
-        return np.asarray(self.values / self.values.sum())
+        """Each owner's part of the sum of all values; NaN where they add up to nothing."""
+        total = self.values.sum()
+        return np.asarray(self.values / total) if total != 0 else np.full(len(self.values), np.nan)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best first: owner, size, value, std_error, low, high, share, rank."""
@@ -135,7 +144,7 @@ class Valuation:
                 "std_error": errors,
                 "low": self.values - 1.96 * errors,
                 "high": self.values + 1.96 * errors,
-                "share": self.shares if self.values.sum() != 0 else np.nan,
+                "share": self.shares,
             }
         )
         frame = frame.sort_values("value", ascending=False, kind="stable", ignore_index=True)
@@ -156,7 +165,8 @@ class Valuation:
             found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
             raise InvalidValuation(f"Found format {found!r}; needed is {FORMAT!r}.")
         known = {item.name for item in fields(cls)}
-        missing = {"owners", "sizes", "values", "method", "u_empty", "u_full"} - set(data)
+        optional = {f.name for f in fields(cls) if (f.default, f.default_factory) != _REQUIRED}
+        missing = known - optional - set(data)
         unknown = set(data) - known - {"format"}
         if missing or unknown:
             raise InvalidValuation(
@@ -220,7 +230,7 @@ class Valuation:
         width = max(5, *(len(_shorten(self.owners[i])) for i in shown))
         digits = _digits(self.values)
         lines = [f"  {'owner':<{width}}  {'rows':>9}  {'value':>12}  {'± 95%':>10}  {'share':>7}"]
-        shares = self.shares if self.values.sum() != 0 else np.full(len(order), np.nan)
+        shares = self.shares
         for position, i in enumerate(shown):
             if len(order) > 30 and position == 15:
                 lines.append(f"  ... {len(order) - 30} more ...")

@@ -72,7 +72,6 @@ class Game(ABC):
 
     fractions: ClassVar[Fractions] = "none"
     cheap: bool = False
-    trained: ClassVar[bool] = False
     block: int = 64
     n_players: int
     sizes: FloatArray
