@@ -36,15 +36,16 @@ class Owners:
     hashes
         Content hash of each owner's rows: the identity that a ledger knows an owner by.
     columns, target
-        Names of the features and of the target, where the owners came as tables. A table with
-        text or dates is kept as an array of objects, which `ModelGame` encodes.
+        Where the owners came as tables: features by name with what they hold ("number", "text",
+        "date"), and the name of the target. A table with text or dates is kept as an array of
+        objects, which `ModelGame` encodes.
     """
 
     names: tuple[str, ...]
     X: tuple[Array, ...]
     y: tuple[Array | None, ...]
     hashes: tuple[str, ...]
-    columns: tuple[str, ...] | None = None
+    columns: Mapping[str, str] | None = None
     target: str | None = None
 
     @classmethod
@@ -86,7 +87,7 @@ class Owners:
         >>> table = pd.DataFrame({"site": ["n", "n", "s"], "age": [3, 5, 8], "ill": [0, 1, 1]})
         >>> owners = ds.Owners.from_frame(table, owner="site", target="ill")
         >>> owners.names, owners.columns
-        (('n', 's'), ('age',))
+        (('n', 's'), {'age': 'number'})
         """
         from dushapley.tables import split_by_owner
 
@@ -101,6 +102,15 @@ class Owners:
         owners = replace(cls.from_arrays(blocks), columns=columns, target=target)
         warn_of_shared_rows(owners)
         return owners
+
+    def align(self, table: pd.DataFrame, whose: str = "The test table") -> tuple[Array, Array]:
+        """Features and targets of another table with these columns, a test set say."""
+        from dushapley.tables import aligned, aligned_target
+
+        if self.columns is None or self.target is None:
+            raise InvalidOwners("These owners came as arrays; pass the test set as arrays too.")
+        X = aligned(table, self.columns, whose)
+        return X, aligned_target(table, self.target, self.y[0], whose)
 
     def __len__(self) -> int:
         return len(self.names)

@@ -43,28 +43,66 @@ def split_by_owner(table: pd.DataFrame, owner: str, target: str) -> dict[str, pd
 
 def as_blocks(
     tables: Mapping[str, pd.DataFrame], target: str
-) -> tuple[tuple[str, ...], dict[str, tuple[Array, Array]]]:
-    """Feature names, and features and targets of every owner; numbers where all are numbers."""
+) -> tuple[dict[str, str], dict[str, tuple[Array, Array]]]:
+    """Features by name and kind, and features and targets of every owner."""
     refuse_single_owner(tables)
     names = list(tables)
     first = tables[names[0]]
-    columns = [name for name in first.columns if name != target]
     for name, table in tables.items():
         check_columns(table, f"Owner {name!r}")
         require_column(table, target, "target column", f"Owner {name!r}")
         if len(table) == 0:
             raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
         refuse_other_columns(names[0], first, name, table)
+    columns = [name for name in common_order(tables) if name != target]
     if not columns:
         raise InvalidOwners(f"Beside the target {target!r} there is no column to learn from.")
     kinds = common_kinds(tables, [*columns, target])
     check_targets(tables, target, kinds[target])
     whole = all(table[target].dtype.kind in "iub" for table in tables.values())
+    features = {name: kinds[name] for name in columns}
     blocks = {}
     for name, table in tables.items():
         goal = column_values(table[target], kinds[target])
-        blocks[name] = features_of(table, columns, kinds), goal.astype(np.int64) if whole else goal
-    return tuple(columns), blocks
+        blocks[name] = features_of(table, features), goal.astype(np.int64) if whole else goal
+    return features, blocks
+
+
+def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """The order of columns all owners agree on, else that of the alphabet: never one owner's."""
+    orders = {tuple(table.columns) for table in tables.values()}
+    return list(orders.pop()) if len(orders) == 1 else sorted(orders.pop())
+
+
+def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Array:
+    """Features of another table, the test set say, in the shape of the owners'."""
+    check_columns(table, whose)
+    lacking = [name for name in features if name not in set(table.columns)]
+    if lacking:
+        raise InvalidOwners(
+            f"{whose} lacks {listed(lacking)}, which the owners have. "
+            f"It has: {listed(list(table.columns))}."
+        )
+    for name, kind in features.items():
+        found = kind_of(table[name])
+        if found not in (kind, "nothing") and kind != "text":
+            raise InvalidOwners(
+                f"Column {name!r} holds {found} in {whose[0].lower()}{whose[1:]} but {kind} for "
+                "the owners; the same type is needed."
+            )
+    return features_of(table, features)
+
+
+def aligned_target(table: pd.DataFrame, target: str, example: Array | None, whose: str) -> Array:
+    """Targets of another table, of the owners' type."""
+    require_column(table, target, "target column", whose)
+    kind = "text" if example is not None and example.dtype.kind == "O" else "number"
+    if kind == "number" and kind_of(table[target]) == "text":
+        raise InvalidOwners(f"{whose} has text in {target!r}, where the owners have numbers.")
+    check_targets({whose: table}, target, kind)
+    values = column_values(table[target], kind)
+    whole = example is not None and example.dtype.kind == "i" and bool((values % 1 == 0).all())
+    return values.astype(np.int64) if kind == "number" and whole else values
 
 
 def refuse_single_owner(tables: Mapping[str, object]) -> None:
@@ -151,24 +189,25 @@ def kind_of(values: pd.Series[Any]) -> str:
 def check_targets(tables: Mapping[str, pd.DataFrame], target: str, kind: str) -> None:
     """Refuse targets that are missing or infinite, saying whose and where."""
     for name, table in tables.items():
+        whose = name if name.startswith("The ") else f"Owner {name!r}"
         values = table[target]
         bad = values.isna().to_numpy()
         if kind == "number":
             bad = bad | ~np.isfinite(column_values(values, kind).astype(np.float64))
         if bad.any():
             raise InvalidOwners(
-                f"Owner {name!r} has {int(bad.sum())} targets in {target!r} that are missing or "
+                f"{whose} has {int(bad.sum())} targets in {target!r} that are missing or "
                 f"not finite, the first in its row {int(np.flatnonzero(bad)[0]) + 1}. Drop these "
                 "rows or fill them in."
             )
 
 
-def features_of(table: pd.DataFrame, columns: Sequence[str], kinds: Mapping[str, str]) -> Array:
+def features_of(table: pd.DataFrame, features: Mapping[str, str]) -> Array:
     """Features as one array: of numbers, or of objects where some column is no number."""
-    numeric = all(kinds[name] == "number" for name in columns)
-    result = np.empty((len(table), len(columns)), dtype=np.float64 if numeric else object)
-    for position, name in enumerate(columns):
-        result[:, position] = column_values(table[name], kinds[name])
+    numeric = set(features.values()) == {"number"}
+    result = np.empty((len(table), len(features)), dtype=np.float64 if numeric else object)
+    for position, (name, kind) in enumerate(features.items()):
+        result[:, position] = column_values(table[name], kind)
     return result
 
 

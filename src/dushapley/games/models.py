@@ -12,6 +12,7 @@ from dushapley.games.base import Outcome
 from dushapley.games.checks import check_n_players, digest, pool_name
 from dushapley.games.datasets import RowsGame
 from dushapley.games.describing import Indescribable, describe, package_of
+from dushapley.games.encoding import Encoding, encoding_pipeline, is_mixed
 from dushapley.games.fast import FastPath, fast_path
 from dushapley.games.scoring import Scorer, best_constant, constant_label
 from dushapley.games.training import (
@@ -25,6 +26,7 @@ from dushapley.games.training import (
 )
 from dushapley.owners import Owners, content_hash
 from dushapley.questions import FloatArray, IntArray, Queries
+from dushapley.tables import aligned
 
 Array = np.ndarray[Any, Any]
 
@@ -58,6 +60,9 @@ class ModelGame(RowsGame):
         count is in the result.
     timeout
         Seconds a single training may take; longer is a failure.
+    encode
+        How tables with text or dates become numbers: by one encoding fitted on the pooled rows
+        of all owners ("pooled", or one made before), or afresh in every "training".
     backend
         Arithmetic of the fast paths (see `dushapley.games.fast`); part of the ledger's key.
     fast
@@ -99,10 +104,12 @@ class ModelGame(RowsGame):
         repeats: int = 1,
         on_failure: Literal["raise", "empty"] = "raise",
         timeout: float | None = None,
+        encode: Literal["pooled", "training"] | Encoding = "pooled",
         backend: Literal["numpy", "torch"] = "numpy",
         fast: bool = True,
         fingerprint: str | None = None,
     ) -> None:
+        self.encoding, owners, model = prepare(owners, model, encode)
         super().__init__(owners)
         _check_choice("on_failure", on_failure, ("raise", "empty"))
         _check_choice("backend", backend, ("numpy", "torch"))
@@ -110,7 +117,7 @@ class ModelGame(RowsGame):
         self.model, self.scoring, self.seed = model, scoring, _check_seed(seed)
         self.repeats = check_n_players(repeats, "repeats")
         self.on_failure, self.timeout, self.backend = on_failure, timeout, backend
-        self.X_test, self.y_test = check_test_set(owners, X_test, y_test)
+        self.X_test, self.y_test = check_test_set(owners, X_test, y_test, self.encoding)
         self.classes = classes_of(model, owners, self.y_test)
         refuse_drifting(model, self.repeats)
         self.scorer = Scorer(scoring, self.X_test, self.y_test, self.classes)
@@ -216,6 +223,7 @@ class ModelGame(RowsGame):
             content_hash(self.X_test, None),
             content_hash(self.y_test, None),
             *([] if self.classes is None else [content_hash(self.classes, None)]),
+            None if self.encoding is None else self.encoding.name,
             self.seed,
             self.repeats,
             self.backend if self.path is not None else "fit",
@@ -257,18 +265,40 @@ def failure_cause(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
-def check_test_set(owners: Owners, X_test: ArrayLike, y_test: ArrayLike) -> tuple[Array, Array]:
+def prepare(owners: Owners, model: Any, encode: Any) -> tuple[Encoding | None, Owners, Any]:
+    """Owners and model that understand each other, whatever the tables hold."""
+    if not isinstance(encode, Encoding):
+        _check_choice("encode", encode, ("pooled", "training"))
+    if not is_mixed(owners):
+        return None, owners, model
+    if encode == "training":
+        assert owners.columns is not None
+        return None, owners, encoding_pipeline(model, owners.columns)
+    encoding = encode if isinstance(encode, Encoding) else Encoding(owners)
+    return encoding, encoding.encode(owners), model
+
+
+def check_test_set(
+    owners: Owners, X_test: Any, y_test: ArrayLike, encoding: Encoding | None
+) -> tuple[Array, Array]:
     """The test set as arrays that fit the owners' rows."""
     if owners.y[0] is None:
         raise InvalidGame("The owners have no targets; a model needs them: pass {name: (X, y)}.")
-    X, y = np.asarray(X_test), np.asarray(y_test)
-    if X.shape[1:] != owners.X[0].shape[1:] or X.ndim < 2:
+    if owners.columns is not None and hasattr(X_test, "columns"):
+        X_test = aligned(X_test, owners.columns, "The test table")
+    X = np.asarray(X_test) if encoding is None else encoding(np.asarray(X_test, dtype=object))
+    y = np.asarray(y_test)
+    if X.shape[1:] != owners.X[0].shape[1:]:
         raise InvalidGame(
             f"The test set has rows of shape {X.shape[1:]}, the owners' have "
             f"{owners.X[0].shape[1:]}; both need the same columns."
         )
     if len(X) == 0 or len(X) != len(y):
-        raise InvalidGame(f"The test set has {len(X)} rows and {len(y)} targets; one each, please.")
+        raise InvalidGame(
+            f"The test set has {len(X)} rows and {len(y)} targets; needed is one each."
+        )
+    if y.dtype.kind == "f" and not bool(np.isfinite(y).all()):
+        raise InvalidGame("The test set has targets that are missing or infinite; drop those rows.")
     return X, y
 
 
