@@ -210,7 +210,7 @@ class ModelGame(RowsGame):
         return Outcome(float(empty))
 
     def _notes(self) -> tuple[str, ...]:
-        """What must be known to read the values; rows that are also in the test set are warned of."""
+        """What must be known to read the values; rows also in the test set are warned of."""
         notes = []
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
