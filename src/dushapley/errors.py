@@ -56,6 +56,14 @@ class UtilityFailed(DUShapleyError, RuntimeError):
     """A utility came back not a finite number, or its computation raised."""
 
 
+class WorkersLost(DUShapleyError, RuntimeError):
+    """The workers, or the way to them, are gone."""
+
+
+class WorkersDiffer(DUShapleyError, RuntimeError):
+    """A worker has other versions of what decides the bits of a result."""
+
+
 class ProtocolViolated(DUShapleyError, RuntimeError):
     """An estimator, game or hand-driven conversation broke the rules of asking and telling."""
 

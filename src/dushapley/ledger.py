@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any
 
@@ -59,9 +60,10 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], context: str) -> None:
         self.path = Path(path)
+        self._lock = Lock()  # executors look things up from threads of their own
         self._refuse_read_only()
         try:
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise LedgerUnreadable(
                 f"The ledger {self.path} cannot be opened ({error}). Name a file in a folder that "
@@ -137,30 +139,39 @@ class Ledger:
                 found[key] = Outcome(value, failure, array, spread)
         return found
 
-    def write(self, paid: Iterable[tuple[bytes, Outcome]]) -> None:
-        """Commit a block of evaluations: all of it, or nothing."""
+    def write(self, paid: Iterable[tuple[bytes, Outcome]]) -> int:
+        """Commit a block of evaluations: all of it, or nothing. How many were news."""
         rows = [
             (key, o.value, o.failure, None if o.scores is None else o.scores.tobytes(), o.spread)
             for key, o in paid
         ]
         try:
-            self._db.execute("begin immediate")
-            self._db.executemany(_INSERT, rows)
-            self._db.execute("commit")
+            with self._lock:
+                return self._commit(rows)
         except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("rollback")
             raise LedgerReadOnly(
                 f"The ledger {self.path} could not take an evaluation ({error}). What it held "
                 "before is intact; free space or make it writable, and run again to go on."
             ) from error
+
+    def _commit(self, rows: list[tuple[Any, ...]]) -> int:
+        try:
+            self._db.execute("begin immediate")
+            news = self._db.executemany(_INSERT, rows).rowcount
+            self._db.execute("commit")
+        except sqlite3.Error:
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+            raise
+        return news
 
     def __len__(self) -> int:
         return int(self._execute("select count(*) from evaluations", ())[0][0])
 
     def _execute(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
-            return self._db.execute(statement, values).fetchall()
+            with self._lock:
+                return self._db.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
 
