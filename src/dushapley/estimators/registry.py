@@ -41,8 +41,10 @@ def methods() -> dict[str, str]:
     return {name: method.summary for name, method in REGISTRY.items()} | {AUTO: AUTO_SUMMARY}
 
 
-def find(name: str) -> Method:
-    """The method of this name, or the nearest suggestion."""
+def find(name: str | Method) -> Method:
+    """The method of this name, or the nearest suggestion; a method itself is taken as it is."""
+    if isinstance(name, Method):
+        return name
     if name in REGISTRY:
         return REGISTRY[name]
     near = difflib.get_close_matches(str(name), [*REGISTRY, AUTO], n=1, cutoff=0.4)
