@@ -61,8 +61,9 @@ def value(
     game
         A game, or a callable on (m, I) boolean matrices that knows (or is given) `n_players`.
     method
-        One of `dushapley.methods()`, or a `Method` of your own. "auto": the game's exact formula if it has one, all
-        coalitions if they fit the budget, else the best method there is; the result says which.
+        One of `dushapley.methods()`, or a `Method` of your own. "auto": the game's exact formula
+        if it has one, all coalitions if they fit the budget, else the best method there is; the
+        result says which.
     options
         The method's own options.
     budget

@@ -6,7 +6,18 @@ import difflib
 from collections.abc import Iterable
 
 from dushapley.errors import UnknownMethod
-from dushapley.estimators import chance, du, exact, loo, permutations
+from dushapley.estimators import (
+    chance,
+    differences,
+    du,
+    exact,
+    loo,
+    owen,
+    permutations,
+    spheres,
+    strata,
+    truncation,
+)
 from dushapley.estimators.method import Method
 
 REGISTRY: dict[str, Method] = {
@@ -16,6 +27,14 @@ REGISTRY: dict[str, Method] = {
         du.METHOD,
         du.PLUS_PLUS,
         permutations.METHOD,
+        permutations.ANTITHETIC,
+        spheres.ORTHOGONAL,
+        spheres.SOBOL,
+        truncation.METHOD,
+        owen.METHOD,
+        strata.METHOD,
+        strata.STRATIFIED,
+        differences.METHOD,
         loo.METHOD,
         chance.METHOD,
     )
