@@ -11,9 +11,11 @@ from dushapley.estimators import (
     differences,
     du,
     exact,
+    knn,
     loo,
     owen,
     permutations,
+    regression,
     spheres,
     strata,
     truncation,
@@ -35,7 +37,10 @@ REGISTRY: dict[str, Method] = {
         strata.METHOD,
         strata.STRATIFIED,
         differences.METHOD,
+        regression.KERNEL,
+        regression.LEVERAGE,
         loo.METHOD,
+        knn.METHOD,
         chance.METHOD,
     )
 }

@@ -84,7 +84,8 @@ def svarm_estimate(cells: Cells) -> Estimate:
 def stratified_svarm(problem: Problem) -> Conversation:
     r"""SVARM size by size: one mean for every (with or without, owner, size).
 
-    .. math:: \varphi_i = \sum_{k=0}^{I-1} w_k\, (E[u(A \cup i)] - E[u(A)]),\quad |A| = k,\ w_k = 1/I
+    .. math:: \varphi_i = \sum_{k=0}^{I-1} w_k\, (E[u(A \cup i)] - E[u(A)])
+              \quad\text{over } |A| = k, \text{ with } w_k = 1/I
 
     Sizes 0, 1, I−1 and I are asked whole. A coalition A of one of the others updates the mean with
     i of all its members and the mean without i of everybody else.
