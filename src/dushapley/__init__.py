@@ -11,6 +11,7 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 from importlib.metadata import version
 
 from dushapley import estimators, games
+from dushapley.compare import compare, plot_comparison
 from dushapley.conversation import AskTell
 from dushapley.engine import value
 from dushapley.errors import DUShapleyError, Stopped
@@ -51,8 +52,10 @@ __all__ = [
     "TableGame",
     "Valuation",
     "__version__",
+    "compare",
     "estimators",
     "games",
     "methods",
+    "plot_comparison",
     "value",
 ]

@@ -52,6 +52,6 @@ class Moments:
         )
 
 
-def student(freedom: int) -> float:
+def student(freedom: float | FloatArray) -> FloatArray:
     """How much wider Student's 95% interval is than the normal one, by its degrees of freedom."""
-    return float(stdtrit(freedom, 0.975)) / 1.959963984540054
+    return np.asarray(stdtrit(freedom, 0.975) / 1.959963984540054)

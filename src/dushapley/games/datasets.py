@@ -40,7 +40,7 @@ class RowsGame(Game):
         self.order = content_order(owners)
 
     def closed_form(self, method: str) -> Estimate | None:
-        """ "knn", where there is a test set: values of the nearest-neighbour game on these rows."""
+        """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
         if method != "knn" or self.X_test is None or self.y_test is None:
             return None
         values = knn_values(self.owners, self.X_test, self.y_test, DEFAULT_K)
