@@ -72,6 +72,10 @@ class LedgerReadOnly(LedgerError):
     """The ledger cannot be written, so paid work could not be kept."""
 
 
+class LedgerBusy(LedgerError):
+    """Another program keeps the ledger locked."""
+
+
 class LedgerMismatch(LedgerError, ValueError):
     """The ledger holds evaluations of another game."""
 
