@@ -11,6 +11,7 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 from importlib.metadata import version
 
 from dushapley import estimators, games
+from dushapley.compare import compare, plot_comparison
 from dushapley.conversation import AskTell
 from dushapley.engine import value
 from dushapley.errors import DUShapleyError, Stopped
@@ -20,6 +21,7 @@ from dushapley.games import (
     DatasetGame,
     FoldsGame,
     Game,
+    KNNGame,
     LinearRegressionGame,
     ModelGame,
     RegressogramGame,
@@ -29,6 +31,7 @@ from dushapley.games import (
 from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
+from dushapley.salvage import salvage
 from dushapley.valuation import Valuation
 
 __version__ = version("dushapley")
@@ -42,6 +45,7 @@ __all__ = [
     "Estimate",
     "FoldsGame",
     "Game",
+    "KNNGame",
     "Ledger",
     "LinearRegressionGame",
     "ModelGame",
@@ -53,8 +57,11 @@ __all__ = [
     "TableGame",
     "Valuation",
     "__version__",
+    "compare",
     "estimators",
     "games",
     "methods",
+    "salvage",
+    "plot_comparison",
     "value",
 ]

@@ -80,6 +80,14 @@ class LedgerReadOnly(LedgerError):
     """The ledger cannot be written, so paid work could not be kept."""
 
 
+class LedgerFull(LedgerReadOnly):
+    """There is no room left for the ledger to grow."""
+
+
+class LedgerBusy(LedgerError):
+    """Another program keeps the ledger locked."""
+
+
 class LedgerMismatch(LedgerError, ValueError):
     """The ledger holds evaluations of another game."""
 

@@ -11,6 +11,7 @@ from dushapley.games.formulas import (
     SizeGame,
     mean_estimation,
 )
+from dushapley.games.knn import KNNGame
 from dushapley.games.models import ModelGame
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "DatasetGame",
     "FoldsGame",
     "Game",
+    "KNNGame",
     "LinearRegressionGame",
     "ModelGame",
     "Outcome",

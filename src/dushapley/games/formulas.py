@@ -131,7 +131,11 @@ class LinearRegressionGame(Game):
         self.sizes = check_sizes(sizes)
         self.n_players = len(self.sizes)
         self.names = check_names(names, self.n_players)
-        self.gamma = np.broadcast_to(np.asarray(gamma, dtype=np.float64), self.sizes.shape).copy()
+        self.gamma = check_sizes(
+            np.broadcast_to(gamma, self.sizes.shape) if np.ndim(gamma) == 0 else gamma,
+            self.n_players,
+            "gamma",
+        )
         self.d = d
         self.form = form
         self.trace = float(d if trace is None else trace)
@@ -163,7 +167,8 @@ class LinearRegressionGame(Game):
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         rows = queries * self.sizes
         if self.form == "paper":
-            return self.trace / (self.d + 1 - effective_rows(rows, self.gamma))
+            with np.errstate(divide="ignore"):  # the pole is refused by whoever pays for it
+                return self.trace / (self.d + 1 - effective_rows(rows, self.gamma))
         return np.maximum(self.floor, -self.trace * expected_inverse(rows, self.gamma, self.d))
 
 
@@ -214,6 +219,8 @@ class RegressogramGame(Game):
             raise InvalidGame("counts must be finite and not negative: rows of each owner per bin.")
         if not (bool((self.probabilities >= 0).all()) and self.probabilities.sum() <= 1 + 1e-9):
             raise InvalidGame("probabilities must not be negative and add up to at most 1.")
+        if not callable(w):
+            raise InvalidGame("w must be a function of the pooled counts, vectorised.")
         self.w = w
         self.sizes = check_sizes(self.counts.sum(axis=1))
         self.n_players = len(self.sizes)
@@ -244,7 +251,12 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> Curve:
 
 def apply_curve(w: Curve, rows: FloatArray) -> FloatArray:
     """Evaluate a user's curve, and teach what vectorised means when it is not."""
-    values = np.asarray(w(rows), dtype=np.float64)
+    try:
+        values = np.asarray(w(rows), dtype=np.float64)
+    except TypeError as error:
+        raise InvalidGame(
+            f"w cannot take an array ({error}). It must be vectorised: np.sqrt, not math.sqrt."
+        ) from error
     if values.shape != rows.shape:
         raise InvalidGame(
             f"w returned shape {values.shape} for an input of shape {rows.shape}; it must map an "
