@@ -11,9 +11,9 @@ import dushapley
 
 ROOMS = [
     "errors", "questions", "tables", "reading", "owners", "splitting", "games", "batched",
-    "estimators", "guarantees", "ledger", "salvage", "valuation", "ranking", "conversation", "errorbars",
-    "trail", "progress", "executors", "engine", "testing", "compare", "citations", "money",
-    "settlement", "what_if", "report", "experiments", "demo", "cli", "__main__",
+    "estimators", "guarantees", "ledger", "salvage", "valuation", "ranking", "conversation",
+    "errorbars", "trail", "progress", "executors", "engine", "testing", "compare", "citations",
+    "money", "settlement", "what_if", "report", "experiments", "demo", "cli", "__main__",
 ]  # fmt: skip
 HOUSE = Path(dushapley.__file__).parent
 

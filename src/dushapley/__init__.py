@@ -61,7 +61,7 @@ __all__ = [
     "estimators",
     "games",
     "methods",
-    "salvage",
     "plot_comparison",
+    "salvage",
     "value",
 ]

@@ -152,8 +152,9 @@ def value(
         stack.enter_context(one_blas_thread())
         try:
             _drive(talk, payer, bar, precision, until)
-        except (KeyboardInterrupt, OutOfTime):
-            raise _stopped(talk, payer, played, budget, ledger, begin) from None
+        except (KeyboardInterrupt, OutOfTime) as why:
+            late = isinstance(why, OutOfTime)
+            raise _stopped(talk, payer, played, budget, ledger, begin, late=late) from None
     found = _valuation(talk, payer, played, budget, begin)
     return found if precision is None else _judged(found, talk.estimate, precision)
 
@@ -446,6 +447,8 @@ def _stopped(
     budget: int | None,
     ledger: str | os.PathLike[str] | None,
     begin: Begin,
+    *,
+    late: bool,
 ) -> Stopped:
     kept = (
         f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
@@ -455,8 +458,11 @@ def _stopped(
     partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
     talk.stop()
     state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
+    why = "Time is up" if late else "Stopped"
     return Stopped(
-        f"Stopped after {payer.n_computed:,} computed evaluations; {state}. {kept}", partial
+        f"{why} after {payer.n_computed:,} computed evaluations; {state}. {kept}",
+        partial,
+        out_of_time=late,
     )
 
 

@@ -104,9 +104,13 @@ class Stopped(DUShapleyError, RuntimeError):
     """The run ended before its plan did.
 
     Everything paid for is in the ledger (if there is one); `valuation` holds the estimate so far,
-    or None when there is none yet.
+    or None when there is none yet. `out_of_time` tells a run that used up its `max_seconds` from
+    one that was interrupted.
     """
 
-    def __init__(self, message: str, valuation: Valuation | None = None) -> None:
+    def __init__(
+        self, message: str, valuation: Valuation | None = None, *, out_of_time: bool = False
+    ) -> None:
         super().__init__(message)
         self.valuation = valuation
+        self.out_of_time = out_of_time

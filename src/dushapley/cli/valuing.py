@@ -5,8 +5,6 @@ from __future__ import annotations
 import json as jsons
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +37,7 @@ def value(
     on_failure: o.OnFailure = "raise",
     repeats: o.Repeats = 1,
     timeout: o.Timeout = None,
+    memory: o.Memory = None,
     encode: o.Encode = "pooled",
     model_seed: o.ModelSeed = 0,
     method: o.Method = "auto",
@@ -47,12 +46,11 @@ def value(
     precision: Annotated[
         float | None, typer.Option(help="Stop when 95% intervals are this part of the spread.")
     ] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds, with the estimate so far.")
-    ] = None,
+    max_seconds: o.MaxSeconds = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
-    executor: Annotated[str, typer.Option(help="Where the work runs.")] = "local",
+    executor: o.Executor = "local",
+    address: o.Address = None,
     ledger: Annotated[
         Path | None, typer.Option(help="File that keeps paid work.", metavar="FILE")
     ] = None,
@@ -65,27 +63,26 @@ def value(
     del debug  # read by main
     job = Job(
         files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, on_failure,
-        repeats, timeout, encode, model_seed,
+        repeats, timeout, memory, encode, model_seed,
     )  # fmt: skip
     chosen = method_options(option or [])
     refuse_unknown(method)
     game = job.game()
     agree(game, method, chosen, budget, jobs, yes=yes)
     kept = None if no_ledger else ledger or kept_at(game)
-    with deadline(max_seconds) as rung:
-        try:
-            import dushapley as ds
+    try:
+        import dushapley as ds
 
-            result = ds.value(
-                game, method, options=chosen, budget=budget, precision=precision, seed=seed,
-                n_jobs=jobs, executor=executor, ledger=kept,
-            )  # fmt: skip
-        except Stopped as stopped:
-            say(str(stopped))
-            if stopped.valuation is not None:
-                show(stopped.valuation, json=json)
-            code = 130 if not rung else 0 if stopped.valuation is not None else 1
-            raise typer.Exit(code) from None
+        result = ds.value(
+            game, method, options=chosen, budget=budget, precision=precision, seed=seed,
+            n_jobs=jobs, executor=executor, address=address, max_seconds=max_seconds, ledger=kept,
+        )  # fmt: skip
+    except Stopped as stopped:
+        say(str(stopped))
+        if stopped.valuation is not None:
+            show(stopped.valuation, json=json)
+        code = 0 if stopped.valuation is not None else 1
+        raise typer.Exit(code if stopped.out_of_time else 130) from None
     show(result, json=json)
 
 
@@ -112,28 +109,6 @@ def kept_at(game: Game) -> Path | None:
     return path
 
 
-@contextmanager
-def deadline(seconds: float | None) -> Iterator[list[bool]]:
-    """Interrupt the run when its time is up; the list then holds an entry."""
-    from _thread import interrupt_main
-    from threading import Timer
-
-    rung: list[bool] = []
-
-    def ring() -> None:
-        rung.append(True)
-        interrupt_main()
-
-    timer = None if seconds is None else Timer(seconds, ring)
-    if timer is not None:
-        timer.start()
-    try:
-        yield rung
-    finally:
-        if timer is not None:
-            timer.cancel()
-
-
 def agree(
     game: Game, method: str, options: Any, budget: int | None, jobs: int, *, yes: bool
 ) -> None:
@@ -155,14 +130,18 @@ def seconds_each(game: Game) -> float:
     """Mean seconds of three trainings: one owner, half of them, all; after one that warms up."""
     import numpy as np
 
+    from dushapley.executors import make_executor
+
+    here = make_executor("local", 1)  # within the game's limits, as the run itself
     largest = np.argsort(-game.sizes, kind="stable")
     seconds = []
     for count in (1, 1, (game.n_players + 1) // 2, game.n_players):
         pool = np.zeros((1, game.n_players), dtype=np.bool_)
         pool[0, largest[:count]] = True
         started = time.perf_counter()
-        game(pool)
+        list(here.run(game, [(pool, None)], lambda _: False))
         seconds.append(time.perf_counter() - started)
+    here.close()
     return float(np.mean(seconds[1:]))
 
 
@@ -195,7 +174,7 @@ def quote(
     del debug  # read by main
     job = Job(
         files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, "empty",
-        repeats, None, encode,
+        repeats, None, None, encode,
     )  # fmt: skip
     rows = quotes(job.game(), jobs)
     if json:

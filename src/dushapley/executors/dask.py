@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from time import monotonic, sleep
 from typing import Any
 
 from dushapley.errors import InvalidOption, WorkersLost
@@ -80,7 +81,19 @@ class Dask(Remote):
         return max(1, threads)
 
     def ship(self, shipment: Shipment) -> None:
-        self._game = self.client.scatter(shipment, broadcast=True, hash=False)
+        """Scatter the game; a worker that dies just then spoils it for all, so try again."""
+        started = monotonic()
+        while True:
+            try:
+                self._game = self.client.scatter(shipment, broadcast=True, hash=False)
+            except (OSError, TimeoutError) as error:
+                self._refuse_lost()
+                if monotonic() - started > PATIENCE:
+                    raise WorkersLost(f"The game cannot be sent to the workers: {error}") from error
+                sleep(0.2)
+                self.workers()
+            else:
+                return
 
     def submit(self, group: Group) -> Any:
         return self.client.submit(_pay, self._game, group, pure=False, retries=0)

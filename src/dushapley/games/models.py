@@ -209,7 +209,9 @@ class ModelGame(RowsGame):
         """Whether a stored failure is of a limit that is no longer today's."""
         today = [
             None if self.timeout is None else failure_cause(timed_out(self.timeout)),
-            None if self.limits.memory is None else failure_cause(out_of_memory(self.limits.memory)),
+            None
+            if self.limits.memory is None
+            else failure_cause(out_of_memory(self.limits.memory)),
         ]
         return failure.startswith((TimedOut.__name__, OutOfMemory.__name__)) and (
             failure not in today
