@@ -228,6 +228,12 @@ def refuse_unless_applicable(
             f"{method.name} asks for pools that hold part of an owner's rows, but this game knows "
             f"whole owners only. Methods that work here: {', '.join(coalition_methods())}."
         )
+    if need == "formula":
+        raise MethodNotApplicable(
+            f"{method.name} asks no questions: it is computed from a game's own formula, and this "
+            "game has none for it. It needs the owners' sizes and a curve of the pooled size "
+            "(SizeGame, RegressogramGame); for any other game use du."
+        )
 
 
 def refuse_non_finite(queries: Queries, values: FloatArray, names: Sequence[str]) -> None:

@@ -322,6 +322,7 @@ def _build(
         biased=plan.method.biased,
         complete=complete,
         fingerprint=game.fingerprint,
+        guarantee=estimate.guarantee,
         failures=dict(failures),
         notes=(*reason, *estimate.notes),
         details=estimate.details,
