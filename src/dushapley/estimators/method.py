@@ -64,7 +64,8 @@ class Method:
         intervals are then of sampling error only.
     needs
         "coalitions": whole owners suffice. "fractions": true fractions of owners. "rows": actual
-        rows (closed form only). "formula": a game that knows the method's answer itself. A function of the options where it depends on them.
+        rows (closed form only). "formula": a game that knows the method's answer itself. A function
+        of the options where it depends on them.
     options
         What `options=` may hold.
     cite

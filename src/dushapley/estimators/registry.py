@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from dushapley.errors import UnknownMethod
-from dushapley.estimators import chance, du, exact, loo, permutations
+from dushapley.estimators import chance, du, du_second, exact, loo, permutations
 from dushapley.estimators.method import Method
 
 REGISTRY: dict[str, Method] = {
@@ -15,6 +15,7 @@ REGISTRY: dict[str, Method] = {
         exact.METHOD,
         du.METHOD,
         du.PLUS_PLUS,
+        du_second.METHOD,
         permutations.METHOD,
         loo.METHOD,
         chance.METHOD,

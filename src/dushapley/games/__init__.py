@@ -2,19 +2,23 @@
 
 from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game, digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
-from dushapley.games.datasets import DatasetGame, RowsGame
-from dushapley.games.formulas import (
-    LinearRegressionGame,
-    RegressogramGame,
-    SizeGame,
+from dushapley.games.curves import (
+    LearningCurve,
+    logarithmic,
     mean_estimation,
+    power_law,
+    rational,
+    saturating,
 )
+from dushapley.games.datasets import DatasetGame, RowsGame
+from dushapley.games.formulas import LinearRegressionGame, RegressogramGame, SizeGame
 
 __all__ = [
     "CallableGame",
     "ClassicGame",
     "DatasetGame",
     "Game",
+    "LearningCurve",
     "LinearRegressionGame",
     "Outcome",
     "RegressogramGame",
@@ -25,6 +29,10 @@ __all__ = [
     "as_game",
     "digest",
     "glove",
+    "logarithmic",
     "mean_estimation",
+    "power_law",
+    "rational",
+    "saturating",
     "voting",
 ]
