@@ -10,7 +10,7 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 
 from importlib.metadata import version
 
-from dushapley import estimators, games
+from dushapley import estimators, games, guarantees
 from dushapley.conversation import AskTell
 from dushapley.engine import value
 from dushapley.errors import DUShapleyError, Stopped
@@ -51,6 +51,7 @@ __all__ = [
     "__version__",
     "estimators",
     "games",
+    "guarantees",
     "methods",
     "value",
 ]

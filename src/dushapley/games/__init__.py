@@ -12,6 +12,7 @@ from dushapley.games.curves import (
 )
 from dushapley.games.datasets import DatasetGame, RowsGame
 from dushapley.games.formulas import LinearRegressionGame, RegressogramGame, SizeGame
+from dushapley.games.ridge import RidgeGame, ridge_minimiser
 
 __all__ = [
     "CallableGame",
@@ -22,6 +23,7 @@ __all__ = [
     "LinearRegressionGame",
     "Outcome",
     "RegressogramGame",
+    "RidgeGame",
     "RowsGame",
     "SizeGame",
     "TableGame",
@@ -33,6 +35,7 @@ __all__ = [
     "mean_estimation",
     "power_law",
     "rational",
+    "ridge_minimiser",
     "saturating",
     "voting",
 ]

@@ -23,21 +23,17 @@ NOTEWORTHY = 0.1
 """Part of a value that a possible error must reach to be pointed out."""
 GIANT = 1 / 3
 """Part of all rows from which on an owner is called very large."""
-CERTIFICATE = {
-    "name": "certificate",
-    "is_guarantee": True,
-    "statement": (
-        "|value − Shapley value| ≤ bound, owner by owner: terms with up to three others present "
-        "or absent are exact, the rest is bracketed by three moments and the range of the others' "
-        "pooled size"
-    ),
-    "assumptions": [
-        "the utility is a sum of curves of pooled sizes",
-        "each curve is completely monotone, as declared: its derivatives alternate in sign",
-        "arithmetic in double precision, for which room is left",
-    ],
-    "source": "dushapley.games.du_error; compare Theorem 2 of Garrido Lucero et al. (2024)",
-}
+STATEMENT = (
+    "|value − Shapley value| ≤ bound, owner by owner: terms with up to three others present or "
+    "absent are exact, the rest is bracketed by three moments and the range of the others' pooled "
+    "size"
+)
+ASSUMPTIONS = (
+    "the utility is a sum of curves of pooled sizes",
+    "each curve is completely monotone, as declared: its derivatives alternate in sign",
+    "arithmetic in double precision, for which room is left",
+)
+SOURCE = "dushapley.games.du_error; compare Theorem 2 of Garrido Lucero et al. (2024)"
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,15 @@ def certified(
     proven = all(part.curve.shape == "completely monotone" for part in parts)
     notes = (*estimate.notes, *error_notes(estimate.values, bound, proven))
     if proven:
-        guarantee: dict[str, Any] = {**CERTIFICATE, "bound": bound.tolist()}
+        guarantee: dict[str, Any] = {
+            "name": "certificate",
+            "is_guarantee": True,
+            "statement": STATEMENT,
+            "assumptions": list(ASSUMPTIONS),
+            "source": SOURCE,
+            "why_not": "",
+            "bound": bound.tolist(),
+        }
         return replace(estimate, notes=notes, guarantee=guarantee)
     details = {**estimate.details, "error_checked_numerically": bound.tolist()}
     return replace(estimate, notes=notes, details=details)
@@ -154,6 +158,6 @@ def error_notes(values: FloatArray, bound: FloatArray, proven: bool) -> tuple[st
     limit = "is at most" if proven else "(checked numerically, not proven) is about at most"
     return (
         f"The error of these values {limit} {bound.max():.3g}; for {int(large.sum())} of "
-        f"{len(values)} owners that allows more than {NOTEWORTHY:.0%} of their value. Sizes differ too much for "
-        "this method: prefer exact, or du-second-order to du.",
+        f"{len(values)} owners that allows more than {NOTEWORTHY:.0%} of their value. Sizes differ "
+        "too much for this method: prefer exact, or du-second-order to du.",
     )

@@ -27,10 +27,14 @@ from dushapley.questions import FloatArray, IntArray
 
 MOST_TERMS = 2**23
 """(Size, k) pairs that are worth computing."""
-DEGENERATE = 1e-6
+DEGENERATE = 1e-3
 """Where a three-point rule would divide by less than this, a coarser bound is taken."""
 ROUNDING = 2.0**-44
 """Room for rounding errors in a bound, as a part of the largest utility."""
+SHIFT = 1e-11
+"""How far points of the upper bound are moved down, as a part of the range, for rounding."""
+NUDGE = 2.0**-48
+"""How far points of the lower bound are moved up, as a part of where they lie."""
 
 
 @dataclass(frozen=True)
@@ -100,29 +104,32 @@ def middle_terms(sizes: FloatArray, own: FloatArray, k: IntArray) -> Middle:
     """
     m = len(sizes) - 1
     mine = own[:, None]
-    scale = max(float(sizes.max()), 1.0)  # cubes of 1e15 and more would lose their digits
-    relative = sizes / scale
-    mean = (relative.sum() - own / scale) / m
-    second, third = (
-        np.array(
-            [
-                (np.sum((relative - mu) ** p) - (x - mu) ** p) / m
-                for mu, x in zip(mean, own / scale, strict=True)
-            ]
-        )
-        for p in (2, 3)
-    )
     ordered = np.sort(sizes)
     rank = np.searchsorted(ordered, own)  # one owner of this size leaves
+    mean, second, third = np.array([moments(np.delete(ordered, r)) for r in rank]).T[:, :, None]
     return Middle(
         mine=mine,
         k=k,
-        mean=k * (mean * scale)[:, None],
-        variance=np.maximum(second, 0.0)[:, None] * scale**2 * k * (m - k) / max(m - 1, 1),
-        third=third[:, None] * scale**3 * k * (m - k) * (m - 2 * k) / max((m - 1) * (m - 2), 1),
+        mean=k * mean,
+        variance=second * k * (m - k) / max(m - 1, 1),
+        third=third * k * (m - k) * (m - 2 * k) / max((m - 1) * (m - 2), 1),
         low=smallest_sums(ordered, rank, mine, k),
-        high=(sizes.sum() - mine) - smallest_sums(ordered, rank, mine, m - k),
+        high=largest_sums(ordered, rank, mine, k),
     )
+
+
+def moments(others: FloatArray) -> tuple[float, float, float]:
+    """Mean, variance and third central moment (taken afresh: a giant's would drown the rest)."""
+    mean = float(others.mean())
+    centred = others - mean
+    return mean, float(np.mean(centred**2)), float(np.mean(centred**3))
+
+
+def largest_sums(ordered: FloatArray, rank: IntArray, mine: FloatArray, k: IntArray) -> FloatArray:
+    """Sum of the k largest sizes once the owner at `rank` has left."""
+    from_top = np.concatenate([[0.0], np.cumsum(ordered[::-1])])
+    above = len(ordered) - 1 - rank[:, None]
+    return np.where(k <= above, from_top[k], from_top[np.minimum(k + 1, len(ordered))] - mine)
 
 
 def smallest_sums(ordered: FloatArray, rank: IntArray, mine: FloatArray, k: IntArray) -> FloatArray:
@@ -143,18 +150,21 @@ def two_point_means(terms: Middle, curve: LearningCurve) -> FloatArray:
     cubed = terms.variance * spread
     lean = np.divide(terms.third, 2 * cubed, out=np.zeros_like(cubed), where=cubed > 0)
     root = np.sqrt(1 + lean**2)
-    below = gain(terms, terms.mean + spread * (lean - root), curve)
-    above = gain(terms, terms.mean + spread * (lean + root), curve)
-    share = 0.5 * (1 + lean / root)
+    far = np.abs(lean) + root
+    down, up = np.where(lean > 0, 1 / far, far), np.where(lean > 0, far, 1 / far)
+    nudge = NUDGE * (terms.mean + spread)
+    below = gain(terms, terms.mean - spread * down + nudge, curve)
+    above = gain(terms, terms.mean + spread * up + nudge, curve)
+    share = up / (up + down)
     return np.asarray(share * below + (1 - share) * above)
 
 
 def ended_means(terms: Middle, curve: LearningCurve) -> FloatArray:
     """Mean of g over both ends of the range and a point between them, sharing three moments.
 
-    Where that point falls on an end, or the law is one of two points, the bound that uses mean,
-    variance and the lower end only is taken: it holds because the third derivative of g is not
-    positive.
+    Where that point falls near an end, or the law is nearly one of two points, the bound that uses
+    mean, variance and the lower end only is taken: it holds because the third derivative of g is
+    not positive.
     """
     a, b = terms.low - terms.mean, terms.high - terms.mean
     v, width = terms.variance, terms.high - terms.low
@@ -168,6 +178,7 @@ def ended_means(terms: Middle, curve: LearningCurve) -> FloatArray:
     x, at_a, at_b = (np.where(sound, value, 0.0) for value in (x, at_a, at_b))
     far, mass = (np.where((v > 0) & (a < 0), value, 0.0) for value in (far, mass))
     low, high = (gain(terms, end, curve) for end in (terms.low, terms.high))
-    three = at_a * low + at_b * high + (1 - at_a - at_b) * gain(terms, terms.mean + x, curve)
-    coarse = mass * low + (1 - mass) * gain(terms, terms.mean + far, curve)
+    between = gain(terms, terms.mean + x - SHIFT * width, curve)
+    three = at_a * low + at_b * high + (1 - at_a - at_b) * between
+    coarse = mass * low + (1 - mass) * gain(terms, terms.mean + far - SHIFT * width, curve)
     return np.asarray(np.where(sound, three, coarse))

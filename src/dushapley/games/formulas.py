@@ -14,8 +14,24 @@ from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game, check_names, check_sizes, digest
+from dushapley.games.binning import (
+    Cubes,
+    ExcessRisk,
+    as_regression,
+    bin_chances,
+    nearest_noise,
+    within_and_between,
+)
 from dushapley.games.closed_forms import Part, solve
-from dushapley.games.curves import Curve, LearningCurve, Shape, apply_curve, as_curve
+from dushapley.games.curves import (
+    Curve,
+    LearningCurve,
+    Shape,
+    apply_curve,
+    as_curve,
+    mean_estimation,
+)
+from dushapley.owners import Owners
 from dushapley.questions import Estimate, FloatArray, IntArray, Queries
 
 FLOOR_TOLERANCE = 1e-12
@@ -209,6 +225,7 @@ class RegressogramGame(Game):
 
     fractions = "exact"
     cheap = True
+    excess_risk: ExcessRisk | None = None
 
     def __init__(
         self,
@@ -240,6 +257,60 @@ class RegressogramGame(Game):
             self.fingerprint = digest(
                 "regressogram", content, self.counts, self.probabilities, *self.names
             )
+
+    @classmethod
+    def from_owners(
+        cls,
+        owners: Owners,
+        *,
+        beta: float = 1.0,
+        per_axis: int | None = None,
+        probabilities: ArrayLike | None = None,
+        noise: float | None = None,
+        prior: float | None = None,
+    ) -> RegressogramGame:
+        """Bin real rows into B ≈ n^{d/(d+2β)} cubes; `excess_risk` holds both halves of the risk.
+
+        Parameters
+        ----------
+        owners
+            Numeric features and a numeric target.
+        beta
+            Smoothness of the regression function (1: Lipschitz).
+        per_axis
+            Slices along each feature, instead of n^{1/(d+2β)}.
+        probabilities
+            Chance of a test point in each cube (first feature fastest); default: where the rows
+            are.
+        noise, prior
+            Variance of the labels' noise (default: from nearest neighbours) and of the bins' means
+            (default: from the bins), see `mean_estimation`.
+
+        Examples
+        --------
+        >>> import dushapley as ds, numpy as np
+        >>> x = np.linspace(0, 1, 400)[:, None]
+        >>> y = np.sin(6 * x[:, 0])
+        >>> owners = ds.Owners.from_arrays({"left": (x[:99], y[:99]), "right": (x[99:], y[99:])})
+        >>> game = ds.RegressogramGame.from_owners(owners, noise=0.01)
+        >>> game.excess_risk.bins, round(game.excess_risk.approximation, 2)
+        (7, 0.02)
+        """
+        X, y = as_regression(owners)
+        rows, labels = np.concatenate(X), np.concatenate(y)
+        cubes = Cubes.over(rows, beta, per_axis)
+        bins = cubes.locate(rows)
+        s2 = nearest_noise(rows, labels) if noise is None else float(noise)
+        within, between = within_and_between(labels, bins, s2)
+        v = max(between, 1e-9 * float(labels.var() + s2)) if prior is None else float(prior)
+        chance = bin_chances(bins, cubes.number, probabilities)
+        counts = [np.bincount(cubes.locate(block), minlength=cubes.number) for block in X]
+        game = cls(counts, chance, mean_estimation(s2, v), names=owners.names)
+        learnt = -float(game(np.ones((1, len(owners)), dtype=np.bool_))[0])
+        game.excess_risk = ExcessRisk(
+            learnt, max(0.0, within - s2), s2, v, cubes.number, cubes.per_axis
+        )
+        return game
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return apply_curve(self.w, queries @ self.counts) @ self.probabilities
