@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidValuation
+from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.questions import FloatArray
 
 if TYPE_CHECKING:
@@ -121,6 +123,14 @@ class Valuation:
     def shares(self) -> FloatArray:
         """Each owner's part of the sum of all values."""
         return np.asarray(self.values / self.values.sum())
+
+    def uniformity(self, gamma: ArrayLike | None = None) -> Uniformity:
+        """How uniform is this collaboration? Theorem 1's law of coalition sizes, see `guarantees`.
+
+        Rests on the owners' sizes alone (and their precisions `gamma`, if given): what DU-Shapley
+        takes for granted of them, whatever method these values come from.
+        """
+        return uniformity(self.sizes, gamma)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best first: owner, size, value, std_error, low, high, share, rank."""
