@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.games.curves import LearningCurve
-from dushapley.games.du_closed import du_values
+from dushapley.games.du_closed import DUValues, du_values
 from dushapley.games.du_error import Bracket, bracket
 from dushapley.games.size_values import exact_values, lattice, utilities
 from dushapley.questions import Estimate, FloatArray
@@ -47,6 +47,8 @@ class Part:
 
 def solve(method: str, sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
     """The answer of `method`, or None where there is no formula that keeps its word."""
+    if not parts:  # no bin that a test point can fall in: asking is as good
+        return None
     if method == "exact":
         return solve_exact(sizes, parts)
     if method in ("du", "du++"):
@@ -72,16 +74,21 @@ def solve_exact(sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
 
 def solve_du(sizes: FloatArray, parts: Sequence[Part]) -> Estimate:
     """DU-Shapley with a certificate where one is soon had."""
-    values, error, how = np.zeros(len(sizes)), 0.0, set()
-    for part in parts:
-        found = du_values(part.sizes, part.curve)
-        values += part.weight * found.values
-        error += part.weight * found.error
-        how.add(found.how)
-    details = {"sum_over_k": "; ".join(sorted(how)), "numerical_error": error}
+    total = total_du(parts)
+    details = {"sum_over_k": total.how, "numerical_error": total.error}
     work = sum(len(np.unique(part.sizes)) * len(sizes) for part in parts)
-    estimate = Estimate(values, details=details, notes=size_notes(sizes))
-    return certified(estimate, total_bracket(parts) if work <= SOON else None, parts, error)
+    estimate = Estimate(total.values, details=details, notes=size_notes(sizes))
+    return certified(estimate, total_bracket(parts) if work <= SOON else None, parts, total.error)
+
+
+def total_du(parts: Sequence[Part]) -> DUValues:
+    """DU-Shapley of the whole game: that of its parts, added up."""
+    found = [(part.weight, du_values(part.sizes, part.curve)) for part in parts]
+    return DUValues(
+        np.sum([weight * du.values for weight, du in found], axis=0),
+        sum(weight * du.error for weight, du in found),
+        "; ".join(sorted({du.how for _, du in found})),
+    )
 
 
 def solve_second_order(parts: Sequence[Part]) -> Estimate | None:
@@ -94,16 +101,16 @@ def solve_second_order(parts: Sequence[Part]) -> Estimate | None:
 
 def total_bracket(parts: Sequence[Part]) -> Bracket | None:
     """Bounds on the Shapley values of the whole game: those of its parts, added up."""
-    lower = upper = np.zeros(len(parts[0].sizes)) if parts else np.zeros(0)
-    room = 0.0
-    for part in parts:
-        found = bracket(part.sizes, part.curve)
-        if found is None:
-            return None
-        lower = lower + part.weight * found.lower
-        upper = upper + part.weight * found.upper
-        room += part.weight * found.room
-    return Bracket(lower, upper, room)
+    found = [bracket(part.sizes, part.curve) for part in parts]
+    sure = [bounds for bounds in found if bounds is not None]
+    if len(sure) < len(found):
+        return None
+    weight = np.array([part.weight for part in parts])
+    return Bracket(
+        weight @ np.array([bounds.lower for bounds in sure]),
+        weight @ np.array([bounds.upper for bounds in sure]),
+        float(weight @ np.array([bounds.room for bounds in sure])),
+    )
 
 
 def error_bound(values: FloatArray, bounds: Bracket, error: float) -> FloatArray:

@@ -168,9 +168,12 @@ def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
         kept = len(chosen)
         if kept * len(grid.steps) * int(middle.sum()) > MOST_WORK:
             return None
-        found += from_frequencies(grid, spectrum, chosen, t[middle], weight[middle])
+        floor = NEGLIGIBLE * scale / max(1, kept)
+        found += from_frequencies(grid, spectrum, chosen, t[middle], weight[middle], floor)
     found += from_few(grid, folded, t[~middle], weight[~middle])
-    error = left_out + 4 * TINY * scale + 8 * float(np.finfo(float).eps) * scale
+    error = (
+        left_out + NEGLIGIBLE * scale + 4 * TINY * scale + 8 * float(np.finfo(float).eps) * scale
+    )
     return ExactValues(grid.spread(found), error, 2 * len(t), kept)
 
 
@@ -273,19 +276,30 @@ def fast_length(least: int) -> int:
 
 
 def from_frequencies(
-    grid: Lattice, spectrum: np.ndarray, chosen: IntArray, t: FloatArray, weight: FloatArray
+    grid: Lattice,
+    spectrum: np.ndarray,
+    chosen: IntArray,
+    t: FloatArray,
+    weight: FloatArray,
+    floor: float,
 ) -> FloatArray:
-    """Nodes of the middle: Σ_z ŵ(z) (z^s − 1) Π_j(1 − t + t z^{n_j}) / (1 − t + t z^s)."""
+    """Nodes of the middle: Σ_z ŵ(z) (z^s − 1) Π_j(1 − t + t z^{n_j}) / (1 − t + t z^s).
+
+    On the way to t = ½ more frequencies fade; those that can add less than `floor` are let go.
+    """
     found = np.zeros(len(grid.steps))
     at_once = max(1, AT_ONCE // len(grid.steps))
     for start in range(0, len(chosen), at_once):
         frequency, length = chosen[start : start + at_once].T
         turns = (frequency[:, None] * grid.steps) % length[:, None] / length[:, None]
-        z = np.exp(2j * np.pi * turns)
+        z, w = np.exp(2j * np.pi * turns), spectrum[start : start + at_once]
         for node, part in zip(t, weight, strict=True):
             factor = (1 - node) + node * z
-            law = spectrum[start : start + at_once] * product(factor, grid.counts)
+            law = w * product(factor, grid.counts)
             found += part * (law @ ((z - 1) / factor)).real
+            keep = 2 * np.abs(law) > floor * (1 - 2 * node)
+            if keep.mean() < 0.8:
+                z, w = z[keep], w[keep]
     return found
 
 

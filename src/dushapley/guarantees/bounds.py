@@ -15,11 +15,11 @@ from dushapley.games.closed_forms import (
     STATEMENT,
     Part,
     error_bound,
-    solve_du,
-    solve_second_order,
     total_bracket,
+    total_du,
 )
 from dushapley.games.curves import LearningCurve
+from dushapley.games.du_closed import DUValues
 from dushapley.games.du_error import ROUNDING, moments
 from dushapley.games.formulas import RegressogramGame, SizeGame
 from dushapley.guarantees.curvature import check_h1, kappa
@@ -95,7 +95,7 @@ def theorem2(game: SizeGame, form: Form = "repaired") -> Guarantee:
     >>> import dushapley as ds
     >>> game = ds.SizeGame([100, 200, 400], ds.games.rational(100))
     >>> print(ds.guarantees.theorem2(game))
-    Theorem 2 repaired: ± at most 4.23
+    Theorem 2 repaired: ± at most 4.24
     """
     if form not in get_args(Form):
         raise InvalidOption(f"form is {form!r}; it is one of {', '.join(get_args(Form))}.")
@@ -214,19 +214,17 @@ def certificate(game: SizeGame | RegressogramGame, method: str = "du") -> Guaran
     _refuse_unless(game, (SizeGame, RegressogramGame), "certificate")
     parts = game.parts() if isinstance(game, RegressogramGame) else [Part(game.sizes, game.curve)]
     bounds = total_bracket(parts)
-    estimate = solve_second_order(parts) if bounds and method == "du-second-order" else None
-    if method == "du":
-        estimate = solve_du(game.sizes, parts)
-    if bounds is None or estimate is None:
+    if bounds is None or method not in ("du", "du++", "du-second-order"):
         raise AssumptionFails(
             f"There is no certificate of {method!r} for {game.n_players} owners here: it exists "
             "for du and du-second-order, up to 2^23 pairs of distinct size and owner."
         )
+    second = method == "du-second-order"
+    found = DUValues(bounds.lower, 0.0, "") if second else total_du(parts)
     proven = all(part.curve.shape == "completely monotone" for part in parts)
-    error = float(estimate.details.get("numerical_error", 0.0))
     return Guarantee(
         name="certificate",
-        bound=error_bound(estimate.values, bounds, error),
+        bound=error_bound(found.values, bounds, found.error),
         statement=STATEMENT,
         assumptions=ASSUMPTIONS,
         source=SOURCE,

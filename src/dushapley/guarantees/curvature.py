@@ -10,7 +10,7 @@ from dushapley.errors import AssumptionFails
 from dushapley.games.curves import Curve, LearningCurve, as_curve, finite_curve
 from dushapley.questions import FloatArray
 
-RATIO = 1.0005
+RATIO = 1.002
 """Step of the grid on which κ is taken; a proven κ is at most its square too large."""
 STEP = 1e-3
 """Relative step of second differences where no second derivative is supplied."""

@@ -38,7 +38,7 @@ class Guarantee:
     >>> print(ds.guarantees.certificate(game))
     certificate: ± at most 0.0166
     >>> print(ds.guarantees.theorem2(game, form="stated"))
-    Theorem 2 as stated: ± 0.0909, not a guarantee
+    Theorem 2 as stated: ± 0.0912, not a guarantee
     """
 
     name: str
