@@ -10,7 +10,7 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 
 from importlib.metadata import version
 
-from dushapley import estimators, games
+from dushapley import estimators, games, guarantees
 from dushapley.compare import compare, plot_comparison
 from dushapley.conversation import AskTell
 from dushapley.engine import value
@@ -59,6 +59,7 @@ __all__ = [
     "compare",
     "estimators",
     "games",
+    "guarantees",
     "methods",
     "plot_comparison",
     "value",

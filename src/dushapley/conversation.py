@@ -248,6 +248,12 @@ def refuse_unless_applicable(
             "game does not offer. Make a KNNGame(owners, X_test, y_test) from them, or choose "
             f"among: {', '.join(coalition_methods())}."
         )
+    if need == "formula":
+        raise MethodNotApplicable(
+            f"{method.name} asks no questions: it is computed from a game's own formula, and this "
+            "game has none for it. It needs the owners' sizes and a curve of the pooled size "
+            "(SizeGame, RegressogramGame); for any other game use du."
+        )
 
 
 def all_coalitions(n_players: int) -> str:
