@@ -199,8 +199,13 @@ def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | 
     chosen = find(name)
     complete = chosen.complete(None)
     cost = everything if name == "exact" else _price(chosen, complete, n_players, granted)
-    versus = "fit" if name == "exact" else "exceed"
-    reason = f"auto: {everything:,} coalitions {versus} the budget of {granted:,}, so {name}."
+    if name == "exact":
+        reason = f"auto: all {everything:,} coalitions fit the budget of {granted:,}, so exact."
+    else:
+        reason = (
+            f"auto: all {everything:,} coalitions exceed the budget of {granted:,}, so {name}, "
+            "which learns from the pools it asks and is the most accurate method at such budgets."
+        )
     return Plan(chosen, complete, cost, f"{AUTO} → {name}", reason)
 
 

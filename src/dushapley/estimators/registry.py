@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from dushapley.errors import UnknownMethod
-from dushapley.estimators import chance, du, exact, loo, permutations
+from dushapley.estimators import chance, du, exact, gp, loo, permutations
 from dushapley.estimators.method import Method
 
 REGISTRY: dict[str, Method] = {
@@ -15,6 +15,7 @@ REGISTRY: dict[str, Method] = {
         exact.METHOD,
         du.METHOD,
         du.PLUS_PLUS,
+        gp.METHOD,
         permutations.METHOD,
         loo.METHOD,
         chance.METHOD,
@@ -22,11 +23,9 @@ REGISTRY: dict[str, Method] = {
 }
 
 AUTO = "auto"
-AUTO_SUMMARY = (
-    "the game's exact formula, all coalitions if the budget allows, else the best there is"
-)
-FALLBACK = "permutation"
-"""What `auto` runs when exact values are out of reach: the best method there is so far."""
+AUTO_SUMMARY = "the game's exact formula, all coalitions if the budget allows, else gp"
+FALLBACK = "gp"
+"""What `auto` runs when exact values are out of reach: the most accurate at any budget measured."""
 
 
 def methods() -> dict[str, str]:
