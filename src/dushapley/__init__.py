@@ -27,6 +27,7 @@ from dushapley.games import (
 from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
+from dushapley.ranking import probability_greater, rank_probabilities
 from dushapley.valuation import Valuation
 
 __version__ = version("dushapley")
@@ -52,5 +53,7 @@ __all__ = [
     "estimators",
     "games",
     "methods",
+    "probability_greater",
+    "rank_probabilities",
     "value",
 ]

@@ -17,14 +17,10 @@ import numpy as np
 from dushapley.estimators.exact import bits
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
-from dushapley.estimators.gp.functional import (
-    Functional,
-    covariance_with_answers,
-    exact_weights,
-)
+from dushapley.estimators.gp.functional import Functional, exact_weights, smooth_covariance
 from dushapley.questions import BoolArray, FloatArray
 
-CANDIDATES = 1200
+CANDIDATES = 1000
 """Unseen pools that compete for being asked."""
 GOLDEN = (5**0.5 - 1) / 2
 
@@ -38,19 +34,19 @@ def pilot(n_players: int, count: int, rng: np.random.Generator) -> BoolArray:
     """`count` pools: every owner alone, then balanced random pools with sizes ∝ 1/k."""
     alone = np.eye(n_players, dtype=np.bool_)
     seen = {row.tobytes() for row in alone} | {np.ones(n_players, dtype=np.bool_).tobytes()}
-    return np.concatenate([alone, spread_pools(n_players, count - n_players, seen, rng)])
+    return np.concatenate([alone, spread_pools(n_players, count - n_players, 1.0, seen, rng)])
 
 
 def spread_pools(
-    n_players: int, count: int, seen: set[bytes], rng: np.random.Generator
+    n_players: int, count: int, power: float, seen: set[bytes], rng: np.random.Generator
 ) -> BoolArray:
-    """Up to `count` unseen pools of 2..I−1 owners, sizes ∝ 1/k, owners taking turns.
+    """Up to `count` unseen random pools of 2..I−1 owners, sizes ∝ k^−power, owners taking turns.
 
     `seen` is added to. Sizes follow the golden-ratio sequence, so that any beginning of the list
     is spread; an owner who has been in fewer pools goes first, ties at random.
     """
     sizes = np.arange(2, n_players)
-    chance = np.cumsum(1 / sizes)
+    chance = np.cumsum(sizes**-power)
     turns = np.zeros(n_players)
     place = rng.random()
     found: list[BoolArray] = []
@@ -70,34 +66,36 @@ def spread_pools(
 
 def candidates(n_players: int, seen: set[bytes], rng: np.random.Generator) -> BoolArray:
     """Unseen pools worth considering: all if they are few, else all but one, pairs and others."""
-    if 2**n_players <= CANDIDATES:
+    if 2**n_players - len(seen) <= CANDIDATES:
         pools = bits(np.arange(1, 2**n_players), n_players)
     else:
         alone = np.eye(n_players, dtype=np.bool_)
         first, second = np.triu_indices(n_players, 1)
-        pairs = alone[first] | alone[second]
-        if len(pairs) > CANDIDATES // 3:
-            pairs = pairs[rng.permutation(len(pairs))[: CANDIDATES // 3]]
+        some = rng.permutation(len(first))[: CANDIDATES // 3]
+        pairs = alone[first[some]] | alone[second[some]]
         known = set(seen) | {p.tobytes() for p in (*alone, *pairs, *~alone)}
-        others = spread_pools(n_players, CANDIDATES - len(pairs) - 2 * n_players, known, rng)
-        pools = np.concatenate([alone, ~alone, pairs, others])
+        room = CANDIDATES - len(pairs)
+        pools = np.concatenate(
+            [alone, ~alone, pairs, spread_pools(n_players, room, 1.0, known, rng)]
+        )
     return pools[[pool.tobytes() not in seen for pool in pools]]
 
 
-def most_telling(posterior: Posterior, of: Functional, pools: BoolArray, count: int) -> BoolArray:
-    """The `count` pools that together take most from the variance of the values, greedily."""
+def most_telling(
+    posterior: Posterior, of: Functional, with_answers: FloatArray, pools: BoolArray, count: int
+) -> BoolArray:
+    """The `count` pools that together take most from the variance of the values, greedily.
+
+    `with_answers` is the covariance of the values with the observed pools, see `functional`.
+    """
     seen = posterior.view(pools)
     nugget = kernel.nugget(posterior.hyper, seen.z)
     white = posterior.whiten(posterior.cross(seen).T)
-    own = posterior.whiten(covariance_with_answers(posterior, of).T)
+    own = posterior.whiten(with_answers.T)
     between = kernel.covariance(posterior.hyper, seen, seen) - white.T @ white
-    with_values = _with_values(posterior, of, seen) - own.T @ white
+    with_values = smooth_covariance(posterior, of, seen) - own.T @ white
     with_values += exact_weights(pools).T * nugget
     return pools[_greedy(with_values, between, nugget, min(count, len(pools)))]
-
-
-def _with_values(posterior: Posterior, of: Functional, pools: kernel.View) -> FloatArray:
-    return of.weights @ kernel.covariance(posterior.hyper, posterior.view(of.pools), pools)
 
 
 def _greedy(

@@ -101,9 +101,9 @@ class Posterior:
         return cross @ self.alpha, np.maximum(prior - (white**2).sum(axis=0), kernel.JITTER)
 
     def leave_one_out(self) -> FloatArray:
-        """Standardised errors of predicting each observed pool from all the others."""
+        """Errors of predicting each observed pool from all the others."""
         inverse, _ = lapack.dpotri(self.factor, lower=1)
-        return np.asarray(self.alpha / np.sqrt(np.diag(inverse)))
+        return np.asarray(self.alpha / np.diag(inverse))
 
 
 def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatArray:

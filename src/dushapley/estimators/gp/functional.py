@@ -31,9 +31,10 @@ import numpy as np
 from dushapley.estimators.exact import bits, shapley_weights
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
+from dushapley.estimators.gp.kernel import View
 from dushapley.questions import BoolArray, FloatArray, IntArray, Queries
 
-BLOCK = 2**21
+BLOCK = 2**17
 """Entries of a covariance matrix made at a time, so that memory stays bounded."""
 MOST_SIZES = 32
 """Sizes of pools looked at one by one; between them slopes are interpolated."""
@@ -130,43 +131,38 @@ def nugget_covariance(posterior: Posterior) -> FloatArray:
     return np.full((n, n), nu[-1] / n**2 - own / (n - 1)) + np.eye(n) * (own * n / (n - 1))
 
 
-def covariance_with_answers(posterior: Posterior, of: Functional) -> FloatArray:
-    """B: covariance of the values with the observed pools, shape (I, observed)."""
-    seen = len(posterior.observed.answers)
-    step = max(1, BLOCK // seen)
-    total = (exact_weights(posterior.observed.pools) * posterior.nugget[:, None]).T
+def smooth_covariance(posterior: Posterior, of: Functional, pools: View) -> FloatArray:
+    """ΩK: prior covariance of the values with pools, nuggets left out, shape (I, pools)."""
+    step = max(1, BLOCK // len(pools.z))
+    total = np.zeros((len(of.weights), len(pools.z)))
     for start in range(0, len(of.pools), step):
         part = posterior.view(of.pools[start : start + step])
-        total += of.weights[:, start : start + step] @ posterior.cross(part)
+        total += of.weights[:, start : start + step] @ kernel.covariance(
+            posterior.hyper, part, pools
+        )
     return total
 
 
-def prior_covariance(posterior: Posterior, one: Functional, two: Functional) -> FloatArray:
-    """ΩKΩ': covariance of the smooth part of the values before any answer."""
-    seen = posterior.view(two.pools)
-    step = max(1, BLOCK // len(two.pools))
-    total = np.zeros((len(one.weights), len(two.weights)))
-    for start in range(0, len(one.pools), step):
-        part = posterior.view(one.pools[start : start + step])
-        block = kernel.covariance(posterior.hyper, part, seen) @ two.weights.T
-        total += one.weights[:, start : start + step] @ block
-    return total
+def covariance_with_answers(posterior: Posterior, of: Functional) -> FloatArray:
+    """B: covariance of the values with the observed pools, shape (I, observed)."""
+    own = exact_weights(posterior.observed.pools) * posterior.nugget[:, None]
+    return smooth_covariance(posterior, of, posterior.seen) + own.T
 
 
 def value_covariance(posterior: Posterior, one: Functional, two: Functional) -> FloatArray:
     """Covariance of the errors of the values, in standardised units, before any calibration.
 
-    Two independent samples keep the noise of sampling pools out of it.
+    Two independent samples of pools keep the noise of sampling them out of it.
     """
     white = posterior.whiten(covariance_with_answers(posterior, one).T)
     other = white if two is one else posterior.whiten(covariance_with_answers(posterior, two).T)
-    found = prior_covariance(posterior, one, two) - white.T @ other
+    prior = smooth_covariance(posterior, one, posterior.view(two.pools)) @ two.weights.T
+    found = prior - white.T @ other
     return (found + found.T) / 2 + nugget_covariance(posterior)
 
 
-def linear_map(posterior: Posterior, of: Functional) -> FloatArray:
+def linear_map(posterior: Posterior, with_answers: FloatArray) -> FloatArray:
     """Map from the answers (∅ left out) to the values, shape (I, observed)."""
-    n, seen = posterior.observed.pools.shape[1], len(posterior.observed.answers)
-    b = covariance_with_answers(posterior, of)
-    a = posterior.unwhiten(posterior.whiten(b.T)).T
+    n, seen = with_answers.shape
+    a = posterior.unwhiten(posterior.whiten(with_answers.T)).T
     return a + (1 / n - a.sum(axis=1, keepdims=True)) / seen  # what centring the answers adds

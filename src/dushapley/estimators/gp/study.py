@@ -9,18 +9,22 @@ from dushapley.estimators.gp.check import Forecasts, Verdict
 from dushapley.estimators.gp.fit import Observed, Posterior, fit
 from dushapley.estimators.gp.functional import (
     Functional,
+    covariance_with_answers,
     functional,
     linear_map,
     value_covariance,
 )
 from dushapley.questions import BoolArray, Estimate, FloatArray, Problem
 
-FINE, MEDIUM, COARSE = 2**16, 2**12, 2**10
-"""Pools that carry the functional: for the values, for their covariance, for choosing questions."""
-ITERATIONS, LAST_ITERATIONS = 40, 80
+FINE, MEDIUM, COARSE = 2**16, 2**12, 2**11
+"""Pools that carry the functional: for the final values; for choosing questions and values on the
+way; for covariances, which are quadratic in it."""
+ITERATIONS, LAST_ITERATIONS = 25, 80
 """Steps of the fit after each batch, from where the last fit ended, and after the last batch."""
 GROWTH = 4
-"""Each batch is this part of all pools before it, one over."""
+"""Each batch adds one pool for so many before it."""
+CHECKED = 6
+"""One pool in so many is asked at random, whatever the process thinks of it."""
 
 
 class Study:
@@ -35,10 +39,11 @@ class Study:
         self.seen = {self.pools[0].tobytes()}
         self.forecasts: list[Forecasts] = []
         self.posterior: Posterior | None = None
-        self.coarse, self.medium, self.other = (
-            functional(n, points, problem.rng) for points in (COARSE, MEDIUM, MEDIUM)
-        )
-        self.fine = functional(n, FINE, problem.rng)
+        self.medium = functional(n, MEDIUM, problem.rng)
+        self.coarse = functional(n, COARSE, problem.rng)
+        self.twin = self.coarse if 2**n <= COARSE else functional(n, COARSE, problem.rng)
+        self.with_answers = np.empty((n, 0))
+        self.checks = np.empty((0, n), dtype=np.bool_)
 
     @property
     def left(self) -> int:
@@ -46,25 +51,31 @@ class Study:
         return self.problem.budget - (len(self.pools) - 1)
 
     def next_batch(self) -> BoolArray:
-        """The pools to ask now: the pilot, then the most telling ones, or random ones."""
+        """The pools to ask now: the pilot; then the most telling ones and a few at random."""
         n, rng = self.problem.n_players, self.problem.rng
         if self.posterior is None:
-            return design.pilot(n, min(design.pilot_size(n) - 2, self.left), rng)
+            held_out = max(1, n // 4)
+            return design.pilot(n, min(design.pilot_size(n) - 2, self.left - held_out), rng)
+        seen = set(self.seen)
         count = self._batch_size()
-        if self.verdict.reason:
-            return design.spread_pools(n, count, set(self.seen), rng)
-        pools = design.candidates(n, self.seen, rng)
-        return design.most_telling(self.posterior, self.coarse, pools, count)
+        wanted = count if self.verdict.reason else -(-count // CHECKED)
+        self.checks = design.spread_pools(n, wanted, 0.0, seen, rng)
+        pools = design.candidates(n, seen, rng)
+        chosen = design.most_telling(
+            self.posterior, self.medium, self.with_answers, pools, count - len(self.checks)
+        )
+        return np.concatenate([self.checks, chosen])
 
     def _batch_size(self) -> int:
-        count = max(1, (len(self.pools) + 1) // GROWTH)
+        count = max(2, (len(self.pools) + 1) // GROWTH)
         return self.left if self.left < 1.5 * count else count
 
     def learn(self, pools: BoolArray, answers: FloatArray) -> None:
         """Take in a batch: judge the forecasts of it, then fit again."""
         start = None
         if self.posterior is not None:
-            self.forecasts.append(check.forecast(self.posterior, pools, answers))
+            checks = len(self.checks)
+            self.forecasts.append(check.forecast(self.posterior, pools, answers, checks))
             start = self.posterior.theta
         self.pools = np.concatenate([self.pools, pools])
         self.answers = np.concatenate([self.answers, answers])
@@ -72,7 +83,14 @@ class Study:
         observed = Observed(self.pools, self.answers, self.log_sizes)
         steps = ITERATIONS if self.left else LAST_ITERATIONS
         self.posterior = Posterior(observed, fit(observed, start, steps))
-        self.verdict: Verdict = check.judge(self.forecasts, self.problem.n_players)
+        self.with_answers = covariance_with_answers(self.posterior, self._carrier())
+        self.verdict: Verdict = check.judge(self.forecasts, self.posterior)
+
+    def _carrier(self) -> Functional:
+        """Pools that carry the functional: more of them once no question is left to choose."""
+        n = self.problem.n_players
+        whole = 2**n <= MEDIUM
+        return self.medium if self.left or whole else functional(n, FINE, self.problem.rng)
 
     def estimate(self) -> Estimate:
         """Values by the process, or stratified ones where it is not believed."""
@@ -80,14 +98,10 @@ class Study:
 
     def _by_process(self) -> Estimate:
         assert self.posterior is not None
-        weights = linear_map(self.posterior, self.fine)
-        covariance = value_covariance(self.posterior, self.medium, self._independent())
+        weights = linear_map(self.posterior, self.with_answers)
+        covariance = value_covariance(self.posterior, self.coarse, self.twin)
         covariance *= self.posterior.observed.scale**2 * self.verdict.widening
         return self._finish(weights, positive(covariance), ())
-
-    def _independent(self) -> Functional:
-        complete = 2**self.problem.n_players <= MEDIUM
-        return self.medium if complete else self.other
 
     def _by_strata(self) -> Estimate:
         weights, covariance = check.stratified(self.pools, self.answers)
@@ -107,6 +121,7 @@ class Study:
             "model": "stratified" if self.verdict.reason else "gaussian process",
             "forecasts": self.verdict.forecasts,
             "unexplained": self.verdict.unexplained,
+            "random_forecasts": self.verdict.random_forecasts,
             "surprise": self.verdict.surprise,
             "widening": self.verdict.widening,
         }
