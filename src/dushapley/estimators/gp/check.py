@@ -4,14 +4,16 @@ Each batch is forecast by the process fitted to the batches before it. Most of i
 by the process; some were drawn at random, with sizes as the Shapley value weighs them, so that a
 process that is sure of itself where it is wrong finds out. The answers then say two things.
 
-*Explanation* (`unexplained`): squared errors as a part of the variance of the answers, 0 where all
-was foreseen, 1 where a constant would have done as well; from recent forecasts and from predicting
-every observed pool by all the others. *Surprise*: the mean squared error of recent random pools in
-units of their predicted variance, 1 where error bars are right.
+*Explanation* (`unexplained`): squared errors as a part of the squared deviations of the answers, 0
+where all was foreseen, 1 where a constant would have done as well; from recent forecasts and from
+predicting every observed pool by all the others, by means or by medians, whichever is kinder. *Surprise*: squared errors of the random pools in units of
+their predicted variance, on average 1 where error bars are right.
 
-A process that explains too little, or is surprised far beyond its error bars, is not believed: its
-values are replaced by `stratified`, which assumes nothing of the game. A few wild utilities are no
-reason for that (tiny owners make wild models), so a single surprise counts up to a limit.
+A process that explains too little, or is surprised far beyond its error bars, be it by one random
+pool, is not believed; nor is one of a utility that jumps. Its values are replaced by `stratified`,
+which assumes nothing of the game. On games of trained models random pools surprised by 4 standard
+errors at the most, but for one in hundreds; pools that the process chose are no reason to
+disbelieve it, since it looks for the wild ones (tiny owners make wild models).
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
 be, the more so the fewer. Variances are therefore widened by a factor that was measured on games
@@ -20,7 +22,7 @@ of trained models, 1.2 + 6·I/N after N pools, and further where recent forecast
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import comb
 
 import numpy as np
@@ -28,12 +30,15 @@ import numpy as np
 from dushapley.estimators.gp.fit import Posterior
 from dushapley.questions import BoolArray, FloatArray, IntArray
 
-MOST_UNEXPLAINED = 0.6
-"""Part of the variance of the answers that predictions may miss."""
-MOST_SURPRISE = 9.0
-"""Mean squared error of random forecasts, in predicted variances, at the most."""
-WILD = 40.0
-"""Squared error, in predicted variances, up to which a single forecast counts."""
+MOST_UNEXPLAINED = 0.5
+"""Part of the spread of the answers that predictions may miss."""
+MOST_SURPRISE, WILD = 9.0, 150.0
+"""Squared error of random forecasts in predicted variances, on average and once, at the most."""
+FEW_LEVELS, SHARPEST = 3, 0.35
+"""A utility that takes no more different values than this jumps, and so does one whose learning
+curve bends within so short a stretch of log size (trained models: 0.6 to 3)."""
+SHARP_PART = 0.01
+"""Part of the variance that such a curve must have to count."""
 WIDENING = (1.2, 6.0)
 """What variances are multiplied by: the first, plus the second times I/N."""
 POOLED = 5.0
@@ -47,6 +52,10 @@ class Forecasts:
     errors: FloatArray
     variances: FloatArray
     random: BoolArray
+
+    def squared(self) -> FloatArray:
+        """Squared errors in units of their predicted variance."""
+        return np.asarray(self.errors**2 / self.variances)
 
 
 @dataclass(frozen=True)
@@ -72,30 +81,21 @@ def forecast(
 
 
 def judge(batches: list[Forecasts], posterior: Posterior) -> Verdict:
-    """Verdict on the process fitted now, from the latest batches that hold 2I forecasts."""
+    """Verdict on the process fitted now; forecasts are recent if among the last 2I or so."""
     seen, n = posterior.observed.pools.shape
-    recent = _latest(batches, 2 * n)
-    errors, variances, random = (
-        np.concatenate([getattr(batch, name) for batch in recent] or [empty])
-        for name, empty in (("errors", _NONE), ("variances", _NONE), ("random", _NONE > 0))
-    )
-    squared = np.minimum(errors**2 / variances, WILD)
-    predicted = np.concatenate([errors / posterior.observed.scale, posterior.leave_one_out()])
-    unexplained = float((predicted**2).mean() / max(posterior.observed.targets.var(), 1e-12))
-    surprise = float(squared[random].mean()) if random.any() else 1.0
+    recent = _joined(_latest(batches, 2 * n))
+    unexplained = _unexplained(recent.errors, posterior)
+    random = _joined(batches).squared()[_joined(batches).random]
     usual = WIDENING[0] + WIDENING[1] * n / (seen + 1)
-    found = float(squared.mean()) if len(squared) else usual
+    found = np.minimum(recent.squared(), WILD).mean() if batches else usual
     return Verdict(
-        forecasts=len(errors),
-        random_forecasts=int(random.sum()),
+        forecasts=len(recent.errors),
+        random_forecasts=len(random),
         unexplained=unexplained,
-        surprise=surprise,
-        widening=max(usual, (usual + found) / 2),
-        reason=_reason(unexplained, surprise),
+        surprise=float(random.mean()) if len(random) else 1.0,
+        widening=max(usual, (usual + float(found)) / 2),
+        reason=_reason(unexplained, random) or _jump(posterior),
     )
-
-
-_NONE = np.empty(0)
 
 
 def _latest(batches: list[Forecasts], enough: int) -> list[Forecasts]:
@@ -107,11 +107,40 @@ def _latest(batches: list[Forecasts], enough: int) -> list[Forecasts]:
     return found
 
 
-def _reason(unexplained: float, surprise: float) -> str:
+def _joined(batches: list[Forecasts]) -> Forecasts:
+    none = Forecasts(np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_))
+    return Forecasts(
+        *(
+            np.concatenate([getattr(batch, item.name) for batch in [none, *batches]])
+            for item in fields(Forecasts)
+        )
+    )
+
+
+def _unexplained(errors: FloatArray, posterior: Posterior) -> float:
+    answers, scale = posterior.observed.answers, posterior.observed.scale
+    missed = np.concatenate([errors, scale * posterior.leave_one_out()]) ** 2
+    spread = (answers - np.median(answers)) ** 2
+    return min(
+        float(typical(missed) / typical(spread)) if typical(spread) > 0 else 1.0
+        for typical in (np.mean, np.median)
+    )
+
+
+def _reason(unexplained: float, random: FloatArray) -> str:
     if unexplained > MOST_UNEXPLAINED:
-        return f"its predictions missed {unexplained:.0%} of the variance of the utilities"
-    if surprise > MOST_SURPRISE:
-        return f"its forecasts of random pools missed by {surprise**0.5:.1f} standard errors"
+        return f"its predictions missed {unexplained:.0%} of the spread of the utilities"
+    if len(random) and (random.mean() > MOST_SURPRISE or random.max() > WILD):
+        return f"a random pool surprised it by {random.max() ** 0.5:.1f} standard errors"
+    return ""
+
+
+def _jump(posterior: Posterior) -> str:
+    levels = len(np.unique(posterior.observed.answers))
+    if 1 < levels <= FEW_LEVELS:
+        return f"the utilities take only {levels} different values, so they jump"
+    if posterior.hyper.curve_length < SHARPEST and posterior.hyper.curve > SHARP_PART:
+        return "the utility jumps somewhere between small and large pools"
     return ""
 
 

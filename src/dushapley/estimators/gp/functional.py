@@ -54,7 +54,7 @@ class Functional:
 def functional(n_players: int, points: int, rng: np.random.Generator) -> Functional:
     """The functional on about `points` pools: all of them if they are no more than that.
 
-    Sizes with few pools are taken whole, the others by a sample of complementary halves.
+    Sizes with few pools are taken whole, the others by a balanced sample.
     """
     everybody = np.ones((1, n_players), dtype=np.bool_)
     if 2**n_players <= points:
@@ -97,11 +97,21 @@ def size_grid(n_players: int) -> tuple[IntArray, FloatArray]:
 
 
 def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator) -> BoolArray:
-    """All pools of a size if there are at most `most`, else a uniform sample of them."""
+    """All pools of a size if there are at most `most`, else a balanced uniform sample of them.
+
+    Random orders of the owners are cut into as many pools as fit, so that everybody is in about
+    as many; of pools of more than half of the owners the complements are drawn.
+    """
     if comb(n_players, size) <= most:
         return _all_of_size(n_players, size)
-    ranks = rng.random((most, n_players)).argsort(axis=1, kind="stable")
-    return ranks < size
+    if 2 * size > n_players:
+        return ~pools_of_size(n_players, n_players - size, most, rng)
+    cuts = n_players // size
+    orders = np.tile(np.arange(n_players), (-(-most // cuts), 1))
+    members = rng.permuted(orders, axis=1)[:, : cuts * size].reshape(-1, size)
+    pools = np.zeros((len(members), n_players), dtype=np.bool_)
+    np.put_along_axis(pools, members, True, axis=1)
+    return pools[:most]
 
 
 def _all_of_size(n_players: int, size: int) -> BoolArray:
