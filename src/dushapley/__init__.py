@@ -31,6 +31,7 @@ from dushapley.games import (
 from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
+from dushapley.ranking import probability_greater, rank_probabilities
 from dushapley.valuation import Valuation
 
 __version__ = version("dushapley")
@@ -62,5 +63,7 @@ __all__ = [
     "guarantees",
     "methods",
     "plot_comparison",
+    "probability_greater",
+    "rank_probabilities",
     "value",
 ]
