@@ -14,6 +14,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def split(X: np.ndarray, y: np.ndarray, sizes: np.ndarray, n_test: int, order: n
     test = rng.permutation(len(y))[:n_test]
     rest = order[~np.isin(order, test)]
     at = np.cumsum([0, *sizes])
-    parts = [rest[a:b] for a, b in zip(at[:-1], at[1:], strict=True)]
+    parts = [rest[a:b] for a, b in pairwise(at)]
     return Split([X[p] for p in parts], [y[p] for p in parts], X[test], y[test])
 
 
@@ -158,7 +159,7 @@ def wine_bayes() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     part = split(X, y, unequal(rng, 10, 5, 20), 60, np.argsort(y + 1.5 * rng.random(len(y))))
 
-    def score(X: np.ndarray, y: np.ndarray, index: int) -> float:
+    def score(X: np.ndarray, y: np.ndarray, _: int) -> float:
         model = GaussianNB(var_smoothing=1e-3).fit(X, y)
         p = model.predict_proba(part.X_test)
         at = np.searchsorted(model.classes_, part.y_test).clip(0, len(model.classes_) - 1)
@@ -176,7 +177,7 @@ def adult_tree() -> tuple[np.ndarray, np.ndarray]:
     part = split(X, y, unequal(rng, 12, 20, 300), 1000, rng.permutation(len(y)))
     part = flipped(part, [2, 5, 9], 0.8, rng)
 
-    def score(X: np.ndarray, y: np.ndarray, index: int) -> float:
+    def score(X: np.ndarray, y: np.ndarray, _: int) -> float:
         tree = DecisionTreeRegressor(max_depth=5, min_samples_leaf=5, random_state=0).fit(X, y)
         return -float(np.mean((tree.predict(part.X_test) - part.y_test) ** 2))
 
@@ -205,7 +206,7 @@ def housing_regions() -> tuple[np.ndarray, np.ndarray]:
 
 def bank_logistic() -> tuple[np.ndarray, np.ndarray]:
     frame = pd.read_parquet(data("bank_marketing.parquet"))
-    y = (frame["y"].astype(str).isin(["yes", "1", "2"])).to_numpy().astype(float)
+    y = frame["y"].astype(str).eq("yes").to_numpy().astype(float)
     X = pd.get_dummies(frame.drop(columns=["y", "duration"])).to_numpy(np.float64)
     X = np.c_[StandardScaler().fit_transform(X), np.ones(len(X))]
     rng = np.random.default_rng(7)

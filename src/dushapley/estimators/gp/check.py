@@ -6,8 +6,9 @@ process that is sure of itself where it is wrong finds out. The answers then say
 
 *Explanation* (`unexplained`): squared errors as a part of the squared deviations of the answers, 0
 where all was foreseen, 1 where a constant would have done as well; from recent forecasts and from
-predicting every observed pool by all the others, by means or by medians, whichever is kinder. *Surprise*: squared errors of the random pools in units of
-their predicted variance, on average 1 where error bars are right.
+predicting every observed pool by all the others, by means or by medians, whichever is kinder.
+*Surprise*: squared errors of the random pools in units of their predicted variance, on average 1
+where error bars are right.
 
 A process that explains too little, or is surprised far beyond its error bars, be it by one random
 pool, is not believed; nor is one of a utility that jumps. Its values are replaced by `stratified`,

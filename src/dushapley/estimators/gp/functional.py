@@ -36,8 +36,10 @@ from dushapley.questions import BoolArray, FloatArray, IntArray, Queries
 
 BLOCK = 2**17
 """Entries of a covariance matrix made at a time, so that memory stays bounded."""
-MOST_SIZES = 32
-"""Sizes of pools looked at one by one; between them slopes are interpolated."""
+LEAST_SIZES, MOST_SIZES = 8, 32
+"""Sizes of pools looked at; between them slopes are interpolated."""
+PER_OWNER = 3
+"""Pools of a size per owner, at least, for the regression on owners to be sound."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ def functional(n_players: int, points: int, rng: np.random.Generator) -> Functio
     everybody = np.ones((1, n_players), dtype=np.bool_)
     if 2**n_players <= points:
         return _complete(n_players)
-    sizes, shares = size_grid(n_players)
-    per_size = max(points // len(sizes), 3 * n_players)
+    affordable = points // (PER_OWNER * n_players)
+    sizes, shares = size_grid(n_players, min(max(affordable, LEAST_SIZES), MOST_SIZES))
+    per_size = max(points // len(sizes), PER_OWNER * n_players)
     pools, weights = [everybody], [np.full((n_players, 1), 1 / n_players)]
     for size, share in zip(sizes.tolist(), shares.tolist(), strict=True):
         some = pools_of_size(n_players, size, per_size, rng)
@@ -84,13 +87,12 @@ def _complete(n_players: int) -> Functional:
     return Functional(pools, exact_weights(pools).T)
 
 
-def size_grid(n_players: int) -> tuple[IntArray, FloatArray]:
-    """Sizes 1..I−1 to look at, and how many sizes each stands for (linear interpolation)."""
+def size_grid(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
+    """About `most` of the sizes 1..I−1, and how many sizes each stands for when interpolating."""
     everything = np.arange(1, n_players, dtype=np.int64)
-    if len(everything) <= MOST_SIZES:
+    if len(everything) <= most:
         return everything, np.ones(len(everything))
-    half = MOST_SIZES // 2
-    low = np.unique(np.rint(np.geomspace(1, n_players / 2, half)).astype(np.int64))
+    low = np.unique(np.rint(np.geomspace(1, n_players / 2, most // 2)).astype(np.int64))
     sizes = np.unique(np.concatenate([low, n_players - low]))
     tents = [np.interp(everything, sizes, row).sum() for row in np.eye(len(sizes))]
     return sizes, np.array(tents)
