@@ -54,7 +54,7 @@ def test_a_game_written_for_shapiq_runs_unchanged() -> None:
     assert exact.n_evaluations == 64
     sampled = ds.value(game, "permutation", budget=5000)
     assert np.abs(sampled.values - exact.values).max() < 5 * sampled.std_errors.max()
-    with pytest.raises(MethodNotApplicable, match="Methods that work here: exact, permutation"):
+    with pytest.raises(MethodNotApplicable, match="Methods that work here: exact, gp, permutation"):
         ds.value(game, "du")
     with pytest.raises(FractionsRefused, match="Use a method that asks for coalitions"):
         ds.CallableGame(game, 6)(np.full((1, 6), 0.5))

@@ -10,7 +10,7 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 
 from importlib.metadata import version
 
-from dushapley import estimators, games
+from dushapley import estimators, games, guarantees
 from dushapley.compare import compare, plot_comparison
 from dushapley.conversation import AskTell
 from dushapley.engine import value
@@ -31,6 +31,7 @@ from dushapley.games import (
 from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
+from dushapley.ranking import probability_greater, rank_probabilities
 from dushapley.salvage import salvage
 from dushapley.valuation import Valuation
 
@@ -60,8 +61,11 @@ __all__ = [
     "compare",
     "estimators",
     "games",
+    "guarantees",
     "methods",
     "plot_comparison",
+    "probability_greater",
+    "rank_probabilities",
     "salvage",
     "value",
 ]

@@ -209,11 +209,14 @@ def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | 
     chosen = find(name)
     complete = chosen.complete(None)
     cost = everything if name == "exact" else _price(chosen, complete, n_players, granted)
-    versus = "fit" if name == "exact" else "exceed"
-    reason = (
-        f"auto: {all_coalitions(n_players)} coalitions {versus} the budget of {granted:,}, "
-        f"so {name}."
-    )
+    everyone = all_coalitions(n_players)
+    if name == "exact":
+        reason = f"auto: all {everyone} coalitions fit the budget of {granted:,}, so exact."
+    else:
+        reason = (
+            f"auto: all {everyone} coalitions exceed the budget of {granted:,}, so {name}, "
+            "which learns from the pools it asks and is the most accurate method at such budgets."
+        )
     return Plan(chosen, complete, cost, f"{AUTO} → {name}", reason)
 
 
@@ -247,6 +250,12 @@ def refuse_unless_applicable(
             f"{method.name} needs the owners' rows and a test set with class labels, which this "
             "game does not offer. Make a KNNGame(owners, X_test, y_test) from them, or choose "
             f"among: {', '.join(coalition_methods())}."
+        )
+    if need == "formula":
+        raise MethodNotApplicable(
+            f"{method.name} asks no questions: it is computed from a game's own formula, and this "
+            "game has none for it. It needs the owners' sizes and a curve of the pooled size "
+            "(SizeGame, RegressogramGame); for any other game use du."
         )
 
 

@@ -432,6 +432,7 @@ def _build(
         biased=plan.method.is_biased(plan.options),
         complete=complete,
         fingerprint=game.fingerprint,
+        guarantee=estimate.guarantee,
         failures=dict(sorted(failures.items())),  # workers finish in any order
         errors=errors or {},
         notes=(*reason, *estimate.notes, *game.notes),

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidValuation
+from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.questions import FloatArray
 
 if TYPE_CHECKING:
@@ -154,6 +156,14 @@ class Valuation:
         """Each owner's part of the sum of all values; NaN where they add up to nothing."""
         total = self.values.sum()
         return np.asarray(self.values / total) if total != 0 else np.full(len(self.values), np.nan)
+
+    def uniformity(self, gamma: ArrayLike | None = None) -> Uniformity:
+        """How uniform is this collaboration? Theorem 1's law of coalition sizes, see `guarantees`.
+
+        Rests on the owners' sizes alone (and their precisions `gamma`, if given): what DU-Shapley
+        takes for granted of them, whatever method these values come from.
+        """
+        return uniformity(self.sizes, gamma)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best first: owner, size, value, std_error, low, high, share, rank.

@@ -10,7 +10,9 @@ from dushapley.estimators import (
     chance,
     differences,
     du,
+    du_second,
     exact,
+    gp,
     knn,
     loo,
     owen,
@@ -28,6 +30,8 @@ REGISTRY: dict[str, Method] = {
         exact.METHOD,
         du.METHOD,
         du.PLUS_PLUS,
+        du_second.METHOD,
+        gp.METHOD,
         permutations.METHOD,
         permutations.ANTITHETIC,
         spheres.ORTHOGONAL,
@@ -46,11 +50,9 @@ REGISTRY: dict[str, Method] = {
 }
 
 AUTO = "auto"
-AUTO_SUMMARY = (
-    "the game's exact formula, all coalitions if the budget allows, else the best there is"
-)
-FALLBACK = "permutation"
-"""What `auto` runs when exact values are out of reach: the best method there is so far."""
+AUTO_SUMMARY = "the game's exact formula, all coalitions if the budget allows, else gp"
+FALLBACK = "gp"
+"""What `auto` runs when exact values are out of reach: the most accurate at any budget measured."""
 
 
 def methods() -> dict[str, str]:
