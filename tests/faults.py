@@ -202,20 +202,19 @@ class DaskCluster:
         paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
         self.environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         self.log = (folder / "dask.log").open("ab")
-        self.started = [
-            self._start("scheduler", "--port", "0", "--no-dashboard", "--scheduler-file")
-        ]
-        self.started += [
-            self._start("worker", "--nthreads", "1", "--no-dashboard", "--scheduler-file")
-            for _ in range(workers)
-        ]
-        self.n_workers = workers
+        self.scheduler = self._start("scheduler", "--port", "0")
+        self.nannies = [self._start("worker", "--nthreads", "1") for _ in range(workers)]
         self.address = self._wait_for_address()
 
     def _start(self, kind: str, *options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, str(self.file)]
+        module = f"distributed.cli.dask_{kind}"
+        file = ["--no-dashboard", "--scheduler-file", str(self.file)]
         return subprocess.Popen(
-            command, env=self.environment, stdout=self.log, stderr=self.log, cwd=self.file.parent
+            [sys.executable, "-m", module, *options, *file],
+            env=self.environment,
+            stdout=self.log,
+            stderr=self.log,
+            cwd=self.file.parent,
         )
 
     def _wait_for_address(self) -> str:
@@ -231,14 +230,17 @@ class DaskCluster:
         import psutil
 
         found = []
-        for nanny in self.started[1:]:
-            for child in psutil.Process(nanny.pid).children():
-                with suppress(psutil.NoSuchProcess):
+        for nanny in self.nannies:
+            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                for child in psutil.Process(nanny.pid).children():
                     found += [child.pid] * ("resource_tracker" not in " ".join(child.cmdline()))
         return found
 
     def kill_worker(self, chance: random.Random) -> int | None:
         """Kill one of the training processes; None when all are just being replaced."""
+        for place, nanny in enumerate(self.nannies):  # one whose worker died too early gives up
+            if nanny.poll() is not None:
+                self.nannies[place] = self._start("worker", "--nthreads", "1")
         pids = self.worker_pids()
         if not pids:
             return None
@@ -250,9 +252,10 @@ class DaskCluster:
         return victim
 
     def close(self) -> None:
-        for process in reversed(self.started):
+        everybody = [*self.nannies, self.scheduler]
+        for process in everybody:
             process.terminate()
-        for process in reversed(self.started):
+        for process in everybody:
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:

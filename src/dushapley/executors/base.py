@@ -27,7 +27,7 @@ Skip = Callable[[int], bool]
 
 GROUPS = 4
 """Groups of blocks per worker and run, so that no worker waits long for the last one."""
-LONGEST = 1.0
+LONGEST = 0.25
 """Seconds that a group of blocks should take at the most."""
 ATTEMPTS = 3
 """How often in a row workers may die over the same blocks."""

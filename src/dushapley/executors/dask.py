@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Collection
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from time import monotonic, sleep
 from typing import Any
 
 from dushapley.errors import InvalidOption, WorkersLost
@@ -17,8 +17,8 @@ from dushapley.executors.remote import PATIENCE, Remote
 class Dask(Remote):
     """Workers of a Dask cluster.
 
-    The game is scattered to all workers once; workers that come later fetch it from the others.
-    Dask itself runs the tasks of a dead worker elsewhere.
+    The game goes to the scheduler once, and from worker to worker, once to each. Dask itself runs
+    the tasks of a dead worker elsewhere, and unpacks the game again where its copies died.
 
     Parameters
     ----------
@@ -81,19 +81,13 @@ class Dask(Remote):
         return max(1, threads)
 
     def ship(self, shipment: Shipment) -> None:
-        """Scatter the game; a worker that dies just then spoils it for all, so try again."""
-        started = monotonic()
-        while True:
-            try:
-                self._game = self.client.scatter(shipment, broadcast=True, hash=False)
-            except (OSError, TimeoutError) as error:
-                self._refuse_lost()
-                if monotonic() - started > PATIENCE:
-                    raise WorkersLost(f"The game cannot be sent to the workers: {error}") from error
-                sleep(0.2)
-                self.workers()
-            else:
-                return
+        """Send the game as a task, not as scattered data: Dask can run a task again elsewhere."""
+        import cloudpickle
+        from dask import config
+
+        packed = cloudpickle.dumps(shipment)
+        with config.set({"distributed.admin.large-graph-warning-threshold": len(packed) + 10**7}):
+            self._game = self.client.submit(pickle.loads, packed, pure=False)
 
     def submit(self, group: Group) -> Any:
         return self.client.submit(_pay, self._game, group, pure=False, retries=0)
@@ -109,9 +103,9 @@ class Dask(Remote):
     def result(self, handle: Any) -> tuple[float, Results]:
         from distributed import KilledWorker
 
-        if handle.status == "cancelled":  # the only copies of the game died with their workers
+        if handle.status == "cancelled":
             self._refuse_lost()
-            raise WorkerLost("the game was lost with its workers")
+            raise WorkerLost("Dask cancelled the task")
         try:
             return handle.result()
         except KilledWorker as error:
