@@ -158,6 +158,7 @@ def drive(task: dict[str, Any], answer: Path) -> None:
     except Exception as error:
         told = {"error": type(error).__name__, "message": str(error)}
     answer.write_text(json.dumps(told))
+    os._exit(0)  # as a script would end; multiprocessing would first wait for idle workers
 
 
 def pull_clock_back() -> None:

@@ -6,16 +6,16 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dushapley.errors import LedgerUnreadable
 from dushapley.ledger import Ledger, Row, unsealed
 
-_FIRST_PAGE = 4096
-_KEYS = 2**16
-"""Ranges of keys, by their first two bytes, within which damage is told apart."""
+_PAGE = 4096
+_RANGES = 2**16
+"""Ranges of keys, by their first two bytes."""
 
 
 def salvage(
@@ -25,7 +25,8 @@ def salvage(
 
     The damaged file is left as it is. Every row is checked against its seal, so nothing is taken
     over that was not written by a run. A destroyed first page (the file's description of itself)
-    is replaced by that of a new ledger.
+    is replaced by that of a new ledger. Rows are lost with the pages that hold them, or that lead
+    to them: all of them with the third, the root of the tree.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def salvage(
                     f"{old} no longer tells which game it belongs to. Pass context=game.context."
                 )
             with Ledger(new, known) as ledger:
-                for row in _rows(db, 0, _KEYS):
+                for row in _rows(db):
                     outcome = unsealed(row, known)
                     if outcome is not None:
                         ledger.write([(row[0], outcome)])
@@ -84,9 +85,15 @@ def _readable_copy(old: Path, folder: Path) -> Path:
     if not _opens(copy):
         with Ledger(folder / "fresh.sqlite", ""):
             pass
-        first = (folder / "fresh.sqlite").read_bytes()[:_FIRST_PAGE]
-        copy.write_bytes(first + old.read_bytes()[_FIRST_PAGE:])
+        copy.write_bytes(_first_page(folder / "fresh.sqlite", old) + old.read_bytes()[_PAGE:])
     return copy
+
+
+def _first_page(fresh: Path, old: Path) -> bytes:
+    """The first page of a new ledger, telling the size of the old one (bytes 28 to 31)."""
+    page = bytearray(fresh.read_bytes()[:_PAGE])
+    page[28:32] = (old.stat().st_size // _PAGE).to_bytes(4, "big")
+    return bytes(page)
 
 
 def _opens(path: Path) -> bool:
@@ -106,19 +113,16 @@ def _context(db: sqlite3.Connection) -> str | None:
     return None if found is None else str(found[0])
 
 
-def _rows(db: sqlite3.Connection, low: int, high: int) -> Iterator[Row]:
-    """Rows whose keys begin with low..high−1; a range that cannot be read is halved."""
-    upper = b"\xff" * 128 if high == _KEYS else high.to_bytes(2, "big")
-    where = "where key >= ? and key < ?"
-    try:
-        rows = db.execute(
-            f"select * from evaluations {where}",  # noqa: S608
-            (b"" if low == 0 else low.to_bytes(2, "big"), upper),
-        ).fetchall()
-    except (sqlite3.DatabaseError, UnicodeDecodeError):
-        if high - low > 1:
-            middle = (low + high) // 2
-            yield from _rows(db, low, middle)
-            yield from _rows(db, middle, high)
-        return
-    yield from rows
+def _rows(db: sqlite3.Connection) -> Iterator[Row]:
+    """All rows that can be read.
+
+    Each narrow range of keys is looked for by itself, from the root of the tree: a scan would end
+    at the first damaged page, or silently at the first key that damage made too large.
+    """
+    for start in range(_RANGES):
+        low = b"" if start == 0 else start.to_bytes(2, "big")
+        high = b"\xff" * 128 if start == _RANGES - 1 else (start + 1).to_bytes(2, "big")
+        with suppress(sqlite3.DatabaseError):
+            yield from db.execute(
+                "select * from evaluations where key >= ? and key < ?", (low, high)
+            ).fetchall()

@@ -54,7 +54,7 @@ class Dask(Remote):
             address = distributed.LocalCluster(
                 n_workers=None if n_jobs == -1 else n_jobs,
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address=":0",
             )
             self._mine.append(address)
         try:
