@@ -183,7 +183,7 @@ class Driver:
             os.kill(self.process.pid, signal.SIGKILL)
         self.process.join()
 
-    def result(self, seconds: float = 120) -> dict[str, Any]:
+    def result(self, seconds: float = 300) -> dict[str, Any]:
         self.process.join(seconds)
         if self.process.is_alive():
             self.kill()

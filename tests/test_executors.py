@@ -124,7 +124,9 @@ def test_workers_with_other_packages_are_refused() -> None:
 
 def test_groups_follow_the_measured_time() -> None:
     pace = Pace()
-    assert pace.size(64, 2) == 8  # nothing measured: fair shares
+    assert pace.size(64, 2) == 1  # nothing measured
+    pace.saw(0.0, 1)
+    assert pace.size(64, 2) == 8  # fair shares
     pace.saw(0.5, 10)
     assert pace.size(64, 2) == 5
     pace.saw(60.0, 1)

@@ -58,6 +58,7 @@ class Executor(Protocol):
         ...
 
 
+@cache
 def packages() -> dict[str, str]:
     """Versions of what decides the bits of a training."""
     found = {}
@@ -75,7 +76,7 @@ class Shipment:
 
     game: Game
     token: str = field(default_factory=lambda: uuid4().hex)
-    packages: dict[str, str] = field(default_factory=packages)
+    packages: dict[str, str] = field(default_factory=lambda: dict(packages()))
 
     def refuse_differing(self) -> None:
         """Refuse a worker whose packages are others than the driver's: bits would differ."""
@@ -102,16 +103,18 @@ class Pace:
     """How many blocks travel together: enough to pay for the journey, few enough to share out."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0  # a block lately took so long; for scheduling only
+        self.seconds: float | None = None  # a block lately took so long; for scheduling only
 
     def saw(self, seconds: float, blocks: int) -> None:
         """So many blocks took so long."""
         self.seconds = seconds / max(blocks, 1)
 
     def size(self, remaining: int, workers: int) -> int:
-        """Blocks of the next group."""
+        """Blocks of the next group; one while nothing is measured, lest much be lost by a kill."""
+        if self.seconds is None:
+            return 1
         fair = max(1, remaining // (GROUPS * workers))
-        return fair if self.seconds <= 0 else max(1, min(fair, int(LONGEST / self.seconds)))
+        return max(1, min(fair, int(LONGEST / max(self.seconds, 1e-6))))
 
 
 def seconds_left(until: float) -> float:
