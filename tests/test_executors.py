@@ -313,6 +313,16 @@ def test_what_is_intact_of_a_damaged_ledger_is_saved(tmp_path: Path, first: int,
     assert path.read_bytes() == damaged  # evidence is left alone
 
 
+def test_salvage_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dushapley.cli.main import main
+
+    filled(tmp_path / "l.sqlite", 5)
+    with pytest.raises(SystemExit) as end:
+        main(["salvage", str(tmp_path / "l.sqlite"), str(tmp_path / "new.sqlite")])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("5 evaluations saved to")
+
+
 def test_salvage_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     filled(tmp_path / "l.sqlite", 5)
     with pytest.raises(errors.LedgerUnreadable, match="does not exist"):

@@ -68,10 +68,8 @@ def salvage(
                     f"{old} no longer tells which game it belongs to. Pass context=game.context."
                 )
             with Ledger(new, known) as ledger:
-                for row in _rows(db):
-                    outcome = unsealed(row, known)
-                    if outcome is not None:
-                        ledger.write([(row[0], outcome)])
+                checked = ((row[0], unsealed(row, known)) for row in _rows(db))
+                ledger.write((key, outcome) for key, outcome in checked if outcome is not None)
                 return len(ledger)
 
 
