@@ -214,9 +214,13 @@ def test_bad_paths_are_explained(tmp_path):
     assert files_in(tmp_path / "a.csv") == [tmp_path / "a.csv"]
 
 
-def test_bom_and_ten_thousand_columns(tmp_path):
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
     write(tmp_path, bom=b"\xef\xbb\xbf" + GOOD.encode(), plain="age,ill\n8,1\n")
     assert list(ds.Owners.from_files(tmp_path, target="ill").columns) == ["age"]
+
+
+@pytest.mark.slow
+def test_ten_thousand_columns(tmp_path):
     names = [f"c{i}" for i in range(10_000)]
     wide = pd.DataFrame(np.arange(30_000.0).reshape(3, -1), columns=names).assign(
         who=["a", "b", "b"], ill=[0, 1, 0]
