@@ -154,6 +154,33 @@ def test_workers_serve_bare_functions_and_errors_come_home():
         ds.value(ds.CallableGame(fails, 5, block=2), "exact", n_jobs=2)
 
 
+SCRIPT = """
+import numpy as np
+import dushapley as ds
+from sklearn.tree import DecisionTreeClassifier
+
+class Mine(DecisionTreeClassifier):
+    pass
+
+if __name__ == "__main__":
+    X = np.random.default_rng(0).normal(size=(90, 2)); y = (X[:, 0] > 0).astype(int)
+    owners = ds.Owners.from_arrays({f"o{i}": (X[20*i:20*i+20], y[20*i:20*i+20]) for i in range(3)})
+    game = ds.ModelGame(owners, Mine(max_depth=1), X[60:], y[60:])
+    same = [ds.value(game, "exact", n_jobs=jobs).values.tobytes() for jobs in (1, 2)]
+    print(same[0] == same[1])
+"""
+
+
+@pytest.mark.slow
+def test_models_written_in_the_script_itself_reach_the_workers(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    found = subprocess.run(
+        [sys.executable, tmp_path / "script.py"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (found.stdout, found.stderr) == ("True\n", "")
+
+
 def die_once(marker):
     def function(z):
         if z.sum() == 3 and not Path(marker).exists():
