@@ -3,15 +3,20 @@
 from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
 from dushapley.games.checks import digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
+from dushapley.games.curves import (
+    LearningCurve,
+    logarithmic,
+    mean_estimation,
+    power_law,
+    rational,
+    saturating,
+)
 from dushapley.games.datasets import DatasetGame, RowsGame
 from dushapley.games.folds import FoldsGame
-from dushapley.games.formulas import (
-    LinearRegressionGame,
-    RegressogramGame,
-    SizeGame,
-    mean_estimation,
-)
+from dushapley.games.formulas import LinearRegressionGame, RegressogramGame, SizeGame
+from dushapley.games.knn import KNNGame
 from dushapley.games.models import ModelGame
+from dushapley.games.ridge import RidgeGame, ridge_minimiser
 
 __all__ = [
     "CallableGame",
@@ -19,10 +24,13 @@ __all__ = [
     "DatasetGame",
     "FoldsGame",
     "Game",
+    "KNNGame",
+    "LearningCurve",
     "LinearRegressionGame",
     "ModelGame",
     "Outcome",
     "RegressogramGame",
+    "RidgeGame",
     "RowsGame",
     "SizeGame",
     "TableGame",
@@ -30,6 +38,11 @@ __all__ = [
     "as_game",
     "digest",
     "glove",
+    "logarithmic",
     "mean_estimation",
+    "power_law",
+    "rational",
+    "ridge_minimiser",
+    "saturating",
     "voting",
 ]
