@@ -88,9 +88,10 @@ def random_orders(rng: np.random.Generator, count: int, n_players: int) -> IntAr
 def prefixes(orders: IntArray) -> BoolArray:
     """The proper non-empty coalitions along each order, shape (walks·(I−1), I)."""
     walks, n = orders.shape
-    position = np.empty((walks, n), dtype=np.int32)
-    np.put_along_axis(position, orders, np.arange(n, dtype=np.int32)[None, :], axis=1)
-    joined = position[:, None, :] < np.arange(1, n, dtype=np.int32)[None, :, None]
+    places = np.arange(n, dtype=np.min_scalar_type(n))  # the smaller the numbers, the faster
+    position = np.empty((walks, n), dtype=places.dtype)
+    np.put_along_axis(position, orders, places[None, :], axis=1)
+    joined = position[:, None, :] < places[None, 1:, None]
     return joined.reshape(-1, n)
 
 
