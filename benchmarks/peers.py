@@ -31,14 +31,64 @@ from dushapley.compare import label
 
 # ours, options, shapiq's name, how to make it, whether the algorithm is the same
 PAIRS = [
-    ("permutation", {}, "PermutationSamplingSV", lambda n, s: PermutationSamplingSV(n, random_state=s), True),
-    ("kernel", {}, "KernelSHAP, paired", lambda n, s: KernelSHAP(n, pairing_trick=True, random_state=s), True),
-    ("kernel", {"form": "unpaired"}, "KernelSHAP", lambda n, s: KernelSHAP(n, pairing_trick=False, random_state=s), True),
-    ("kernel", {"form": "unbiased"}, "UnbiasedKernelSHAP, paired", lambda n, s: UnbiasedKernelSHAP(n, pairing_trick=True, random_state=s), True),
-    ("leverage", {}, "KernelSHAP, leverage weights, paired", lambda n, s: KernelSHAP(n, pairing_trick=True, sampling_weights=np.ones(n + 1), random_state=s), True),
-    ("stratified-svarm", {"form": "+"}, "SVARM", lambda n, s: SVARM(n, max_order=1, index="SV", random_state=s), True),
-    ("stratified-svarm", {}, "SVARM, paired", lambda n, s: SVARM(n, max_order=1, index="SV", pairing_trick=True, random_state=s), False),
-    ("owen", {"form": "per-owner"}, "OwenSamplingSV(10)", lambda n, s: OwenSamplingSV(n, n_anchor_points=10, random_state=s), False),
+    (
+        "permutation",
+        {},
+        "PermutationSamplingSV",
+        lambda n, s: PermutationSamplingSV(n, random_state=s),
+        True,
+    ),
+    (
+        "kernel",
+        {},
+        "KernelSHAP, paired",
+        lambda n, s: KernelSHAP(n, pairing_trick=True, random_state=s),
+        True,
+    ),
+    (
+        "kernel",
+        {"form": "unpaired"},
+        "KernelSHAP",
+        lambda n, s: KernelSHAP(n, pairing_trick=False, random_state=s),
+        True,
+    ),
+    (
+        "kernel",
+        {"form": "unbiased"},
+        "UnbiasedKernelSHAP, paired",
+        lambda n, s: UnbiasedKernelSHAP(n, pairing_trick=True, random_state=s),
+        True,
+    ),
+    (
+        "leverage",
+        {},
+        "KernelSHAP, leverage weights, paired",
+        lambda n, s: KernelSHAP(
+            n, pairing_trick=True, sampling_weights=np.ones(n + 1), random_state=s
+        ),
+        True,
+    ),
+    (
+        "stratified-svarm",
+        {"form": "+"},
+        "SVARM",
+        lambda n, s: SVARM(n, max_order=1, index="SV", random_state=s),
+        True,
+    ),
+    (
+        "stratified-svarm",
+        {},
+        "SVARM, paired",
+        lambda n, s: SVARM(n, max_order=1, index="SV", pairing_trick=True, random_state=s),
+        False,
+    ),
+    (
+        "owen",
+        {"form": "per-owner"},
+        "OwenSamplingSV(10)",
+        lambda n, s: OwenSamplingSV(n, n_anchor_points=10, random_state=s),
+        False,
+    ),
 ]
 
 
@@ -77,7 +127,12 @@ def compare_errors() -> list[dict]:
             a, b = np.array(pairs).T
             p = stats.ttest_rel(np.log(a), np.log(b), alternative="greater").pvalue
             results.append(
-                {"ours": label(method, options), "shapiq": name, "same algorithm": same, "owners": n}
+                {
+                    "ours": label(method, options),
+                    "shapiq": name,
+                    "same algorithm": same,
+                    "owners": n,
+                }
                 | {"budget": budget, "error": float(a.mean()), "shapiq error": float(b.mean())}
                 | {"p worse": float(p)}
             )
@@ -89,7 +144,9 @@ def compare_speed(budget: int = 100_000) -> list[dict]:
     results = []
     for method, options, name, make, same in PAIRS:
         asked = ds.value(game, method, options=options, budget=budget).n_evaluations
-        mine = best_cpu_seconds(lambda m=method, o=options: ds.value(game, m, options=o, budget=budget))
+        mine = best_cpu_seconds(
+            lambda m=method, o=options: ds.value(game, m, options=o, budget=budget)
+        )
         counted = Counted(game)
         start = time.process_time()
         with warnings.catch_warnings():
