@@ -9,10 +9,10 @@ Run: python benchmarks/estimators.py
 from __future__ import annotations
 
 import numpy as np
-from tables import markdown, mean_and_error, save, short
 
 import dushapley as ds
 from dushapley.compare import label
+from tables import markdown, mean_and_error, save, short
 
 COLUMNS = [(10, 100), (10, 200), (20, 400), (20, 800)]
 DRAWS, RUNS = 10, 5

@@ -8,11 +8,10 @@ Run: DUSHAPLEY_DATA=... python benchmarks/stored_games_table.py
 
 from __future__ import annotations
 
-from stored_games import StoredGame, stored_games
-from tables import markdown, mean_and_error, save
-
 import dushapley as ds
 from dushapley.compare import label
+from stored_games import StoredGame, stored_games
+from tables import markdown, mean_and_error, save
 
 SEEDS = 32
 METHODS: list[tuple[str, dict]] = [
@@ -79,6 +78,12 @@ def best_of_field(found: dict, column: int) -> tuple[str, tuple[float, float]]:
     return name, known[name]
 
 
+def gap(cell: tuple[float, float], earlier: float) -> float:
+    """Difference in standard errors of both; the earlier mean had 8 seeds and the same spread."""
+    mean, error = cell
+    return (mean - earlier) / (error * (1 + SEEDS / 8) ** 0.5)
+
+
 def main() -> None:
     results, check = {}, []
     for stored in stored_games():
@@ -94,11 +99,11 @@ def main() -> None:
                 [
                     stored.name,
                     f"{show(found['du (stored replicates)'][2])} ({du})",
-                    f"{show(one[1])} {one[0]} ({at_one})",
-                    f"{show(two[1])} {two[0]} ({at_two})",
+                    f"{show(one[1])} {one[0]} ({at_one}, {gap(one[1], at_one):+.1f})",
+                    f"{show(two[1])} {two[0]} ({at_two}, {gap(two[1], at_two):+.1f})",
                 ]
             )
-    print("\n### Beside earlier figures (in brackets)\n")
+    print("\n### Beside earlier figures (in brackets, and the gap in standard errors)\n")
     print(markdown(["game", "DU at 2I²", "best at I²", "best at 2I²"], check))
     save("stored_games", results)
 
