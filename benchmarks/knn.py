@@ -28,7 +28,9 @@ def random_owners(seed: int, n_owners: int, rows: int) -> tuple[ds.Owners, np.nd
 def bare_loop(owners: ds.Owners, point: np.ndarray, label: int, k: int) -> np.ndarray:
     """One test point, one row at a time."""
     n_owners = len(owners)
-    rows = [(x, y, j) for j in range(n_owners) for x, y in zip(owners.X[j], owners.y[j])]
+    rows = [
+        (x, y, j) for j in range(n_owners) for x, y in zip(owners.X[j], owners.y[j], strict=True)
+    ]
     rows.sort(key=lambda row: float(((row[0] - point) ** 2).sum()))
     nearer = [0] * n_owners
     values = np.zeros(n_owners)
