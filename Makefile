@@ -20,6 +20,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 $(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dushapley needs Python 3.11 or newer, found " + sys.version.split()[0] + ". Name one: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e ".[dev]"

@@ -10,7 +10,7 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 
 from importlib.metadata import version
 
-from dushapley import estimators, games
+from dushapley import estimators, games, guarantees
 from dushapley.compare import compare, plot_comparison
 from dushapley.conversation import AskTell
 from dushapley.engine import value
@@ -19,9 +19,11 @@ from dushapley.estimators import methods
 from dushapley.games import (
     CallableGame,
     DatasetGame,
+    FoldsGame,
     Game,
     KNNGame,
     LinearRegressionGame,
+    ModelGame,
     RegressogramGame,
     SizeGame,
     TableGame,
@@ -29,6 +31,7 @@ from dushapley.games import (
 from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
+from dushapley.ranking import probability_greater, rank_probabilities
 from dushapley.valuation import Valuation
 
 __version__ = version("dushapley")
@@ -40,10 +43,12 @@ __all__ = [
     "DUShapleyError",
     "DatasetGame",
     "Estimate",
+    "FoldsGame",
     "Game",
     "KNNGame",
     "Ledger",
     "LinearRegressionGame",
+    "ModelGame",
     "Owners",
     "Problem",
     "RegressogramGame",
@@ -55,7 +60,10 @@ __all__ = [
     "compare",
     "estimators",
     "games",
+    "guarantees",
     "methods",
     "plot_comparison",
+    "probability_greater",
+    "rank_probabilities",
     "value",
 ]

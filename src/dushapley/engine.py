@@ -10,8 +10,10 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from importlib.metadata import version
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,22 +21,25 @@ import numpy as np
 from dushapley.conversation import (
     AskTell,
     Plan,
+    all_coalitions,
     check_budget,
     check_seed,
     make_plan,
-    refuse_non_finite,
 )
+from dushapley.errorbars import Begin, Transcript, error_bars
 from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, coalition_methods, find
 from dushapley.executors import Executor, make_executor
 from dushapley.games.base import Game, Outcome, as_game
+from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
 from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray
 from dushapley.valuation import Valuation
 
-CHEAP_BATCH, PAID_BATCH = 2**16, 64
+CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
+"""Pools asked at a time: many where they cost nothing (but no more than fit in memory)."""
 MOST_CHEAP, MOST_PAID = 2**24, 2**12
 """Coalitions that `exact` enumerates without being given a budget."""
 ENOUGH_REPLICATES = 30
@@ -72,8 +77,8 @@ def value(
         found in the ledger or repeated; so what was saved never changes the plan. None: what the
         method needs by default (`exact` 2^I, `du` one replicate, `auto` 6I, sampling 2I²).
     precision
-        Stop once every 95% interval is narrower than this part of the spread of the values
-        (largest minus smallest).
+        Stop once the half-width of every 95% interval is at most this part of the spread of the
+        values (largest minus smallest); a run that ends before that says so.
     seed
         Drives the estimator. Same inputs and seed, same bits.
     n_jobs, executor
@@ -102,20 +107,22 @@ def value(
     [0.1921, 0.2873, 0.3956]
     """
     played = as_game(game, n_players)
-    plan, formula = _plan(played, method, options, budget)
+    plan, formula = choose_plan(played, method, options, budget)
     _check_precision(precision)
     _refuse_ledger(played, ledger)
     if formula is not None:
         return _from_formula(played, plan, formula, budget, check_seed(seed))
-    talk = AskTell(
+    begin = partial(
+        AskTell,
         plan,
         played.n_players,
         sizes=played.sizes,
         names=played.names,
         fractions=played.fractions,
         seed=seed,
-        batch=CHEAP_BATCH if played.cheap else PAID_BATCH,
+        batch=_batch(played),
     )
+    talk = begin()
     with ExitStack() as stack:
         payer = _payer(played, make_executor(executor, n_jobs), ledger, stack)
         bar = stack.enter_context(
@@ -125,27 +132,40 @@ def value(
         try:
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
-            raise _stopped(talk, payer, played, budget, ledger) from None
-    return _valuation(talk, payer, played, budget)
+            raise _stopped(talk, payer, played, budget, ledger, begin) from None
+    found = _valuation(talk, payer, played, budget, begin)
+    return found if precision is None else _judged(found, talk.estimate, precision)
+
+
+def _judged(found: Valuation, estimate: Estimate | None, precision: float) -> Valuation:
+    """Say so when the wanted precision was not reached."""
+    if found.method_run == "exact" or precise_enough(estimate, precision):
+        return found
+    note = (
+        f"The wanted precision of {precision:g} was not reached within {found.n_evaluations:,} "
+        "evaluations; raise the budget"
+        + ("." if found.std_errors is not None else " or choose a method with standard errors.")
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
     while (ask := talk.ask()) is not None:
         if precision is not None and precise_enough(ask.so_far, precision):
             talk.stop()
-            talk.finished = True
+            talk.finished = True  # the user's wish is the plan
             return
         talk.tell(payer.answer(ask, bar))
 
 
 def precise_enough(estimate: Estimate | None, precision: float) -> bool:
-    """Whether every 95% interval is within `precision` of the spread of the values."""
+    """Whether every 95% half-width is within `precision` of the spread of the values."""
     if estimate is None or estimate.std_errors is None:
         return False
     if estimate.replicates is not None and estimate.replicates < ENOUGH_REPLICATES:
         return False
-    spread = float(np.ptp(estimate.values))
-    return bool(1.96 * estimate.std_errors.max() <= precision * spread)
+    spread, widest = float(np.ptp(estimate.values)), 1.96 * float(estimate.std_errors.max())
+    return 0 < widest <= precision * spread  # 0: nothing varied yet, so nothing is known
 
 
 class Payer:
@@ -156,6 +176,10 @@ class Payer:
         self.n_computed = 0
         self.n_distinct: int | None = None
         self.failures: Counter[str] = Counter()
+
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        """Errors by source beside the method's own: none are known of a game that costs nothing."""
+        return {}
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         """Utilities of the pools asked for."""
@@ -173,6 +197,8 @@ class LedgerPayer(Payer):
         self.executor = executor
         self.ledger = ledger
         self.known: dict[bytes, Outcome] = {}
+        self.number: dict[bytes, int] = {}
+        self.transcript = Transcript()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
@@ -180,7 +206,7 @@ class LedgerPayer(Payer):
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
         unknown = [key for key in dict.fromkeys(keys) if key not in self.known]
         if self.ledger is not None:
-            self.known.update(self.ledger.read(unknown))
+            self._recall(self.ledger.read(unknown))
             unknown = [key for key in unknown if key not in self.known]
         bar.advance(len(keys) - len(unknown))
         blocks = [
@@ -192,8 +218,31 @@ class LedgerPayer(Payer):
         for position, outcomes in self.executor.run(self.game, work):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
-        self.n_distinct = len(self.known)
+        self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
+
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        assert talk.estimate is not None
+        return error_bars(
+            begin,
+            self.transcript,
+            [self.known[key] for key in self.number],
+            talk.estimate,
+            repeats=getattr(self.game, "repeats", 1),
+            enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
+        )
+
+    def _recall(self, found: Mapping[bytes, Outcome]) -> None:
+        for key, stored in found.items():
+            outcome = self.game.recall(stored)
+            if outcome is not None:
+                self._know(key, outcome)
+
+    def _know(self, key: bytes, outcome: Outcome) -> None:
+        self.known[key] = outcome
+        self.n_distinct = len(self.known)
+        if outcome.failure is not None:
+            self.failures[outcome.failure] += 1
 
     def _keep(self, keys: list[bytes], queries: Any, outcomes: list[Outcome]) -> None:
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
@@ -201,7 +250,8 @@ class LedgerPayer(Payer):
         paid = list(zip(keys, outcomes, strict=True))
         if self.ledger is not None:
             self.ledger.write(paid)
-        self.known.update(paid)
+        for key, outcome in paid:
+            self._know(key, outcome)
         self.n_computed += len(paid)
 
 
@@ -236,10 +286,10 @@ def _refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
         )
 
 
-def _plan(
+def choose_plan(
     game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
 ) -> tuple[Plan, Estimate | None]:
-    """What will run, or the game's own formula for it."""
+    """What will run, or the game's own formula for it; refusals happen here, before any payment."""
     if method == AUTO and not options:
         formula = game.closed_form("exact")
         if formula is not None:
@@ -259,13 +309,12 @@ def _plan(
 
 
 def _refuse_endless(game: Game) -> None:
-    everything, most = 2**game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
-    if everything > most:
+    power, most = game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
+    if 2**power > most:
         raise MethodNotApplicable(
-            f"exact would ask all 2^{game.n_players} = {everything:,} coalitions; without a "
-            f"budget it stops at {most:,} for a game of this kind. Pass budget={everything} if "
-            "you mean it, or choose among: "
-            f"{', '.join(name for name in coalition_methods() if name != 'exact')}."
+            f"exact would ask all {all_coalitions(power)} coalitions; without a budget it stops "
+            f"at {most:,} for a game of this kind. Pass budget=2**{power} if you mean it, or "
+            f"choose among: {', '.join(name for name in coalition_methods() if name != 'exact')}."
         )
 
 
@@ -278,7 +327,9 @@ def _from_formula(
     return _build(game, plan, estimate, budget, seed, (0, 0, 0), (empty, full), {}, complete=True)
 
 
-def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> Valuation:
+def _valuation(
+    talk: AskTell, payer: Payer, game: Game, budget: int | None, begin: Begin
+) -> Valuation:
     assert talk.estimate is not None
     counts = (talk.n_asked, payer.n_distinct, payer.n_computed)
     return _build(
@@ -291,6 +342,7 @@ def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> V
         (talk.empty, talk.full),
         payer.failures,
         complete=talk.finished,
+        errors=payer.error_bars(talk, begin),
     )
 
 
@@ -305,6 +357,7 @@ def _build(
     failures: Mapping[str, int],
     *,
     complete: bool,
+    errors: Mapping[str, Any] | None = None,
 ) -> Valuation:
     reason = (plan.reason,) if plan.reason else ()
     return Valuation(
@@ -325,8 +378,10 @@ def _build(
         biased=plan.method.is_biased(plan.options),
         complete=complete,
         fingerprint=game.fingerprint,
-        failures=dict(failures),
-        notes=(*reason, *estimate.notes),
+        guarantee=estimate.guarantee,
+        failures=dict(sorted(failures.items())),  # workers finish in any order
+        errors=errors or {},
+        notes=(*reason, *estimate.notes, *game.notes),
         details=estimate.details,
         version=version("dushapley"),
     )
@@ -338,24 +393,34 @@ def _stopped(
     game: Game,
     budget: int | None,
     ledger: str | os.PathLike[str] | None,
+    begin: Begin,
 ) -> Stopped:
-    talk.stop()
     kept = (
         f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
         if ledger is not None
         else "Nothing is kept without a ledger; pass ledger= to be able to go on."
     )
-    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget)
+    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
+    talk.stop()
     state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
     return Stopped(
         f"Stopped after {payer.n_computed:,} computed evaluations; {state}. {kept}", partial
     )
 
 
+def _batch(game: Game) -> int:
+    """How many pools to ask at a time; a matter of memory, and fixed by the game."""
+    if not game.cheap:
+        return PAID_BATCH
+    return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))
+
+
 def _check_precision(precision: object) -> None:
     if precision is None:
         return
-    if isinstance(precision, bool) or not isinstance(precision, (int, float)) or precision <= 0:
+    if isinstance(precision, bool) or not (
+        isinstance(precision, Real) and 0 < float(precision) < 1e9
+    ):
         raise InvalidOption(
             f"precision is {precision!r}; it is a positive part of the spread of values, say 0.05."
         )

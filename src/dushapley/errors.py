@@ -32,6 +32,10 @@ class InvalidOwners(DUShapleyError, ValueError):
     """The owners' data cannot be pooled (columns, types, rows, names)."""
 
 
+class SharedRows(UserWarning):
+    """The same rows stand in the data of two owners, or of an owner and the test set."""
+
+
 class UnknownMethod(DUShapleyError, ValueError):
     """No estimator has this name."""
 
@@ -42,6 +46,10 @@ class InvalidOption(DUShapleyError, ValueError):
 
 class MethodNotApplicable(DUShapleyError, ValueError):
     """The method needs something that this game does not offer."""
+
+
+class AssumptionFails(DUShapleyError, ValueError):
+    """A bound was asked for whose assumptions this game does not meet."""
 
 
 class BudgetTooSmall(DUShapleyError, ValueError):
@@ -66,6 +74,10 @@ class LedgerUnreadable(LedgerError):
 
 class LedgerReadOnly(LedgerError):
     """The ledger cannot be written, so paid work could not be kept."""
+
+
+class LedgerBusy(LedgerError):
+    """Another program keeps the ledger locked."""
 
 
 class LedgerMismatch(LedgerError, ValueError):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidValuation
+from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.questions import FloatArray
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMAT = "dushapley.valuation/1"
+_REQUIRED = (MISSING, MISSING)
+_MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
 
 
@@ -31,8 +36,9 @@ class Valuation:
     values
         The value of each owner, in units of the utility.
     std_errors
-        Standard errors (±1.96 is the 95% interval), or None where there is no estimate of them
-        (`exact`, closed forms, a single replicate). See `interval_meaning`.
+        Standard errors of sampling, as the method knows them: ±1.96 is the 95% interval around
+        the value that all coalitions would give. None where there is no estimate of them
+        (`exact`, closed forms, a single replicate). See `interval_meaning` and `total_errors`.
     covariance
         Covariance of the errors between owners, where known.
     method
@@ -54,7 +60,8 @@ class Valuation:
     failures
         Utilities that failed and were replaced by the chosen policy, by cause.
     errors
-        Standard errors by source ("sampling", "training", "test set"), where separated.
+        Standard errors by source, where they are known apart: "sampling", "training" and
+        "test set" (None where one is unknown), their "total", and which is "dominant".
     notes
         Sentences to read before paying anybody.
     details
@@ -94,6 +101,21 @@ class Valuation:
                 frozen = np.array(array, dtype=np.float64)
                 frozen.setflags(write=False)
                 object.__setattr__(self, name, frozen)
+        for name in _MAPPINGS:
+            mapping = getattr(self, name)
+            if mapping is not None:
+                object.__setattr__(self, name, MappingProxyType(_plain(mapping)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as plain data, for those who send results between processes."""
+        return Valuation.from_dict, (self.to_dict(),)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when every field is, to the last bit."""
+        return isinstance(other, Valuation) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
 
     @property
     def efficiency_gap(self) -> float:
@@ -111,22 +133,47 @@ class Valuation:
         return self.method.split(" → ")[-1]
 
     @property
+    def total_errors(self) -> FloatArray | None:
+        """Standard errors of all known sources together: what tables and plots show.
+
+        Sampling, training noise and test set where they are known apart, else `std_errors`.
+        """
+        total = self.errors.get("total")
+        return self.std_errors if total is None else np.asarray(total, dtype=np.float64)
+
+    @property
     def interval_meaning(self) -> str:
-        """What ±1.96 standard errors cover."""
-        if self.std_errors is None:
+        """What ±1.96 `total_errors` cover."""
+        if self.total_errors is None:
             return "no standard errors"
+        known = [s for s in ("sampling", "training", "test set") if self.errors.get(s) is not None]
+        if self.errors.get("total") is not None:
+            return f"95% interval for {', '.join(known)}" + (", not for bias" * self.biased)
         return "sampling error only" if self.biased else "95% interval"
 
     @property
     def shares(self) -> FloatArray:
-        """Each owner's part of the sum of all values."""
-        return np.asarray(self.values / self.values.sum())
+        """Each owner's part of the sum of all values; NaN where they add up to nothing."""
+        total = self.values.sum()
+        return np.asarray(self.values / total) if total != 0 else np.full(len(self.values), np.nan)
+
+    def uniformity(self, gamma: ArrayLike | None = None) -> Uniformity:
+        """How uniform is this collaboration? Theorem 1's law of coalition sizes, see `guarantees`.
+
+        Rests on the owners' sizes alone (and their precisions `gamma`, if given): what DU-Shapley
+        takes for granted of them, whatever method these values come from.
+        """
+        return uniformity(self.sizes, gamma)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per owner, best first: owner, size, value, std_error, low, high, share, rank."""
+        """One row per owner, best first: owner, size, value, std_error, low, high, share, rank.
+
+        `std_error` is of all known sources together, see `total_errors`.
+        """
         import pandas as pd
 
-        errors = np.full(len(self.values), np.nan) if self.std_errors is None else self.std_errors
+        known = self.total_errors
+        errors = np.full(len(self.values), np.nan) if known is None else known
         frame = pd.DataFrame(
             {
                 "owner": self.owners,
@@ -135,7 +182,7 @@ class Valuation:
                 "std_error": errors,
                 "low": self.values - 1.96 * errors,
                 "high": self.values + 1.96 * errors,
-                "share": self.shares if self.values.sum() != 0 else np.nan,
+                "share": self.shares,
             }
         )
         frame = frame.sort_values("value", ascending=False, kind="stable", ignore_index=True)
@@ -156,7 +203,8 @@ class Valuation:
             found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
             raise InvalidValuation(f"Found format {found!r}; needed is {FORMAT!r}.")
         known = {item.name for item in fields(cls)}
-        missing = {"owners", "sizes", "values", "method", "u_empty", "u_full"} - set(data)
+        optional = {f.name for f in fields(cls) if (f.default, f.default_factory) != _REQUIRED}
+        missing = known - optional - set(data)
         unknown = set(data) - known - {"format"}
         if missing or unknown:
             raise InvalidValuation(
@@ -182,7 +230,8 @@ class Valuation:
         if ax is None:
             height = max(1.5, 0.32 * len(order) + 0.8)
             _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
-        errors = None if self.std_errors is None else 1.96 * self.std_errors[order]
+        known = self.total_errors
+        errors = None if known is None else 1.96 * known[order]
         colours = ["#b2532f" if self.values[i] < 0 else "#2f6fb2" for i in order]
         ax.barh(range(len(order)), self.values[order], color=colours, height=0.7)
         if errors is not None:
@@ -218,36 +267,51 @@ class Valuation:
         order = np.argsort(-self.values, kind="stable")
         shown = order if len(order) <= 30 else [*order[:15], *order[-15:]]
         width = max(5, *(len(_shorten(self.owners[i])) for i in shown))
-        digits = _digits(self.values)
+        number = _number_format(self.values)
         lines = [f"  {'owner':<{width}}  {'rows':>9}  {'value':>12}  {'± 95%':>10}  {'share':>7}"]
-        shares = self.shares if self.values.sum() != 0 else np.full(len(order), np.nan)
+        shares, known = self.shares, self.total_errors
         for position, i in enumerate(shown):
             if len(order) > 30 and position == 15:
                 lines.append(f"  ... {len(order) - 30} more ...")
-            error = "-" if self.std_errors is None else f"{1.96 * self.std_errors[i]:.{digits}f}"
+            error = "-" if known is None else format(1.96 * known[i], number)
             lines.append(
                 f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
-                f"{self.values[i]:>12.{digits}f}  {error:>10}  {shares[i]:>7.1%}"
+                f"{format(self.values[i], number):>12}  {error:>10}  {shares[i]:>7.1%}"
             )
         return lines
 
     def _footer(self) -> list[str]:
+        gap = self.efficiency_gap
+        rounding = 1e-12 * max(abs(self.u_empty), abs(self.u_full))
         lines = [
             f"  u(nobody) = {self.u_empty:.6g}, u(all) = {self.u_full:.6g}, "
-            f"efficiency gap = {self.efficiency_gap:.2g}"
+            f"efficiency gap = {0 if abs(gap) <= rounding else gap:.2g}"
         ]
-        if self.std_errors is not None:
+        if self.total_errors is not None:
             lines.append(f"  ± means: {self.interval_meaning}")
+        if self.errors:
+            lines.append(f"  standard errors, root mean square: {self._sources()}")
         failed = sum(self.failures.values())
         if failed:
             lines.append(f"  {failed} utilities failed and were replaced: {dict(self.failures)}")
         return lines + [f"  note: {note}" for note in self.notes]
 
+    def _sources(self) -> str:
+        told = []
+        for source in ("sampling", "training", "test set"):
+            error = self.errors.get(source)
+            size = "unknown" if error is None else f"{np.sqrt(np.mean(np.square(error))):.2g}"
+            told.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
+        return ", ".join(told)
 
-def _digits(values: FloatArray) -> int:
-    """Decimals that show four significant figures of the largest value."""
+
+def _number_format(values: FloatArray) -> str:
+    """Four significant figures of the largest value, in decimals where those are readable."""
     largest = float(np.abs(values).max(initial=0.0))
-    return 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
+    if largest != 0 and not 1e-6 < largest < 1e12:
+        return ".3e"
+    digits = 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
+    return f".{digits}f"
 
 
 def _shorten(name: str, width: int = 40) -> str:

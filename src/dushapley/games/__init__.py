@@ -1,25 +1,36 @@
 """Games: what a pool of owners' data is worth."""
 
-from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game, digest
+from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
+from dushapley.games.checks import digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
-from dushapley.games.datasets import DatasetGame, RowsGame
-from dushapley.games.formulas import (
-    LinearRegressionGame,
-    RegressogramGame,
-    SizeGame,
+from dushapley.games.curves import (
+    LearningCurve,
+    logarithmic,
     mean_estimation,
+    power_law,
+    rational,
+    saturating,
 )
+from dushapley.games.datasets import DatasetGame, RowsGame
+from dushapley.games.folds import FoldsGame
+from dushapley.games.formulas import LinearRegressionGame, RegressogramGame, SizeGame
 from dushapley.games.knn import KNNGame
+from dushapley.games.models import ModelGame
+from dushapley.games.ridge import RidgeGame, ridge_minimiser
 
 __all__ = [
     "CallableGame",
     "ClassicGame",
     "DatasetGame",
+    "FoldsGame",
     "Game",
     "KNNGame",
+    "LearningCurve",
     "LinearRegressionGame",
+    "ModelGame",
     "Outcome",
     "RegressogramGame",
+    "RidgeGame",
     "RowsGame",
     "SizeGame",
     "TableGame",
@@ -27,6 +38,11 @@ __all__ = [
     "as_game",
     "digest",
     "glove",
+    "logarithmic",
     "mean_estimation",
+    "power_law",
+    "rational",
+    "ridge_minimiser",
+    "saturating",
     "voting",
 ]

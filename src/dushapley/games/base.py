@@ -6,7 +6,6 @@ between takes that part of them. A coalition is a row of zeros and ones.
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery
+from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
+from dushapley.games.checks import (
+    check_n_players,
+    check_names,
+    check_sizes,
+    digest,
+    is_partial,
+    pool_name,
+)
 from dushapley.questions import BoolArray, Estimate, FloatArray, Fractions, IntArray, Queries
-
-FRACTION_FREE = "exact, permutation, loo (and all sampling methods but du)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +73,18 @@ class Game(ABC):
     block
         How many pools are paid for at a time: the unit of work for workers and of commitment in
         the ledger. Constant, so that it can never depend on what was already known.
+    notes
+        Sentences about the game that belong beside every result of it.
     """
 
     fractions: ClassVar[Fractions] = "none"
     cheap: bool = False
-    trained: ClassVar[bool] = False
     block: int = 64
     n_players: int
     sizes: FloatArray
     names: tuple[str, ...]
     fingerprint: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
         """Utilities of m pools, shape (m,)."""
@@ -91,6 +98,10 @@ class Game(ABC):
         """Like `evaluate`, with what a paying engine also wants to keep of each question."""
         return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
 
+    def recall(self, outcome: Outcome) -> Outcome | None:
+        """What an outcome found in the ledger is today; None: no longer good, to be paid again."""
+        return outcome
+
     def closed_form(self, method: str) -> Estimate | None:
         """Answer of `method` without any question, where the game knows one."""
         return None
@@ -103,9 +114,9 @@ class Game(ABC):
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Name each pool for de-duplication and ledger: equal keys have equal values."""
         del draws  # without rows there is nothing to draw
-        if queries.dtype == np.bool_:
+        if self.fractions == "none":
             return [row.tobytes() for row in np.packbits(queries.astype(np.bool_), axis=1)]
-        return [row.tobytes() for row in queries]
+        return [row.tobytes() for row in queries + 0.0]  # no negative zeros
 
     def check(
         self, fractions: np.ndarray[Any, Any], draws: ArrayLike | None
@@ -137,7 +148,7 @@ class Game(ABC):
         if not bool((whole | (shares == 0)).all()):
             raise FractionsRefused(
                 f"A pool holds part of an owner's rows, but {type(self).__name__} knows whole "
-                f"owners only. Use a method that asks for coalitions: {FRACTION_FREE}."
+                f"owners only. Use a method that asks for coalitions: exact or permutation, say."
             )
         return whole
 
@@ -173,10 +184,13 @@ class CallableGame(Game):
     sizes, names
         Rows and names of the owners, if they have any.
     fingerprint
-        Names the content of the function; needed to keep a ledger, since two functions cannot be
-        compared.
+        Names the content of the function and the order of its owners; needed to keep a ledger,
+        since two functions cannot be compared.
     cheap
         True when an evaluation costs nothing worth remembering.
+    block
+        How many coalitions the function is given at a time, at the most; each block is committed
+        to the ledger as a whole. Make it small when an evaluation takes seconds.
 
     Examples
     --------
@@ -195,6 +209,7 @@ class CallableGame(Game):
         names: Sequence[str] | None = None,
         fingerprint: str | None = None,
         cheap: bool = False,
+        block: int = 64,
     ) -> None:
         if not callable(function):
             raise InvalidGame(
@@ -206,11 +221,20 @@ class CallableGame(Game):
         self.sizes = check_sizes(sizes, self.n_players)
         self.names = check_names(names, self.n_players)
         self.cheap = cheap
+        self.block = check_n_players(block, "block")
         if fingerprint is not None:
             self.fingerprint = digest("callable", fingerprint, self.n_players)
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        values = np.asarray(self.function(queries.astype(np.bool_, copy=False)), dtype=np.float64)
+        try:
+            answers = self.function(queries.astype(np.bool_, copy=False))
+            values = np.asarray(answers, dtype=np.float64)
+        except Exception as error:
+            raise UtilityFailed(
+                f"The game raised {type(error).__name__} ({error}) when asked for {len(queries)} "
+                f"coalitions, the first {pool_name(queries[0], self.names)}. It must map an "
+                "(m, I) boolean matrix, which is not to be written to, to m numbers."
+            ) from error
         if values.shape != (len(queries),):
             raise InvalidGame(
                 f"The game returned shape {values.shape} for {len(queries)} coalitions; needed is "
@@ -257,82 +281,14 @@ class TableGame(Game):
         return self.values[queries @ self._bits]
 
 
-def is_partial(queries: Queries) -> BoolArray:
-    """Mark the pools that hold only part of some owner's rows."""
-    if queries.dtype == np.bool_:
-        return np.zeros(len(queries), dtype=np.bool_)
-    return np.asarray(((queries > 0) & (queries < 1)).any(axis=1))
-
-
-def check_n_players(n_players: object) -> int:
-    if isinstance(n_players, bool) or not isinstance(n_players, (int, np.integer)) or n_players < 1:
-        raise InvalidGame(f"n_players is {n_players!r}; a game needs a whole number of at least 1.")
-    return int(n_players)
-
-
-def check_sizes(sizes: ArrayLike | None, n_players: int | None = None) -> FloatArray:
-    """Sizes as a read-only float vector; ones where they are unknown."""
-    if sizes is None:
-        array = np.ones(n_players or 0)
-    else:
-        try:
-            array = np.array(sizes, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidGame(f"sizes are not numbers ({error}). Pass rows per owner.") from error
-    wanted = len(array) if n_players is None and array.ndim == 1 else n_players
-    if array.ndim != 1 or array.size == 0 or len(array) != wanted:
-        raise InvalidGame(
-            f"sizes has shape {array.shape}; needed is one number of rows per owner"
-            + ("." if n_players is None else f", ({n_players},).")
-        )
-    if not bool(np.isfinite(array).all() and (array >= 0).all()):
-        worst = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
-        raise InvalidGame(
-            f"Owner {worst + 1} has size {array[worst]}; sizes are finite and not negative "
-            "(zero rows are legal)."
-        )
-    array.setflags(write=False)
-    return array
-
-
-def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
-    chosen = tuple(f"owner {i + 1}" for i in range(n_players)) if names is None else tuple(names)
-    if len(chosen) != n_players or len(set(chosen)) != n_players:
-        raise InvalidGame(
-            f"Found {len(chosen)} names ({len(set(chosen))} different) for {n_players} owners; "
-            "needed is one name per owner, all different."
-        )
-    if not all(isinstance(name, str) for name in chosen):
-        raise InvalidGame("Owner names must be strings.")
-    return chosen
-
-
-def digest(*parts: object) -> str:
-    """Content hash of strings, numbers and arrays; the same in every process.
-
-    Each part is written with its type and length, so that no two lists of parts can run together.
-    """
-    sha = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            array = np.ascontiguousarray(part)
-            text, body = f"array {array.dtype.str} {array.shape}", array.tobytes()
-        elif isinstance(part, bytes):
-            text, body = "bytes", part
-        elif isinstance(part, (str, int, float, type(None))):
-            text, body = type(part).__name__, repr(part).encode("utf-8", "surrogatepass")
-        else:
-            raise TypeError(f"cannot digest {type(part).__name__}")
-        sha.update(f"{text} {len(body)}:".encode())
-        sha.update(body)
-    return sha.hexdigest()
-
-
 def as_game(game: object, n_players: int | None = None) -> Game:
     """Take a game as it is; wrap a callable on boolean matrices that knows its `n_players`."""
+    own = getattr(game, "n_players", None)
+    if n_players is not None and own is not None and n_players != own:
+        raise InvalidGame(f"The game has {own} owners, but n_players={n_players} was passed.")
     if isinstance(game, Game):
         return game
-    known = n_players if n_players is not None else getattr(game, "n_players", None)
+    known = n_players if n_players is not None else own
     if not callable(game) or known is None:
         raise InvalidGame(
             f"Found {type(game).__name__}, which is not a game. Pass a game of this library, or a "
