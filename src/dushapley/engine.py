@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from numbers import Real
 from typing import Any
@@ -128,7 +128,7 @@ def value(
         bar = stack.enter_context(
             Progress(plan.budget, show=False if played.cheap and progress is None else progress)
         )
-        stack.enter_context(_one_blas_thread())
+        stack.enter_context(_one_blas_thread(played))
         try:
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
@@ -426,8 +426,20 @@ def _check_precision(precision: object) -> None:
         )
 
 
-def _one_blas_thread() -> Any:
-    """Results of BLAS depend on its threads, and workers have one each: so has the parent."""
-    from threadpoolctl import threadpool_limits
+def _one_blas_thread(game: Game) -> Any:
+    """Results of BLAS depend on its threads, and workers have one each: so has the parent.
 
-    return threadpool_limits(1)
+    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's alone, which
+    is looked up once; others may have loaded more of them since.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    blas = _numpy_blas() if game.cheap else ThreadpoolController()
+    return blas.limit(limits=1)
+
+
+@cache
+def _numpy_blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
