@@ -1,6 +1,8 @@
 """Speed of closed forms, tightness of every bound, and where the paper's stated form breaks.
 
-python benchmarks/guarantees.py            # tables on stdout, benchmarks/results/guarantees.json
+python benchmarks/guarantees.py [speed] [tightness] [violations]
+
+Tables on stdout, figures in benchmarks/results/guarantees.json.
 """
 
 from __future__ import annotations
