@@ -188,6 +188,8 @@ def draw_privacy() -> None:
         ax.axvline(1, color="#999999", linewidth=0.8)
         ax.axhline(0, color="#222222", linewidth=0.8)
         ax.set(xscale="log", title=form, xlabel="noise ε of the owner (others: 1)")
+        ax.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["¼", "½", "1", "2", "4", "8"])
+        ax.minorticks_off()
     axes[0].set_ylabel("Shapley value")
     axes[0].legend(fontsize=8)
     save(figure, "privacy")
