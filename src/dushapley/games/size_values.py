@@ -308,7 +308,7 @@ def from_frequencies(
             law = w * product(factor, grid.counts)
             found += part * (law @ ((z - 1) / factor)).real
             keep = 2 * np.abs(law) > floor * (1 - 2 * node)
-            if keep.mean() < 0.8:
+            if np.count_nonzero(keep) < 0.8 * len(keep):
                 z, w = z[keep], w[keep]
     return found
 
