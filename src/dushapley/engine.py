@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from numbers import Real
 from random import SystemRandom
@@ -149,7 +149,7 @@ def value(
         bar = stack.enter_context(
             Progress(plan.budget, show=False if played.cheap and progress is None else progress)
         )
-        stack.enter_context(one_blas_thread())
+        stack.enter_context(_one_blas_thread(played))
         try:
             _drive(talk, payer, bar, precision, until)
         except (KeyboardInterrupt, OutOfTime) as why:
@@ -494,3 +494,19 @@ def _until(max_seconds: object) -> float:
     if not max_seconds > 0:
         raise InvalidOption(f"max_seconds is {max_seconds!r}; it must be positive.")
     return monotonic() + max_seconds
+
+
+def _one_blas_thread(game: Game) -> Any:
+    """Results of BLAS depend on its threads, and workers have one each: so has the parent.
+
+    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's alone, which
+    is looked up once; others may have loaded more of them since.
+    """
+    return _numpy_blas().limit(limits=1) if game.cheap else one_blas_thread()
+
+
+@cache
+def _numpy_blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
