@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Collection
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -36,6 +37,8 @@ class Dask(Remote):
         self._mine: list[Any] = []  # what this run started and must close
         self.client = self._connect(n_jobs, address)
         self._game: Any = None
+        self._threads: dict[str, int] = {}
+        self._places: dict[Any, str] = {}  # which worker each handle was meant for
 
     def _connect(self, n_jobs: int, address: Any) -> Any:
         try:
@@ -68,8 +71,8 @@ class Dask(Remote):
         return client
 
     def workers(self) -> int:
-        threads = sum(self.client.nthreads().values())
-        if threads == 0:
+        self._threads = dict(self.client.nthreads())
+        if not self._threads:
             try:
                 self.client.wait_for_workers(1, timeout=PATIENCE)
             except TimeoutError as error:
@@ -77,8 +80,8 @@ class Dask(Remote):
                     f"The Dask scheduler has had no worker for {PATIENCE:g} s. Start some "
                     "(`dask worker ADDRESS`), and run again to go on."
                 ) from error
-            threads = sum(self.client.nthreads().values())
-        return max(1, threads)
+            self._threads = dict(self.client.nthreads())
+        return max(1, sum(self._threads.values()))
 
     def ship(self, shipment: Shipment) -> None:
         """Send the game as a task, not as scattered data: Dask can run a task again elsewhere."""
@@ -90,7 +93,20 @@ class Dask(Remote):
             self._game = self.client.submit(pickle.loads, packed, pure=False)
 
     def submit(self, group: Group) -> Any:
-        return self.client.submit(_pay, self._game, group, pure=False, retries=0)
+        """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
+        busy = Counter(self._places.values())
+        place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
+        handle = self.client.submit(
+            _pay,
+            self._game,
+            group,
+            pure=False,
+            retries=0,
+            workers=place,
+            allow_other_workers=place is not None,
+        )
+        self._places[handle] = place or ""
+        return handle
 
     def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
         from distributed import wait
@@ -103,6 +119,7 @@ class Dask(Remote):
     def result(self, handle: Any) -> tuple[float, Results]:
         from distributed import KilledWorker
 
+        self._places.pop(handle, None)
         if handle.status == "cancelled":
             self._refuse_lost()
             raise WorkerLost("Dask cancelled the task")
@@ -119,6 +136,7 @@ class Dask(Remote):
             )
 
     def cancel(self, handles: Collection[Any]) -> None:
+        self._places.clear()
         if handles and self.client.status == "running":
             self.client.cancel(handles)
 
