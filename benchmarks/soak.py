@@ -74,7 +74,7 @@ class Round:
         return same and intact == "ok", (
             f"{'same bits' if same else 'OTHER BITS'} on both, ledger {intact}, "
             f"{paid} trainings paid for {needed} different pools"
-            + "".join(f"; {error}" for error in errors)
+            + "".join(f"; {error}" for error in errors).replace(f"{self.folder}/", "")
         )
 
 

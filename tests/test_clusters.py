@@ -286,6 +286,24 @@ def test_numbers_come_back_to_the_last_bit(tmp_path: Path) -> None:
         assert found[key].spread == outcome.spread
 
 
+def test_runs_that_make_the_ledger_at_the_same_moment(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+
+    start = Barrier(4)
+
+    def make(number: int) -> int:
+        counted = 0
+        for turn in range(25):
+            start.wait(30)
+            with ds.Ledger(tmp_path / f"{turn}.sqlite", "context") as ledger:
+                counted += ledger.write([(bytes([number]), Outcome(1.0))])
+        return counted
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(make, range(4))) == [25] * 4
+
+
 def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     held = filled(path, 10)

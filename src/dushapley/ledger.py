@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Lock
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any
 
@@ -31,13 +32,11 @@ from dushapley.errors import (
 from dushapley.games.base import Outcome
 
 FORMAT = "dushapley.ledger/2"
-_SCHEMA = """
-create table if not exists about (name text primary key, value text not null) without rowid;
-create table if not exists evaluations (
-    key blob primary key, value text not null, failure text, scores blob, spread text,
-    seal blob not null
-) without rowid;
-"""
+_SCHEMA = (
+    "create table if not exists about (name text primary key, value text not null) without rowid",
+    "create table if not exists evaluations (key blob primary key, value text not null, "
+    "failure text, scores blob, spread text, seal blob not null) without rowid",
+)
 _INSERT = """
 insert into evaluations values (?, ?, ?, ?, ?, ?) on conflict (key) do update set
     value = excluded.value, failure = excluded.failure,
@@ -105,18 +104,17 @@ class Ledger:
                 )
 
     def _prepare(self) -> None:
-        try:
-            self._refuse_foreign()
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = normal")
-            self._db.executescript(_SCHEMA)
-            self._db.execute("begin immediate")  # proves now that we may write
-            for name, value in (("format", FORMAT), ("context", self.context)):
-                self._db.execute("insert or ignore into about values (?, ?)", (name, value))
-            about = dict(self._db.execute("select name, value from about").fetchall())
-            self._db.execute("commit")
-        except sqlite3.DatabaseError as error:
-            raise self._refusal(error) from error
+        started = monotonic()
+        while True:
+            try:
+                about = self._set_up()
+                break
+            except sqlite3.DatabaseError as error:
+                refusal = self._refusal(error)
+                # SQLite itself does not wait when two runs make the same file at the same moment
+                if not isinstance(refusal, LedgerBusy) or monotonic() - started > _PATIENCE:
+                    raise refusal from error
+            sleep(0.02)
         if about["format"] != FORMAT:
             raise LedgerUnreadable(
                 f"The ledger {self.path} has format {about['format']!r}; this version reads "
@@ -129,6 +127,22 @@ class Ledger:
                 "test data, seed or fingerprint differ. Use another file, or the game it was made "
                 "with."
             )
+
+    def _set_up(self) -> dict[str, str]:
+        """Make the tables where there are none; what the file says about itself."""
+        self._refuse_foreign()
+        self._db.execute("pragma journal_mode = wal")
+        self._db.execute("pragma synchronous = normal")
+        self._db.execute("begin immediate")  # proves now that we may write
+        try:
+            for statement in _SCHEMA:
+                self._db.execute(statement)
+            for name, value in (("format", FORMAT), ("context", self.context)):
+                self._db.execute("insert or ignore into about values (?, ?)", (name, value))
+            return dict(self._db.execute("select name, value from about").fetchall())
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("commit")
 
     def _refuse_foreign(self) -> None:
         """Refuse a database that is somebody else's before anything is written to it."""
