@@ -19,11 +19,15 @@ from dushapley.errors import (
     InvalidOption,
     MethodNotApplicable,
     ProtocolViolated,
-    UtilityFailed,
 )
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, FALLBACK, coalition_methods, find
-from dushapley.games.base import check_n_players, check_names, check_sizes
+from dushapley.games.checks import (
+    check_n_players,
+    check_names,
+    check_sizes,
+    refuse_non_finite,
+)
 from dushapley.questions import Ask, Conversation, Estimate, FloatArray, Fractions, Problem, Queries
 
 
@@ -228,33 +232,6 @@ def refuse_unless_applicable(
             f"{method.name} asks for pools that hold part of an owner's rows, but this game knows "
             f"whole owners only. Methods that work here: {', '.join(coalition_methods())}."
         )
-
-
-def refuse_non_finite(queries: Queries, values: FloatArray, names: Sequence[str]) -> None:
-    """Refuse NaN and infinity, naming the pool that they came from."""
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        first = int(bad[0])
-        raise UtilityFailed(
-            f"The utility of {pool_name(queries[first], names)} is {values[first]} "
-            f"({len(bad)} of {len(values)} pools in this batch are not finite). A value needs "
-            "finite utilities: check the metric, or give too little data a finite worth."
-        )
-
-
-def pool_name(query: np.ndarray[Any, Any], names: Sequence[str]) -> str:
-    """A pool in words, for messages."""
-    inside: list[int] = np.flatnonzero(query > 0).tolist()
-    if not inside:
-        return "the empty pool"
-    if len(inside) == len(names) and bool((query == 1).all()):
-        return "the pool of all owners"
-    told = [
-        repr(names[i]) if query[i] == 1 else f"{float(query[i]):.1%} of {names[i]!r}"
-        for i in inside[:6]
-    ]
-    more = f" and {len(inside) - 6} more" if len(inside) > 6 else ""
-    return f"the pool of {', '.join(told)}{more}"
 
 
 def check_budget(budget: object) -> int | None:

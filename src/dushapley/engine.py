@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -21,12 +22,13 @@ from dushapley.conversation import (
     check_budget,
     check_seed,
     make_plan,
-    refuse_non_finite,
 )
+from dushapley.errorbars import Begin, Transcript, error_bars
 from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
 from dushapley.estimators.registry import AUTO, coalition_methods, find
 from dushapley.executors import Executor, make_executor
 from dushapley.games.base import Game, Outcome, as_game
+from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
 from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray
@@ -104,7 +106,8 @@ def value(
     _refuse_ledger(played, ledger)
     if formula is not None:
         return _from_formula(played, plan, formula, budget, check_seed(seed))
-    talk = AskTell(
+    begin = partial(
+        AskTell,
         plan,
         played.n_players,
         sizes=played.sizes,
@@ -113,6 +116,7 @@ def value(
         seed=seed,
         batch=CHEAP_BATCH if played.cheap else PAID_BATCH,
     )
+    talk = begin()
     with ExitStack() as stack:
         payer = _payer(played, make_executor(executor, n_jobs), ledger, stack)
         bar = stack.enter_context(
@@ -122,8 +126,8 @@ def value(
         try:
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
-            raise _stopped(talk, payer, played, budget, ledger) from None
-    return _valuation(talk, payer, played, budget)
+            raise _stopped(talk, payer, played, budget, ledger, begin) from None
+    return _valuation(talk, payer, played, budget, begin)
 
 
 def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
@@ -154,6 +158,10 @@ class Payer:
         self.n_distinct: int | None = None
         self.failures: Counter[str] = Counter()
 
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        """Errors by source beside the method's own: none are known of a game that costs nothing."""
+        return {}
+
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         """Utilities of the pools asked for."""
         values = self.game(ask.queries, ask.draws)
@@ -170,6 +178,8 @@ class LedgerPayer(Payer):
         self.executor = executor
         self.ledger = ledger
         self.known: dict[bytes, Outcome] = {}
+        self.number: dict[bytes, int] = {}
+        self.transcript = Transcript()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
@@ -177,7 +187,7 @@ class LedgerPayer(Payer):
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
         unknown = [key for key in dict.fromkeys(keys) if key not in self.known]
         if self.ledger is not None:
-            self.known.update(self.ledger.read(unknown))
+            self._recall(self.ledger.read(unknown))
             unknown = [key for key in unknown if key not in self.known]
         bar.advance(len(keys) - len(unknown))
         blocks = [
@@ -190,7 +200,30 @@ class LedgerPayer(Payer):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
         self.n_distinct = len(self.known)
+        self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
+
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        assert talk.estimate is not None
+        return error_bars(
+            begin,
+            self.transcript,
+            [self.known[key] for key in self.number],
+            talk.estimate,
+            repeats=getattr(self.game, "repeats", 1),
+            enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
+        )
+
+    def _recall(self, found: Mapping[bytes, Outcome]) -> None:
+        for key, stored in found.items():
+            outcome = self.game.recall(stored)
+            if outcome is not None:
+                self._know(key, outcome)
+
+    def _know(self, key: bytes, outcome: Outcome) -> None:
+        self.known[key] = outcome
+        if outcome.failure is not None:
+            self.failures[outcome.failure] += 1
 
     def _keep(self, keys: list[bytes], queries: Any, outcomes: list[Outcome]) -> None:
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
@@ -198,7 +231,8 @@ class LedgerPayer(Payer):
         paid = list(zip(keys, outcomes, strict=True))
         if self.ledger is not None:
             self.ledger.write(paid)
-        self.known.update(paid)
+        for key, outcome in paid:
+            self._know(key, outcome)
         self.n_computed += len(paid)
 
 
@@ -275,7 +309,9 @@ def _from_formula(
     return _build(game, plan, estimate, budget, seed, (0, 0, 0), (empty, full), {}, complete=True)
 
 
-def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> Valuation:
+def _valuation(
+    talk: AskTell, payer: Payer, game: Game, budget: int | None, begin: Begin
+) -> Valuation:
     assert talk.estimate is not None
     counts = (talk.n_asked, payer.n_distinct, payer.n_computed)
     return _build(
@@ -288,6 +324,7 @@ def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> V
         (talk.empty, talk.full),
         payer.failures,
         complete=talk.finished,
+        errors=payer.error_bars(talk, begin),
     )
 
 
@@ -302,6 +339,7 @@ def _build(
     failures: Mapping[str, int],
     *,
     complete: bool,
+    errors: Mapping[str, Any] | None = None,
 ) -> Valuation:
     reason = (plan.reason,) if plan.reason else ()
     return Valuation(
@@ -322,8 +360,9 @@ def _build(
         biased=plan.method.biased,
         complete=complete,
         fingerprint=game.fingerprint,
-        failures=dict(failures),
-        notes=(*reason, *estimate.notes),
+        failures=dict(sorted(failures.items())),  # workers finish in any order
+        errors=errors or {},
+        notes=(*reason, *estimate.notes, *game.notes),
         details=estimate.details,
         version=version("dushapley"),
     )
@@ -335,6 +374,7 @@ def _stopped(
     game: Game,
     budget: int | None,
     ledger: str | os.PathLike[str] | None,
+    begin: Begin,
 ) -> Stopped:
     talk.stop()
     kept = (
@@ -342,7 +382,7 @@ def _stopped(
         if ledger is not None
         else "Nothing is kept without a ledger; pass ledger= to be able to go on."
     )
-    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget)
+    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
     state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
     return Stopped(
         f"Stopped after {payer.n_computed:,} computed evaluations; {state}. {kept}", partial

@@ -1,6 +1,7 @@
 """Games: what a pool of owners' data is worth."""
 
-from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game, digest
+from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
+from dushapley.games.checks import digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.datasets import DatasetGame, RowsGame
 from dushapley.games.formulas import (
@@ -9,6 +10,7 @@ from dushapley.games.formulas import (
     SizeGame,
     mean_estimation,
 )
+from dushapley.games.models import ModelGame
 
 __all__ = [
     "CallableGame",
@@ -16,6 +18,7 @@ __all__ = [
     "DatasetGame",
     "Game",
     "LinearRegressionGame",
+    "ModelGame",
     "Outcome",
     "RegressogramGame",
     "RowsGame",

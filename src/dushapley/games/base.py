@@ -6,7 +6,6 @@ between takes that part of them. A coalition is a row of zeros and ones.
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery
+from dushapley.games.checks import check_n_players, check_names, check_sizes, digest, is_partial
 from dushapley.questions import BoolArray, Estimate, FloatArray, Fractions, IntArray, Queries
 
 FRACTION_FREE = "exact, permutation, loo (and all sampling methods but du)"
@@ -68,6 +68,8 @@ class Game(ABC):
     block
         How many pools are paid for at a time: the unit of work for workers and of commitment in
         the ledger. Constant, so that it can never depend on what was already known.
+    notes
+        Sentences about the game that belong beside every result of it.
     """
 
     fractions: ClassVar[Fractions] = "none"
@@ -78,6 +80,7 @@ class Game(ABC):
     sizes: FloatArray
     names: tuple[str, ...]
     fingerprint: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
         """Utilities of m pools, shape (m,)."""
@@ -90,6 +93,10 @@ class Game(ABC):
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Like `evaluate`, with what a paying engine also wants to keep of each question."""
         return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
+
+    def recall(self, outcome: Outcome) -> Outcome | None:
+        """What an outcome found in the ledger is today; None: no longer good, to be paid again."""
+        return outcome
 
     def closed_form(self, method: str) -> Estimate | None:
         """Answer of `method` without any question, where the game knows one."""
@@ -177,6 +184,9 @@ class CallableGame(Game):
         compared.
     cheap
         True when an evaluation costs nothing worth remembering.
+    block
+        How many coalitions the function is given at a time, at the most; each block is committed
+        to the ledger as a whole. Make it small when an evaluation takes seconds.
 
     Examples
     --------
@@ -195,6 +205,7 @@ class CallableGame(Game):
         names: Sequence[str] | None = None,
         fingerprint: str | None = None,
         cheap: bool = False,
+        block: int = 64,
     ) -> None:
         if not callable(function):
             raise InvalidGame(
@@ -206,6 +217,7 @@ class CallableGame(Game):
         self.sizes = check_sizes(sizes, self.n_players)
         self.names = check_names(names, self.n_players)
         self.cheap = cheap
+        self.block = check_n_players(block, "block")
         if fingerprint is not None:
             self.fingerprint = digest("callable", fingerprint, self.n_players)
 
@@ -255,77 +267,6 @@ class TableGame(Game):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return self.values[queries @ self._bits]
-
-
-def is_partial(queries: Queries) -> BoolArray:
-    """Mark the pools that hold only part of some owner's rows."""
-    if queries.dtype == np.bool_:
-        return np.zeros(len(queries), dtype=np.bool_)
-    return np.asarray(((queries > 0) & (queries < 1)).any(axis=1))
-
-
-def check_n_players(n_players: object) -> int:
-    if isinstance(n_players, bool) or not isinstance(n_players, (int, np.integer)) or n_players < 1:
-        raise InvalidGame(f"n_players is {n_players!r}; a game needs a whole number of at least 1.")
-    return int(n_players)
-
-
-def check_sizes(sizes: ArrayLike | None, n_players: int | None = None) -> FloatArray:
-    """Sizes as a read-only float vector; ones where they are unknown."""
-    if sizes is None:
-        array = np.ones(n_players or 0)
-    else:
-        try:
-            array = np.array(sizes, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidGame(f"sizes are not numbers ({error}). Pass rows per owner.") from error
-    wanted = len(array) if n_players is None and array.ndim == 1 else n_players
-    if array.ndim != 1 or array.size == 0 or len(array) != wanted:
-        raise InvalidGame(
-            f"sizes has shape {array.shape}; needed is one number of rows per owner"
-            + ("." if n_players is None else f", ({n_players},).")
-        )
-    if not bool(np.isfinite(array).all() and (array >= 0).all()):
-        worst = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
-        raise InvalidGame(
-            f"Owner {worst + 1} has size {array[worst]}; sizes are finite and not negative "
-            "(zero rows are legal)."
-        )
-    array.setflags(write=False)
-    return array
-
-
-def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
-    chosen = tuple(f"owner {i + 1}" for i in range(n_players)) if names is None else tuple(names)
-    if len(chosen) != n_players or len(set(chosen)) != n_players:
-        raise InvalidGame(
-            f"Found {len(chosen)} names ({len(set(chosen))} different) for {n_players} owners; "
-            "needed is one name per owner, all different."
-        )
-    if not all(isinstance(name, str) for name in chosen):
-        raise InvalidGame("Owner names must be strings.")
-    return chosen
-
-
-def digest(*parts: object) -> str:
-    """Content hash of strings, numbers and arrays; the same in every process.
-
-    Each part is written with its type and length, so that no two lists of parts can run together.
-    """
-    sha = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            array = np.ascontiguousarray(part)
-            text, body = f"array {array.dtype.str} {array.shape}", array.tobytes()
-        elif isinstance(part, bytes):
-            text, body = "bytes", part
-        elif isinstance(part, (str, int, float, type(None))):
-            text, body = type(part).__name__, repr(part).encode("utf-8", "surrogatepass")
-        else:
-            raise TypeError(f"cannot digest {type(part).__name__}")
-        sha.update(f"{text} {len(body)}:".encode())
-        sha.update(body)
-    return sha.hexdigest()
 
 
 def as_game(game: object, n_players: int | None = None) -> Game:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.errors import InvalidGame
-from dushapley.games.base import Game, check_names, check_sizes, digest
+from dushapley.errors import InvalidGame, UtilityFailed
+from dushapley.games.base import Game
+from dushapley.games.checks import check_names, check_sizes, digest, pool_name
 from dushapley.owners import Owners
 from dushapley.questions import FloatArray, IntArray, Queries
 
@@ -132,7 +133,15 @@ class DatasetGame(RowsGame):
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         counts = self.counts(queries)
         ids = [None] * len(counts) if draws is None else draws.tolist()
-        return np.array(
-            [self.utility(*self.pool(row, draw)) for row, draw in zip(counts, ids, strict=True)],
-            dtype=np.float64,
-        )
+        rows = zip(queries, counts, ids, strict=True)
+        return np.array([self._utility(query, count, draw) for query, count, draw in rows])
+
+    def _utility(self, query: Array, counts: IntArray, draw: int | None) -> float:
+        try:
+            return float(self.utility(*self.pool(counts, draw)))
+        except Exception as error:
+            raise UtilityFailed(
+                f"The utility of {pool_name(query, self.names)} raised "
+                f"{type(error).__name__}: {error}. It is asked for every pool, the empty one too; "
+                "give each of them a number."
+            ) from error

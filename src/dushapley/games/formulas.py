@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Game, check_names, check_sizes, digest
+from dushapley.games.base import Game
+from dushapley.games.checks import check_names, check_sizes, digest
 from dushapley.questions import FloatArray, IntArray, Queries
 
 Curve = Callable[[FloatArray], ArrayLike]

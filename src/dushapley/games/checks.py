@@ -1,0 +1,112 @@
+"""What every game checks of its input, names its pools by, and hashes its content with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.errors import InvalidGame, UtilityFailed
+from dushapley.questions import BoolArray, FloatArray, Queries
+
+
+def is_partial(queries: Queries) -> BoolArray:
+    """Mark the pools that hold only part of some owner's rows."""
+    if queries.dtype == np.bool_:
+        return np.zeros(len(queries), dtype=np.bool_)
+    return np.asarray(((queries > 0) & (queries < 1)).any(axis=1))
+
+
+def check_n_players(number: object, name: str = "n_players") -> int:
+    """A whole number of at least 1."""
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+        raise InvalidGame(f"{name} is {number!r}; needed is a whole number of at least 1.")
+    return int(number)
+
+
+def check_sizes(sizes: ArrayLike | None, n_players: int | None = None) -> FloatArray:
+    """Sizes as a read-only float vector; ones where they are unknown."""
+    if sizes is None:
+        array = np.ones(n_players or 0)
+    else:
+        try:
+            array = np.array(sizes, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidGame(f"sizes are not numbers ({error}). Pass rows per owner.") from error
+    wanted = len(array) if n_players is None and array.ndim == 1 else n_players
+    if array.ndim != 1 or array.size == 0 or len(array) != wanted:
+        raise InvalidGame(
+            f"sizes has shape {array.shape}; needed is one number of rows per owner"
+            + ("." if n_players is None else f", ({n_players},).")
+        )
+    if not bool(np.isfinite(array).all() and (array >= 0).all()):
+        worst = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
+        raise InvalidGame(
+            f"Owner {worst + 1} has size {array[worst]}; sizes are finite and not negative "
+            "(zero rows are legal)."
+        )
+    array.setflags(write=False)
+    return array
+
+
+def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
+    chosen = tuple(f"owner {i + 1}" for i in range(n_players)) if names is None else tuple(names)
+    if len(chosen) != n_players or len(set(chosen)) != n_players:
+        raise InvalidGame(
+            f"Found {len(chosen)} names ({len(set(chosen))} different) for {n_players} owners; "
+            "needed is one name per owner, all different."
+        )
+    if not all(isinstance(name, str) for name in chosen):
+        raise InvalidGame("Owner names must be strings.")
+    return chosen
+
+
+def digest(*parts: object) -> str:
+    """Content hash of strings, numbers and arrays; the same in every process.
+
+    Each part is written with its type and length, so that no two lists of parts can run together.
+    """
+    sha = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            array = np.ascontiguousarray(part)
+            text, body = f"array {array.dtype.str} {array.shape}", array.tobytes()
+        elif isinstance(part, bytes):
+            text, body = "bytes", part
+        elif isinstance(part, (str, int, float, type(None))):
+            text, body = type(part).__name__, repr(part).encode("utf-8", "surrogatepass")
+        else:
+            raise TypeError(f"cannot digest {type(part).__name__}")
+        sha.update(f"{text} {len(body)}:".encode())
+        sha.update(body)
+    return sha.hexdigest()
+
+
+def refuse_non_finite(queries: Queries, values: FloatArray, names: Sequence[str]) -> None:
+    """Refuse NaN and infinity, naming the pool that they came from."""
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        first = int(bad[0])
+        raise UtilityFailed(
+            f"The utility of {pool_name(queries[first], names)} is {values[first]} "
+            f"({len(bad)} of {len(values)} pools in this batch are not finite). A value needs "
+            "finite utilities: check the metric, or give too little data a finite worth."
+        )
+
+
+def pool_name(query: np.ndarray[Any, Any], names: Sequence[str]) -> str:
+    """A pool in words, for messages."""
+    inside: list[int] = np.flatnonzero(query > 0).tolist()
+    if not inside:
+        return "the empty pool"
+    if len(inside) == len(names) and bool((query == 1).all()):
+        return "the pool of all owners"
+    told = [
+        repr(names[i]) if query[i] == 1 else f"{float(query[i]):.1%} of {names[i]!r}"
+        for i in inside[:6]
+    ]
+    more = f" and {len(inside) - 6} more" if len(inside) > 6 else ""
+    return f"the pool of {', '.join(told)}{more}"
