@@ -18,6 +18,7 @@ from dushapley.estimators import methods
 from dushapley.games import (
     CallableGame,
     DatasetGame,
+    FoldsGame,
     Game,
     LinearRegressionGame,
     ModelGame,
@@ -39,6 +40,7 @@ __all__ = [
     "DUShapleyError",
     "DatasetGame",
     "Estimate",
+    "FoldsGame",
     "Game",
     "Ledger",
     "LinearRegressionGame",
