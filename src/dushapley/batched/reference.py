@@ -28,7 +28,7 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     momentum: float
     batch_size: int | None
     l2: float
-    seed: int
+    random_state: int | None
     classes: ArrayLike | None
 
     def recipe(self) -> Recipe:
@@ -41,7 +41,7 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             momentum=self.momentum,
             batch_size=self.batch_size,
             l2=self.l2,
-            seed=self.seed,
+            seed=self.random_state or 0,
         )
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -97,9 +97,11 @@ class SoftmaxRegression(_GradientClassifier):
 
     Parameters
     ----------
-    steps, learning_rate, optimizer, momentum, batch_size, l2, seed
+    steps, learning_rate, optimizer, momentum, batch_size, l2
         See `dushapley.batched.Recipe`. The default rate suits standardised and one-hot columns;
         `safe_rate` finds one for other data.
+    random_state
+        Seed of whatever is drawn; None is 0.
     classes
         All classes there may be; None: those of the labels.
 
@@ -118,7 +120,7 @@ class SoftmaxRegression(_GradientClassifier):
         momentum: float = 0.9,
         batch_size: int | None = None,
         l2: float = 0.0,
-        seed: int = 0,
+        random_state: int | None = None,
         classes: ArrayLike | None = None,
     ) -> None:
         self.steps = steps
@@ -127,7 +129,7 @@ class SoftmaxRegression(_GradientClassifier):
         self.momentum = momentum
         self.batch_size = batch_size
         self.l2 = l2
-        self.seed = seed
+        self.random_state = random_state
         self.classes = classes
 
 
@@ -135,13 +137,13 @@ class SmallMLP(_GradientClassifier):
     r"""One hidden layer of rectified units under a softmax, after a fixed number of steps.
 
     :math:`P = \mathrm{softmax}(W_2 \max(0, W_1 x) + b)`; x carries an intercept. Initial weights
-    are drawn by `seed`, so every pool starts from the same network.
+    are drawn by `random_state`, so every pool starts from the same network.
 
     Parameters
     ----------
     hidden
         Number of hidden units.
-    steps, learning_rate, optimizer, momentum, batch_size, l2, seed, classes
+    steps, learning_rate, optimizer, momentum, batch_size, l2, random_state, classes
         As in `SoftmaxRegression`.
 
     Examples
@@ -161,7 +163,7 @@ class SmallMLP(_GradientClassifier):
         momentum: float = 0.9,
         batch_size: int | None = 64,
         l2: float = 0.0,
-        seed: int = 0,
+        random_state: int | None = None,
         classes: ArrayLike | None = None,
     ) -> None:
         self.hidden = hidden
@@ -171,7 +173,7 @@ class SmallMLP(_GradientClassifier):
         self.momentum = momentum
         self.batch_size = batch_size
         self.l2 = l2
-        self.seed = seed
+        self.random_state = random_state
         self.classes = classes
 
 

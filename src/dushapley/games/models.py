@@ -127,7 +127,8 @@ class ModelGame(RowsGame):
         self._makers = [Fresh(seeded(model, self.seed, r)) for r in range(self.repeats)]
         self.path: FastPath | None = fast_path(self) if fast else None
         if self.path is not None:
-            self.block = self.path.block
+            self.block, self.cheap = self.path.block, self.path.cheap
+            self.fractions = self.path.fractions
         self.notes = self._notes()
         self._context = self._describe(fingerprint)
         if self._context is not None:
@@ -140,6 +141,8 @@ class ModelGame(RowsGame):
         return self._context
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        if self.path is not None:
+            return self.path.values(queries, draws)
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
@@ -331,7 +334,7 @@ def classes_of(model: Any, owners: Owners, y_test: Array) -> Array | None:
             )
     if not is_classifier(model):
         return None
-    return np.unique(np.concatenate([y_test, *(y for y in owners.y if y is not None)]))
+    return np.unique(np.concatenate([y_test, *owners.labels()]))
 
 
 def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
