@@ -61,8 +61,8 @@ class Program:
         Feature rows of each owner.
     codes
         Class of each row, 0..C−1, owner by owner.
-    n_classes
-        Number of classes C.
+    labels
+        The C classes by name, sorted.
     numbers
         Where and in which numbers to compute.
     order
@@ -74,21 +74,21 @@ class Program:
         recipe: Recipe,
         X: Sequence[Array],
         codes: Sequence[IntArray],
-        n_classes: int,
+        labels: Sequence[Any],
         numbers: Arithmetic,
         order: Sequence[int],
     ) -> None:
         self.recipe = recipe
         self.numbers = numbers
-        self.n_classes = n_classes
+        self.labels, self.n_classes = labels, len(labels)
         self.order = list(order)
         self.n_features = X[0].shape[1]
         self.sizes = np.array([len(rows) for rows in X])
         self.codes = codes
-        self.class_counts = np.array([np.bincount(c, minlength=n_classes) for c in codes])
+        self.class_counts = np.array([np.bincount(c, minlength=len(labels)) for c in codes])
         # two classes need one column of weights, the other being its negative
-        self.sign_only = n_classes == 2 and recipe.hidden == 0
-        self.columns = 1 if self.sign_only else n_classes
+        self.sign_only = len(labels) == 2 and recipe.hidden == 0
+        self.columns = 1 if self.sign_only else len(labels)
         # X'(P − Y) = X'P − X'Y, the second part known beforehand; where the sum is nearly nothing
         # it is rounding error, which Adam would blow up to full steps
         self.split = recipe.hidden == 0 and recipe.optimizer == "sgd"
@@ -132,7 +132,7 @@ class Program:
     @property
     def bytes_per_pool(self) -> int:
         """Memory that each further pool of a block takes, at the most."""
-        initial = self.recipe.initial_weights(self.width - 1, self.columns)
+        initial = self.recipe.initial_weights(self.width - 1, self.labels[: self.columns])
         state = 6 * sum(w.size for w in initial) * self.numbers.item_bytes
         if self.recipe.batch_size is None:
             return int(state + 2 * self.sizes.sum())
@@ -169,7 +169,7 @@ class Program:
         return counts
 
     def _initial(self, n_pools: int) -> list[Any]:
-        drawn = self.recipe.initial_weights(self.n_features, self.columns)
+        drawn = self.recipe.initial_weights(self.n_features, self.labels[: self.columns])
         first = np.zeros((len(drawn[0]), self.width))
         first[:, : drawn[0].shape[1]] = drawn[0]
         return [

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
+EPSILON = float(np.finfo(np.float64).eps)
 BLOCK_NUMBERS = 2**22
 """Numbers that the statistics of one block of pools may hold: 32 MB."""
 
@@ -73,15 +74,18 @@ class LinearModel(Additive):
 
     .. math:: (M_{xx} + \alpha D)\,\beta = M_{xy}, \quad D = \mathrm{diag}(0, 1, \dots, 1)
 
-    (α = `alpha`; the intercept is free), and its mean squared error on the test set with moments T
+    (α = `alpha`; the intercept is free; behind a `StandardScaler` D holds the pool's variances
+    instead of ones), and its mean squared error on the test set with moments T
     is :math:`b^\top T b / n`, b = (β, −1): the test rows are not looked at again.
     """
 
     kind = "regression"
 
-    def __init__(self, game: ModelGame, alpha: float, *, intercept: bool) -> None:
+    def __init__(
+        self, game: ModelGame, alpha: float, *, intercept: bool, standardised: bool = False
+    ) -> None:
         super().__init__(game)
-        self.alpha, self.intercept = alpha, intercept
+        self.alpha, self.intercept, self.standardised = alpha, intercept, standardised
         y = np.asarray(game.y_test, dtype=np.float64)
         self.around = np.append(self.origin, y.mean()) * intercept
         self.test = self.reduce("test", game.X_test, y)
@@ -117,10 +121,21 @@ class LinearModel(Additive):
         first = 0 if self.intercept else 1
         left = M[first:-1, first:-1].copy()
         inner = np.arange(1 - first, len(left))
-        left[inner, inner] += self.alpha
+        left[inner, inner] += self.alpha * (self._variances(M) if self.standardised else 1.0)
         beta = np.zeros((len(M) - 1, M.shape[2]))
         beta[first:] = solve(left, M[first:-1, -1:])[:, 0]
         return beta
+
+    def _variances(self, M: FloatArray) -> FloatArray:
+        """Variance of each feature in each pool; 1 where a feature does not vary, as scalers do."""
+        n, k = M[0, 0], np.arange(1, len(M) - 1)
+        shift = M[0, 1:-1] / n
+        variance = M[k, k] / n - shift**2
+        mean = shift + self.around[:-1, None]
+        noise = n * EPSILON * np.abs(variance) + (n * mean * EPSILON) ** 2
+        # the moments themselves are known to a few units in their last place only
+        noise = noise + 8 * EPSILON * M[k, k] / n
+        return np.where(variance <= noise, 1.0, variance)
 
     def _least_squares(self, M: FloatArray) -> FloatArray:
         """Shortest solution around the pool's own mean, as least squares with too few rows has."""
@@ -420,18 +435,38 @@ def additive_model(game: ModelGame) -> Additive | None:
     """
     if game.backend != "numpy" or game.scorer.metric is None or game.y_test.ndim != 1:
         return None
-    if any(X.dtype.kind not in "fiub" for X in (game.X_test, *game.owners.X)):
-        return None
-    recognised = f"{type(game.model).__module__.split('.')[0]}.{type(game.model).__name__}"
-    make = _RULES.get(recognised)
+    for X in (game.X_test, *game.owners.X):
+        if X.ndim != 2 or X.dtype.kind not in "fiub" or not bool(np.isfinite(X).all()):
+            return None
+    if recognised(game.model) == "sklearn.Pipeline":
+        return _scaled_ridge(game, [step for _, step in game.model.steps])
+    make = _RULES.get(recognised(game.model))
     return None if make is None else make(game, game.model.get_params(deep=False))
 
 
-def _ridge(game: ModelGame, options: dict[str, Any]) -> Additive | None:
+def recognised(model: Any) -> str:
+    """Package and class of a model."""
+    return f"{type(model).__module__.split('.')[0]}.{type(model).__name__}"
+
+
+def _scaled_ridge(game: ModelGame, steps: list[Any]) -> Additive | None:
+    """Ridge regression behind a scaler, the only pipeline that is additive."""
+    if [recognised(step) for step in steps] != ["sklearn.StandardScaler", "sklearn.Ridge"]:
+        return None
+    scaler, options = (step.get_params(deep=False) for step in steps)
+    if not (scaler["with_mean"] and scaler["with_std"] and options["fit_intercept"]):
+        return None
+    return _ridge(game, options, standardised=True)
+
+
+def _ridge(
+    game: ModelGame, options: dict[str, Any], *, standardised: bool = False
+) -> Additive | None:
     alpha = options["alpha"]
     if options["positive"] or not np.isscalar(alpha) or not alpha > 0:
         return None
-    return LinearModel(game, float(alpha), intercept=bool(options["fit_intercept"]))
+    intercept = bool(options["fit_intercept"])
+    return LinearModel(game, float(alpha), intercept=intercept, standardised=standardised)
 
 
 def _least_squares(game: ModelGame, options: dict[str, Any]) -> Additive | None:

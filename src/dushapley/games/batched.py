@@ -15,7 +15,6 @@ from dushapley.batched.arithmetic import Arithmetic, arithmetic
 from dushapley.batched.holdings import holdings
 from dushapley.batched.judging import Judge
 from dushapley.batched.program import Program, Trained
-from dushapley.batched.recipe import Recipe
 from dushapley.games.base import Outcome
 from dushapley.questions import FloatArray, Fractions, IntArray, Queries
 
@@ -74,16 +73,17 @@ class BatchedPath:
             codes = [np.searchsorted(game.classes, y) for y in game.owners.labels()]
             test = np.searchsorted(game.classes, game.y_test)
             self._judges = [
-                Judge(self._program(recipe, codes), game.X_test, test)
-                for recipe in game.recipes()
+                Judge(self._program(model, codes), model.scaled(game.X_test), test)
+                for model in game.templates
             ]
         return self._judges
 
-    def _program(self, recipe: Recipe, codes: list[IntArray]) -> Program:
+    def _program(self, model: Any, codes: list[IntArray]) -> Program:
         game = self.game
         assert game.classes is not None
+        rows = [model.scaled(X) for X in game.owners.X]
         return Program(
-            recipe, game.owners.X, codes, len(game.classes), self.numbers, game.order
+            model.recipe(), rows, codes, game.classes, self.numbers, game.order
         )
 
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:

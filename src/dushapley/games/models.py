@@ -140,6 +140,11 @@ class ModelGame(RowsGame):
     def context(self) -> str | None:
         return self._context
 
+    @property
+    def templates(self) -> list[Any]:
+        """The unfitted model of each repeat, all its seeds in place."""
+        return [make.template for make in self._makers]
+
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         if self.path is not None:
             return self.path.values(queries, draws)
@@ -213,7 +218,7 @@ class ModelGame(RowsGame):
         return Outcome(float(empty))
 
     def _notes(self) -> tuple[str, ...]:
-        """What must be known to read the values; rows that are also in the test set are warned of."""
+        """What must be known to read the values; rows also in the test set are warned of."""
         notes = []
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
