@@ -100,14 +100,12 @@ class Statistics:
                 stored = {key: file[key] for key in file.files}
             form, kind, name, rows, features = stored.pop("about").tolist()
             columns = tuple(stored.pop("columns").tolist())
-            if form != FORMAT or set(stored) != set(ARRAYS[kind]):
-                raise KeyError(form)
             found = cls(name, kind, int(rows), int(features), stored, columns)
+            complete = form == FORMAT and set(stored) == set(ARRAYS[kind])
         except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
-            raise InvalidOwners(
-                f"{os.fspath(path)} is not a file of owner statistics ({error}). Needed is a file "
-                "written by Statistics.save or `dushapley statistics`."
-            ) from error
+            raise not_statistics(path, str(error)) from error
+        if not complete:
+            raise not_statistics(path, f"format {form!r}, arrays {sorted(stored)}")
         found.check()
         return found
 
@@ -116,7 +114,10 @@ class Statistics:
         d = self.n_features
         shapes: dict[str, dict[str, tuple[int, ...]]] = {
             "regression": {"mean": (d + 1,), "scatter": (d + 1, d + 1)},
-            "classification": {"means": (len(self.arrays.get("classes", ())), d), "scatter": (d, d)},
+            "classification": {
+                "means": (len(self.arrays.get("classes", ())), d),
+                "scatter": (d, d),
+            },
             "bins": {},
         }
         for name, shape in shapes[self.kind].items():
@@ -131,6 +132,14 @@ class Statistics:
                 f"Statistics of {self.name!r} hold {self.n_rows} rows and numbers that are missing "
                 "or infinite; needed are finite ones. Mend the rows and write the file anew."
             )
+
+
+def not_statistics(path: str | os.PathLike[str], found: str) -> InvalidOwners:
+    """The error for any other file."""
+    return InvalidOwners(
+        f"{os.fspath(path)} is not a file of owner statistics ({found}). Needed is a file written "
+        "by Statistics.save or `dushapley statistics`."
+    )
 
 
 def regression_statistics(name: str, X: Array, y: Array) -> Statistics:
@@ -238,9 +247,17 @@ def joined(files: Sequence[str | os.PathLike[str] | Statistics]) -> Owners:
     return Owners(
         names=names,
         X=tuple(np.empty((0, first.n_features)) for _ in held),
-        y=tuple(s.arrays["classes"][:0] if "classes" in s.arrays else np.empty(0) for s in held),
+        y=tuple(_no_targets(s) for s in held),
         hashes=tuple(s.content for s in held),
         columns=dict.fromkeys(first.columns[:-1], "number") if first.columns else None,
         target=first.columns[-1] if first.columns else None,
         reduced=held,
     )
+
+
+def _no_targets(statistics: Statistics) -> Array:
+    """No targets, but of the type that the owner's had."""
+    classes = statistics.arrays.get("classes")
+    if classes is None:
+        return np.empty(0)
+    return classes[:0].astype(object) if classes.dtype.kind == "U" else classes[:0]

@@ -66,7 +66,7 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.present_ = np.bincount(codes, minlength=len(self.classes_)) > 0
         rows = with_intercept(self.scaled(rows))
         targets = np.eye(len(self.classes_))[codes]
-        self.weights_ = recipe.initial_weights(rows.shape[1] - 1, self.classes_)
+        self.weights_ = recipe.initial_weights(rows.shape[1] - 1, list(self.classes_))
         steps = Steps(recipe, self.weights_)
         for batch in batches(recipe, len(rows)):
             steps.take(gradients(self.weights_, rows[batch], targets[batch], self.present_))

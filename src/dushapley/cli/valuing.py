@@ -104,6 +104,9 @@ def show(valuation: Valuation, *, json: bool) -> None:
 
 def kept_at(game: Game) -> Path | None:
     """The ledger of this game, told to the person."""
+    if game.cheap:
+        say("no ledger: this model is made of sums, and an evaluation costs nothing")
+        return None
     if game.context is None:
         say("no ledger: the model's content cannot be compared between runs")
         return None

@@ -13,6 +13,7 @@ from dushapley.games.formulas import (
 )
 from dushapley.games.models import ModelGame
 
+
 def __getattr__(name: str) -> object:
     """Models of this library, loaded when asked for: they need scikit-learn."""
     if name == "Regressogram":

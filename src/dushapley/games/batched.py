@@ -1,7 +1,7 @@
 """The batched path: pools of a `ModelGame` trained together by the tensor program.
 
-Taken by this library's own gradient models (`SoftmaxRegression`, `SmallMLP`) under any score that is
-known test row by test row. Which path a game takes depends on rows, columns, classes and owners
+Taken by this library's own gradient models (`SoftmaxRegression`, `SmallMLP`) under any score that
+is known test row by test row. Which path a game takes depends on rows, columns, classes and owners
 alone, never on timing.
 """
 
@@ -57,6 +57,10 @@ class BatchedPath:
             f"many pools together, {self.numbers.name} {precision} on the {device}, {shape}, "
             f"mini-batch tile {self.numbers.batch_tile}, align {self.numbers.align}"
         )
+        self.note = (
+            f"Pools were trained together by {self.numbers.name} in {precision} on the {device}: "
+            f"{game.model!r}."
+        )
         program = self.judges()[0].program
         room = (self.memory - program.bytes_of_tile) // program.bytes_per_pool
         self.block = int(np.clip(room, 1, MOST_POOLS[device]))
@@ -82,9 +86,7 @@ class BatchedPath:
         game = self.game
         assert game.classes is not None
         rows = [model.scaled(X) for X in game.owners.X]
-        return Program(
-            model.recipe(), rows, codes, game.classes, self.numbers, game.order
-        )
+        return Program(model.recipe(), rows, codes, list(game.classes), self.numbers, game.order)
 
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of pools, block by block, keeping nothing else."""

@@ -12,7 +12,7 @@ from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
 from dushapley.games.checks import check_names, check_sizes, digest, pool_name
 from dushapley.owners import Owners
-from dushapley.questions import FloatArray, IntArray, Queries
+from dushapley.questions import FloatArray, Fractions, IntArray, Queries
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ class RowsGame(Game):
     nor on who is absent.
     """
 
-    fractions = "rows"
+    fractions: Fractions = "rows"
 
     def __init__(self, owners: Owners) -> None:
         self.owners = owners

@@ -25,6 +25,8 @@ class FastPath(Protocol):
     name
         What it computes and how, with every number that can change a bit (precision, block
         shape): it is part of the ledger's key.
+    note
+        The same in a sentence for people.
     block
         How many pools it is given at a time.
     fractions, cheap
@@ -32,6 +34,7 @@ class FastPath(Protocol):
     """
 
     name: str
+    note: str
     block: int
     fractions: Fractions
     cheap: bool
@@ -46,7 +49,6 @@ class FastPath(Protocol):
 
 
 Maker = Callable[["ModelGame"], FastPath | None]
-
 
 
 def makers() -> list[Maker]:

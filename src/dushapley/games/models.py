@@ -129,6 +129,12 @@ class ModelGame(RowsGame):
         if self.path is not None:
             self.block, self.cheap = self.path.block, self.path.cheap
             self.fractions = self.path.fractions
+        elif owners.reduced is not None:
+            raise InvalidGame(
+                f"The owners handed over statistics of {owners.reduced[0].kind} instead of rows, "
+                f"but {type(model).__name__} scored by {scoring!r} cannot be trained from them. "
+                "Choose an additive model (see dushapley.games.additive), or ask for the rows."
+            )
         self.notes = self._notes()
         self._context = self._describe(fingerprint)
         if self._context is not None:
@@ -219,7 +225,7 @@ class ModelGame(RowsGame):
 
     def _notes(self) -> tuple[str, ...]:
         """What must be known to read the values; rows also in the test set are warned of."""
-        notes = []
+        notes = [] if self.path is None else [self.path.note]
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
         tested = rows_of(self.X_test, self.y_test)

@@ -18,7 +18,9 @@ def solve(systems: FloatArray, right: FloatArray) -> FloatArray:
     """
     p = len(systems)
     if p > ELIMINATE_UP_TO:
-        solved = np.linalg.solve(np.moveaxis(systems, 2, 0), np.moveaxis(right, 2, 0))
+        solved: FloatArray = np.asarray(
+            np.linalg.solve(np.moveaxis(systems, 2, 0), np.moveaxis(right, 2, 0)), np.float64
+        )
         return np.moveaxis(solved, 0, 2)
     left, known = systems.copy(), right.copy()
     for k in range(p):
