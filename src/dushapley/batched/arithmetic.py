@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from dushapley.errors import InvalidOption
 Precision = Literal["float64", "float32", "tf32", "float16"]
 """Numbers that matrix products read; sums and weights are float32 in all but the first."""
 
-_ON_CPU = {"tile": 32, "piece": 4096, "batch_tile": 32, "align": 1}
+_ON_CPU = {"tile": 16, "piece": 4096, "batch_tile": 16, "align": 1}
 _ON_GPU = {"tile": 8192, "piece": 8192, "batch_tile": 2048, "align": 8}
 """On a GPU residuals of a tile and an owner of some thousand rows should just fit its cache."""
 
@@ -113,10 +113,6 @@ class Arithmetic:
 
     def to_numpy(self, values: Any) -> Any:
         return values if self.name == "numpy" else values.cpu().numpy()
-
-    def described(self) -> tuple[Any, ...]:
-        """What decides the last bits, for a content hash and for people."""
-        return astuple(self)
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
