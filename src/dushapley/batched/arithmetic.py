@@ -20,6 +20,8 @@ Precision = Literal["float64", "float32", "tf32", "float16"]
 """Numbers that matrix products read; sums and weights are float32 in all but the first."""
 
 _ON_CPU = {"tile": 16, "piece": 4096, "batch_tile": 16, "align": 1}
+_TORCH_ON_CPU = {**_ON_CPU, "align": 16}
+"""Its tanh and exp round the last few elements of an array differently: let there be none over."""
 _ON_GPU = {"tile": 8192, "piece": 8192, "batch_tile": 2048, "align": 8}
 """On a GPU residuals of a tile and an owner of some thousand rows should just fit its cache."""
 
@@ -147,7 +149,7 @@ def arithmetic(
     found = device or ("cuda" if _torch().cuda.is_available() else "cpu")
     if found == "cpu":
         _check_precision(precision, ("float32", "float64", "float16"), "torch on the CPU")
-        return Arithmetic("torch", precision or "float32", "cpu", **_ON_CPU)
+        return Arithmetic("torch", precision or "float32", "cpu", **_TORCH_ON_CPU)
     _check_precision(precision, ("float64", "float32", "tf32", "float16"), "torch on the GPU")
     return Arithmetic("torch", precision or "tf32", found, **_ON_GPU)
 
