@@ -85,8 +85,10 @@ class Arithmetic:
         return self.xp.asarray(values, dtype=dtype or self.dtype, device=self.device)
 
     def index(self, values: Any) -> Any:
-        """Whole numbers from NumPy, on the device."""
-        return self.xp.asarray(values, dtype=self.xp.int32, device=self.device)
+        """Whole numbers from NumPy, on the device; widened there, so that fewer bytes travel."""
+        if self.name == "numpy":
+            return np.asarray(values, dtype=np.int64)
+        return self.xp.asarray(values, device=self.device).to(self.xp.int64)
 
     def zeros(self, *shape: int) -> Any:
         return self.xp.zeros(shape, dtype=self.dtype, device=self.device)
