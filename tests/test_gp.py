@@ -193,13 +193,15 @@ def test_live_estimates_come_after_every_batch() -> None:
     talk = ds.AskTell("gp", 8, sizes=game.sizes, budget=60)
     talk.tell(game(talk.ask().queries))
     talk.tell(game(talk.ask().queries))  # the pilot
+    assert talk.ask().so_far.std_errors is None  # nothing was forecast yet
+    talk.tell(game(talk.ask().queries))
     errors = []
     while (ask := talk.ask()) is not None:
         assert ask.so_far is not None
         assert ask.so_far.std_errors is not None
         errors.append(float(ask.so_far.std_errors.mean()))
         talk.tell(game(ask.queries))
-    assert len(errors) >= 3
+    assert len(errors) >= 2
     assert errors[-1] < errors[0]
 
 
@@ -305,6 +307,13 @@ def test_precision_stops_early() -> None:
     assert v.n_evaluations < 200
     assert v.std_errors is not None
     assert 1.96 * v.std_errors.max() <= 0.1 * np.ptp(v.values)
+
+
+def test_precision_does_not_stop_on_error_bars_that_nothing_checked() -> None:
+    game = jumping_game(10)
+    v = ds.value(game, "gp", budget=60, precision=0.05)
+    assert v.details["model"] == "stratified"
+    assert v.n_evaluations == 60
 
 
 # --- order of owners

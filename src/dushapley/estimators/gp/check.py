@@ -86,7 +86,8 @@ def judge(batches: list[Forecasts], posterior: Posterior) -> Verdict:
     seen, n = posterior.observed.pools.shape
     recent = _joined(_latest(batches, 2 * n))
     unexplained = _unexplained(recent.errors, posterior)
-    random = _joined(batches).squared()[_joined(batches).random]
+    every = _joined(batches)
+    random = every.squared()[every.random]
     usual = WIDENING[0] + WIDENING[1] * n / (seen + 1)
     found = np.minimum(recent.squared(), WILD).mean() if batches else usual
     return Verdict(

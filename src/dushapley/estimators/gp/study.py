@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dushapley.estimators.gp import check, design, kernel
@@ -93,8 +95,12 @@ class Study:
         return self.medium if self.left or whole else functional(n, FINE, self.problem.rng)
 
     def estimate(self) -> Estimate:
-        """Values by the process, or stratified ones where it is not believed."""
-        return self._by_process() if not self.verdict.reason else self._by_strata()
+        """Values by the process, or stratified ones where it is not believed.
+
+        Before the first forecasts nothing speaks for the error bars, so there are none.
+        """
+        found = self._by_strata() if self.verdict.reason else self._by_process()
+        return found if self.forecasts else replace(found, std_errors=None, covariance=None)
 
     def _by_process(self) -> Estimate:
         assert self.posterior is not None
