@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -60,14 +61,12 @@ def one_run(stored: StoredGame, budget: int, seed: int) -> dict[str, float | str
 
 def measure(games: list[StoredGame], seeds: range, path: Path) -> dict[str, dict]:
     runs = json.loads(path.read_text())["runs"] if path.exists() else {}
-    for seed in seeds:  # all games and budgets of a seed first: a stopped run is balanced
-        for stored in games:
-            for name, size in BUDGETS.items():
-                key = f"{stored.name} {name} {seed}"
-                budget = size(stored.game.n_players)
-                if key not in runs and budget < 2**stored.game.n_players:
-                    runs[key] = one_run(stored, budget, seed)
-                    path.write_text(json.dumps({"runs": runs}, indent=0))
+    for seed, stored, name in product(seeds, games, BUDGETS):  # a stopped run is balanced
+        key = f"{stored.name} {name} {seed}"
+        budget = BUDGETS[name](stored.game.n_players)
+        if key not in runs and budget < 2**stored.game.n_players:
+            runs[key] = one_run(stored, budget, seed)
+            path.write_text(json.dumps({"runs": runs}, indent=0))
     return runs
 
 

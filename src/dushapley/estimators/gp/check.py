@@ -35,6 +35,8 @@ MOST_UNEXPLAINED = 0.5
 """Part of the spread of the answers that predictions may miss."""
 MOST_SURPRISE, WILD = 9.0, 150.0
 """Squared error of random forecasts in predicted variances, on average and once, at the most."""
+AS_EXPECTED = 6
+"""Random forecasts, as good as expected, that the average starts with: two or three are too few."""
 FEW_LEVELS, SHARPEST = 3, 0.35
 """A utility that takes no more different values than this jumps, and so does one whose learning
 curve bends within so short a stretch of log size (trained models: 0.6 to 3)."""
@@ -132,7 +134,8 @@ def _unexplained(errors: FloatArray, posterior: Posterior) -> float:
 def _reason(unexplained: float, random: FloatArray) -> str:
     if unexplained > MOST_UNEXPLAINED:
         return f"its predictions missed {unexplained:.0%} of the spread of the utilities"
-    if len(random) and (random.mean() > MOST_SURPRISE or random.max() > WILD):
+    average = (random.sum() + AS_EXPECTED) / (len(random) + AS_EXPECTED)
+    if average > MOST_SURPRISE or random.max(initial=0.0) > WILD:
         return f"a random pool surprised it by {random.max() ** 0.5:.1f} standard errors"
     return ""
 

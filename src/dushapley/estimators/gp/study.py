@@ -21,7 +21,7 @@ from dushapley.questions import BoolArray, Estimate, FloatArray, Problem
 FINE, MEDIUM, COARSE = 2**16, 2**12, 2**11
 """Pools that carry the functional: for the final values; for choosing questions and values on the
 way; for covariances, which are quadratic in it."""
-ITERATIONS, LAST_ITERATIONS = 15, 80
+ITERATIONS, LAST_ITERATIONS = 15, 40
 """Steps of the fit after each batch, from where the last fit ended, and after the last batch."""
 GROWTH = 4
 """Each batch adds one pool for so many before it."""
