@@ -135,7 +135,7 @@ def test_greedy_choice_minimises_the_variance_it_claims_to() -> None:
     posterior = some_posterior(count=14)
     whole = functional.functional(8, 2**8, np.random.default_rng(0))
     seen = {pool.tobytes() for pool in posterior.observed.pools}
-    pools = design.candidates(8, seen, np.random.default_rng(0))
+    pools = design.candidates(8, seen, np.random.default_rng(0))[::4]
     with_answers = functional.covariance_with_answers(posterior, whole)
     chosen = design.most_telling(posterior, whole, with_answers, pools, 3)
 
