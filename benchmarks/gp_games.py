@@ -1,7 +1,7 @@
 """Accuracy and coverage of `gp` on complete games of trained models, at four budgets.
 
     python benchmarks/gp_games.py            # the six stored games, 10 seeds
-    python benchmarks/gp_games.py made       # the games of made_games.py, 5 seeds
+    python benchmarks/gp_games.py made       # the games of made_games.py, 3 seeds
 
 Error is relative MSE: 1 means paying everyone the same. "Peer" is the library's permutation
 sampling in the same run; "best other" is the best of seven sampling methods at 2I², from the notes
@@ -125,7 +125,7 @@ def main() -> None:
     name = "gp_made_games" if made else "gp_stored_games"
     path = Path(__file__).parent / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    runs = measure(games, range(5 if made else 10), path)
+    runs = measure(games, range(3 if made else 10), path)
     lines = summary(runs, games)
     path.write_text(json.dumps({"table": lines, "runs": runs}, indent=0))
     print("\n".join(lines))
