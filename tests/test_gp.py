@@ -413,13 +413,13 @@ def coverage(name: str, folder: Path, budgets: list[int], shrink: float = 1.0) -
     inside = [
         np.abs(v.values - exact) <= 1.96 * shrink * v.std_errors
         for budget in budgets
-        for v in (ds.value(game, "gp", budget=budget, seed=seed) for seed in range(5))
+        for v in (ds.value(game, "gp", budget=budget, seed=seed) for seed in range(3))
     ]
     return float(np.mean(inside))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bbc-12", "bank-job-14", "adult-noisy-12"])
+@pytest.mark.parametrize("name", ["bbc-12", "adult-noisy-12"])
 def test_intervals_cover_on_trained_models(name: str, data_folder: Path) -> None:
     assert 0.85 <= coverage(name, data_folder, [84, 168]) <= 1.0
 
