@@ -12,9 +12,9 @@ where error bars are right.
 
 A process that explains too little, or is surprised far beyond its error bars, be it by one random
 pool, is not believed; nor is one of a utility that jumps. Its values are replaced by `stratified`,
-which assumes nothing of the game. On games of trained models random pools surprised by 4 standard
-errors at the most, but for one in hundreds; pools that the process chose are no reason to
-disbelieve it, since it looks for the wild ones (tiny owners make wild models).
+which assumes nothing of the game. On games of trained models random pools seldom surprised by more
+than 4 standard errors, and once in hundreds of runs by 10; pools that the process chose are no
+reason to disbelieve it, since it looks for the wild ones (tiny owners make wild models).
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
 be, the more so the fewer. Variances are therefore widened by a factor that was measured on games
