@@ -75,7 +75,7 @@ def value(
     budget
         Most pools that may be asked, ∅ and the grand coalition included, whether computed now,
         found in the ledger or repeated; so what was saved never changes the plan. None: what the
-        method needs by default (`exact` 2^I, `du` one replicate, `auto` 6I, sampling 2I²).
+        method needs by default (`exact` 2^I, `du` one replicate, `auto` and `gp` 6I, sampling 2I²).
     precision
         Stop once the half-width of every 95% interval is at most this part of the spread of the
         values (largest minus smallest); a run that ends before that says so.
