@@ -11,7 +11,7 @@ import dushapley
 
 ROOMS = [
     "errors", "questions", "owners", "games", "estimators", "ledger", "valuation", "conversation",
-    "progress", "executors", "engine",
+    "progress", "executors", "engine", "money", "settlement",
 ]  # fmt: skip
 HOUSE = Path(dushapley.__file__).parent
 

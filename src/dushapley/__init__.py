@@ -27,6 +27,7 @@ from dushapley.games import (
 from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
+from dushapley.settlement import Settlement, settle
 from dushapley.valuation import Valuation
 
 __version__ = version("dushapley")
@@ -44,6 +45,7 @@ __all__ = [
     "Owners",
     "Problem",
     "RegressogramGame",
+    "Settlement",
     "SizeGame",
     "Stopped",
     "TableGame",
@@ -52,5 +54,6 @@ __all__ = [
     "estimators",
     "games",
     "methods",
+    "settle",
     "value",
 ]
