@@ -177,7 +177,7 @@ class LedgerPayer(Payer):
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
         unknown = [key for key in dict.fromkeys(keys) if key not in self.known]
         if self.ledger is not None:
-            self.known.update(self.ledger.read(unknown))
+            self._recall(self.ledger.read(unknown))
             unknown = [key for key in unknown if key not in self.known]
         bar.advance(len(keys) - len(unknown))
         blocks = [
@@ -192,13 +192,25 @@ class LedgerPayer(Payer):
         self.n_distinct = len(self.known)
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
 
+    def _recall(self, found: Mapping[bytes, Outcome]) -> None:
+        for key, stored in found.items():
+            outcome = self.game.recall(stored)
+            if outcome is not None:
+                self._know(key, outcome)
+
+    def _know(self, key: bytes, outcome: Outcome) -> None:
+        self.known[key] = outcome
+        if outcome.failure is not None:
+            self.failures[outcome.failure] += 1
+
     def _keep(self, keys: list[bytes], queries: Any, outcomes: list[Outcome]) -> None:
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
         refuse_non_finite(queries, values, self.game.names)
         paid = list(zip(keys, outcomes, strict=True))
         if self.ledger is not None:
             self.ledger.write(paid)
-        self.known.update(paid)
+        for key, outcome in paid:
+            self._know(key, outcome)
         self.n_computed += len(paid)
 
 
@@ -322,8 +334,8 @@ def _build(
         biased=plan.method.biased,
         complete=complete,
         fingerprint=game.fingerprint,
-        failures=dict(failures),
-        notes=(*reason, *estimate.notes),
+        failures=dict(sorted(failures.items())),  # workers finish in any order
+        notes=(*reason, *estimate.notes, *game.notes),
         details=estimate.details,
         version=version("dushapley"),
     )

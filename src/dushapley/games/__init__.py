@@ -10,6 +10,7 @@ from dushapley.games.formulas import (
     SizeGame,
     mean_estimation,
 )
+from dushapley.games.models import ModelGame
 
 __all__ = [
     "CallableGame",
@@ -17,6 +18,7 @@ __all__ = [
     "DatasetGame",
     "Game",
     "LinearRegressionGame",
+    "ModelGame",
     "Outcome",
     "RegressogramGame",
     "RowsGame",
