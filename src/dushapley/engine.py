@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -30,6 +31,7 @@ from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
 from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray
+from dushapley.trail import Trail
 from dushapley.valuation import Valuation
 
 CHEAP_BATCH, PAID_BATCH = 2**16, 64
@@ -123,7 +125,7 @@ def value(
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
             raise _stopped(talk, payer, played, budget, ledger) from None
-    return _valuation(talk, payer, played, budget)
+    return replace(_valuation(talk, payer, played, budget), precision=precision)
 
 
 def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
@@ -161,6 +163,10 @@ class Payer:
         bar.advance(len(values))
         return values
 
+    def details(self, final: Estimate) -> dict[str, Any]:
+        """Results of the method, and what a payer noted on the way."""
+        return dict(final.details)
+
 
 class LedgerPayer(Payer):
     """Answers questions that cost something: each different pool is paid at most once."""
@@ -170,6 +176,7 @@ class LedgerPayer(Payer):
         self.executor = executor
         self.ledger = ledger
         self.known: dict[bytes, Outcome] = {}
+        self.trail = Trail(game.sizes)
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
@@ -190,7 +197,12 @@ class LedgerPayer(Payer):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
         self.n_distinct = len(self.known)
-        return np.array([self.known[key].value for key in keys], dtype=np.float64)
+        values = np.array([self.known[key].value for key in keys], dtype=np.float64)
+        self.trail.note(ask, values)
+        return values
+
+    def details(self, final: Estimate) -> dict[str, Any]:
+        return {**final.details, "trail": self.trail.told(final)}
 
     def _recall(self, found: Mapping[bytes, Outcome]) -> None:
         for key, stored in found.items():
@@ -293,7 +305,7 @@ def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> V
     return _build(
         game,
         talk.plan,
-        talk.estimate,
+        replace(talk.estimate, details=payer.details(talk.estimate)),
         budget,
         talk.seed,
         counts,

@@ -37,7 +37,7 @@ class Valuation:
         Covariance of the errors between owners, where known.
     method
         What ran; "auto → exact" when a policy chose it.
-    options, budget, seed
+    options, budget, precision, seed
         What was asked for. `budget` None means the method's default.
     n_evaluations, n_distinct, n_computed
         Pools asked, different ones among them, and those actually computed in this run (the rest
@@ -76,6 +76,7 @@ class Valuation:
     seed: int
     covariance: FloatArray | None = None
     budget: int | None = None
+    precision: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     biased: bool = False
     complete: bool = True
