@@ -10,7 +10,8 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 
 from importlib.metadata import version
 
-from dushapley import estimators, games
+from dushapley import estimators, games, report
+from dushapley.citations import bibtex
 from dushapley.conversation import AskTell
 from dushapley.engine import value
 from dushapley.errors import DUShapleyError, Stopped
@@ -53,9 +54,11 @@ __all__ = [
     "TableGame",
     "Valuation",
     "__version__",
+    "bibtex",
     "estimators",
     "games",
     "methods",
+    "report",
     "settle",
     "value",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -207,6 +208,26 @@ class Valuation:
     def __repr__(self) -> str:
         """A table that can be read at a glance."""
         return "\n".join([self._headline(), *self._table(), *self._footer()])
+
+    def _repr_html_(self) -> str:
+        """The same table for notebooks; `dushapley.report` makes a whole page."""
+        told = "\n".join(escape(line.strip()) for line in self._footer())
+        table = "".join(
+            f"<tr><td style='text-align:left'><bdi>{escape(_shorten(name))}</bdi></td>"
+            f"<td>{size:.6g}</td><td>{value:.{_digits(self.values)}f}</td>"
+            f"<td>{'' if error is None else f'{1.96 * error:.{_digits(self.values)}f}'}</td></tr>"
+            for name, size, value, error in self._best_first()[:200]
+        )
+        return (
+            f"<p>{escape(self._headline())}</p><table><thead><tr><th>owner</th><th>rows</th>"
+            f"<th>value</th><th>± 95%</th></tr></thead><tbody>{table}</tbody></table>"
+            f"<pre>{told}</pre>"
+        )
+
+    def _best_first(self) -> list[tuple[str, float, float, float | None]]:
+        errors = [None] * len(self.values) if self.std_errors is None else self.std_errors
+        order = np.argsort(-self.values, kind="stable")
+        return [(self.owners[i], self.sizes[i], self.values[i], errors[i]) for i in order]
 
     def _headline(self) -> str:
         state = "" if self.complete else " (stopped early)"
