@@ -10,8 +10,9 @@ from pathlib import Path
 import dushapley
 
 ROOMS = [
-    "errors", "questions", "tables", "owners", "games", "estimators", "ledger", "valuation",
-    "conversation", "progress", "executors", "trail", "engine", "money", "settlement",
+    "errors", "questions", "tables", "reading", "splitting", "owners", "games", "estimators",
+    "ledger", "valuation",
+    "conversation", "errorbars", "progress", "executors", "trail", "engine", "money", "settlement",
     "verification", "whatif", "citations", "report", "cli",
 ]  # fmt: skip
 HOUSE = Path(dushapley.__file__).parent

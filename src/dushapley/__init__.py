@@ -19,6 +19,7 @@ from dushapley.estimators import methods
 from dushapley.games import (
     CallableGame,
     DatasetGame,
+    FoldsGame,
     Game,
     LinearRegressionGame,
     ModelGame,
@@ -41,6 +42,7 @@ __all__ = [
     "DUShapleyError",
     "DatasetGame",
     "Estimate",
+    "FoldsGame",
     "Game",
     "Ledger",
     "LinearRegressionGame",

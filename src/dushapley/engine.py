@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -23,6 +24,7 @@ from dushapley.conversation import (
     check_seed,
     make_plan,
 )
+from dushapley.errorbars import Begin, Transcript, error_bars
 from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
 from dushapley.estimators.registry import AUTO, coalition_methods, find
 from dushapley.executors import Executor, make_executor
@@ -31,7 +33,7 @@ from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
 from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray
-from dushapley.trail import Trail
+from dushapley.trail import trail
 from dushapley.valuation import Valuation
 
 CHEAP_BATCH, PAID_BATCH = 2**16, 64
@@ -101,12 +103,13 @@ def value(
     [0.1921, 0.2873, 0.3956]
     """
     played = as_game(game, n_players)
-    plan, formula = _plan(played, method, options, budget)
+    plan, formula = choose_plan(played, method, options, budget)
     _check_precision(precision)
     _refuse_ledger(played, ledger)
     if formula is not None:
         return _from_formula(played, plan, formula, budget, check_seed(seed))
-    talk = AskTell(
+    begin = partial(
+        AskTell,
         plan,
         played.n_players,
         sizes=played.sizes,
@@ -115,6 +118,7 @@ def value(
         seed=seed,
         batch=CHEAP_BATCH if played.cheap else PAID_BATCH,
     )
+    talk = begin()
     with ExitStack() as stack:
         payer = _payer(played, make_executor(executor, n_jobs), ledger, stack)
         bar = stack.enter_context(
@@ -124,8 +128,8 @@ def value(
         try:
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
-            raise _stopped(talk, payer, played, budget, ledger) from None
-    return replace(_valuation(talk, payer, played, budget), precision=precision)
+            raise _stopped(talk, payer, played, budget, ledger, begin) from None
+    return replace(_valuation(talk, payer, played, budget, begin), precision=precision)
 
 
 def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
@@ -156,6 +160,10 @@ class Payer:
         self.n_distinct: int | None = None
         self.failures: Counter[str] = Counter()
 
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        """Errors by source beside the method's own: none are known of a game that costs nothing."""
+        return {}
+
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         """Utilities of the pools asked for."""
         values = self.game(ask.queries, ask.draws)
@@ -176,7 +184,8 @@ class LedgerPayer(Payer):
         self.executor = executor
         self.ledger = ledger
         self.known: dict[bytes, Outcome] = {}
-        self.trail = Trail(game.sizes)
+        self.number: dict[bytes, int] = {}
+        self.transcript = Transcript()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
@@ -197,12 +206,23 @@ class LedgerPayer(Payer):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
         self.n_distinct = len(self.known)
-        values = np.array([self.known[key].value for key in keys], dtype=np.float64)
-        self.trail.note(ask, values)
-        return values
+        self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
+        return np.array([self.known[key].value for key in keys], dtype=np.float64)
 
     def details(self, final: Estimate) -> dict[str, Any]:
-        return {**final.details, "trail": self.trail.told(final)}
+        values = np.array([self.known[key].value for key in self.number])
+        return {**final.details, "trail": trail(self.game.sizes, self.transcript, values, final)}
+
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        assert talk.estimate is not None
+        return error_bars(
+            begin,
+            self.transcript,
+            [self.known[key] for key in self.number],
+            talk.estimate,
+            repeats=getattr(self.game, "repeats", 1),
+            enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
+        )
 
     def _recall(self, found: Mapping[bytes, Outcome]) -> None:
         for key, stored in found.items():
@@ -257,10 +277,10 @@ def _refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
         )
 
 
-def _plan(
+def choose_plan(
     game: Game, method: str, options: Mapping[str, Any] | None, budget: int | None
 ) -> tuple[Plan, Estimate | None]:
-    """What will run, or the game's own formula for it."""
+    """What will run, or the game's own formula for it; refusals happen here, before any payment."""
     if method == AUTO and not options:
         formula = game.closed_form("exact")
         if formula is not None:
@@ -299,7 +319,9 @@ def _from_formula(
     return _build(game, plan, estimate, budget, seed, (0, 0, 0), (empty, full), {}, complete=True)
 
 
-def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> Valuation:
+def _valuation(
+    talk: AskTell, payer: Payer, game: Game, budget: int | None, begin: Begin
+) -> Valuation:
     assert talk.estimate is not None
     counts = (talk.n_asked, payer.n_distinct, payer.n_computed)
     return _build(
@@ -312,6 +334,7 @@ def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> V
         (talk.empty, talk.full),
         payer.failures,
         complete=talk.finished,
+        errors=payer.error_bars(talk, begin),
     )
 
 
@@ -326,6 +349,7 @@ def _build(
     failures: Mapping[str, int],
     *,
     complete: bool,
+    errors: Mapping[str, Any] | None = None,
 ) -> Valuation:
     reason = (plan.reason,) if plan.reason else ()
     return Valuation(
@@ -347,6 +371,7 @@ def _build(
         complete=complete,
         fingerprint=game.fingerprint,
         failures=dict(sorted(failures.items())),  # workers finish in any order
+        errors=errors or {},
         notes=(*reason, *estimate.notes, *game.notes),
         details=estimate.details,
         version=version("dushapley"),
@@ -359,6 +384,7 @@ def _stopped(
     game: Game,
     budget: int | None,
     ledger: str | os.PathLike[str] | None,
+    begin: Begin,
 ) -> Stopped:
     talk.stop()
     kept = (
@@ -366,7 +392,7 @@ def _stopped(
         if ledger is not None
         else "Nothing is kept without a ledger; pass ledger= to be able to go on."
     )
-    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget)
+    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
     state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
     return Stopped(
         f"Stopped after {payer.n_computed:,} computed evaluations; {state}. {kept}", partial

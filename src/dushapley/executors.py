@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from time import perf_counter
+from functools import cache
+from threading import Thread
+from time import perf_counter, sleep
 from typing import Any, Protocol
 
 from dushapley.errors import InvalidOption, UtilityFailed
@@ -85,7 +88,9 @@ class Local:
         workers = self._start()
         groups = self._groups(list(waiting.items()), workers.n_jobs)
         try:
-            for seconds, results in workers(delayed(_pay)(game, group) for group in groups):
+            for seconds, results in workers(
+                delayed(_pay)(game, group, os.getpid()) for group in groups
+            ):
                 self._seconds = seconds / len(results)
                 for position, outcomes in results:
                     del waiting[position]
@@ -120,10 +125,25 @@ class Local:
         self._stack.close()
 
 
-def _pay(game: Game, group: list[Numbered]) -> tuple[float, list[tuple[int, list[Outcome]]]]:
+def _pay(
+    game: Game, group: list[Numbered], parent: int
+) -> tuple[float, list[tuple[int, list[Outcome]]]]:
+    _leave_with(parent)
     started = perf_counter()
     results = [(position, game.outcomes(*block)) for position, block in group]
     return perf_counter() - started, results
+
+
+@cache
+def _leave_with(parent: int) -> None:
+    """Make this worker end soon after its parent does, even when that was killed."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(1)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def make_executor(name: str, n_jobs: int) -> Executor:

@@ -89,8 +89,8 @@ class Settlement:
         """What the intervals of the payments cover."""
         if self.low is None:
             return "no interval: the errors of the values are unknown"
-        known = self.valuation.covariance is not None
-        joint = "" if known else ", errors of different owners taken as independent"
+        apart = self.valuation.covariance is None or self.valuation.errors.get("total") is not None
+        joint = ", errors of different owners taken as independent" if apart else ""
         return f"{self.valuation.interval_meaning}{joint}"
 
     def to_frame(self) -> pd.DataFrame:
@@ -297,17 +297,22 @@ def intervals(
 def plausible_values(valuation: Valuation) -> FloatArray | None:
     """Draws of all values from the normal law of their errors, shape (draws, I); always the same.
 
-    Uses the covariance where it is known, else independent errors; None without standard errors.
+    Sampling errors are drawn jointly where their covariance is known; all other errors (of
+    training and test set) independently. None where the errors are unknown.
     """
-    if valuation.std_errors is None:
+    total = valuation.total_errors
+    if total is None:
         return None
-    n = len(valuation.values)
+    n = len(total)
     draws = int(np.clip(MOST_NUMBERS // n, LEAST_DRAWS, MOST_DRAWS))
-    noise = np.random.default_rng(0).standard_normal((draws, n))
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((draws, n))
     if valuation.covariance is None:
-        return np.asarray(valuation.values + noise * valuation.std_errors)
+        return np.asarray(valuation.values + noise * total)
     scale, axes = np.linalg.eigh(valuation.covariance)
-    return np.asarray(valuation.values + (noise * np.sqrt(np.maximum(scale, 0))) @ axes.T)
+    sampled = (noise * np.sqrt(np.maximum(scale, 0))) @ axes.T
+    others = np.sqrt(np.maximum(total**2 - np.diag(valuation.covariance), 0))
+    return np.asarray(valuation.values + sampled + rng.standard_normal((draws, n)) * others)
 
 
 def _refuse_unsettled(valuation: Valuation) -> None:

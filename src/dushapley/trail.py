@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dushapley.errorbars import Transcript
 from dushapley.questions import Ask, BoolArray, Estimate, FloatArray, IntArray
 
 MOST_POOLS, MOST_ENTRIES, MOST_POINTS = 4096, 2**18, 400
@@ -18,14 +19,35 @@ STAGES = 5
 """Pools are told apart by how much of the others' data they hold: fifths of it."""
 
 
-class Trail:
-    """Notes of one run.
+def trail(
+    sizes: FloatArray, transcript: Transcript, values: FloatArray, final: Estimate
+) -> dict[str, Any]:
+    """What to show of a run.
 
     Parameters
     ----------
     sizes
         Rows of each owner.
+    transcript, values
+        What was asked, which of the different pools answered it, and what these are worth.
+    final
+        What the method made of it.
+
+    Returns
+    -------
+    dict
+        "history" (estimates after so many questions), "curve" (rows and worth of pools), "stages"
+        (mean gain of each owner by how much of the others' rows the pool held), "alone" and
+        "without" (worth of each owner alone, and of all but it; None where not asked).
     """
+    notes = Notes(sizes)
+    for ask, answers in zip(transcript.asks, transcript.answers, strict=True):
+        notes.add(ask, values[answers])
+    return notes.told(final)
+
+
+class Notes:
+    """What is kept of one run: as much as there is room for."""
 
     def __init__(self, sizes: FloatArray) -> None:
         self.sizes = sizes
@@ -34,7 +56,7 @@ class Trail:
         self._pools: dict[bytes, tuple[FloatArray, float]] = {}
         self._estimates: list[tuple[int, Estimate]] = []
 
-    def note(self, ask: Ask, answers: FloatArray) -> None:
+    def add(self, ask: Ask, answers: FloatArray) -> None:
         """Remember a question with its answers, as long as there is room."""
         if ask.so_far is not None:
             self._estimates.append((self.asked, ask.so_far))
@@ -45,7 +67,7 @@ class Trail:
             self._pools[key] = (pools[row], float(answers[row]))
 
     def told(self, final: Estimate) -> dict[str, Any]:
-        """Plain numbers: history, curve, stages, alone, without."""
+        """All of it as plain numbers; see `trail`."""
         return {
             "history": self._history(final),
             "curve": self._curve(),

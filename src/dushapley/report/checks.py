@@ -10,6 +10,11 @@ from dushapley.questions import IntArray
 from dushapley.report.numbers import decimal, decimals_for, percent, plural
 from dushapley.valuation import Valuation
 
+SOURCES = {
+    "sampling": "not all pools were tried",
+    "training": "another random seed trains another model",
+    "test set": "another test set of this size scores otherwise",
+}
 GIANT = 0.4
 """An owner with more than this part of all rows is called very large."""
 STRIKING, NEIGHBOURS = 3.0, 15
@@ -27,14 +32,15 @@ def checks(valuation: Valuation) -> list[dict[str, Any]]:
 
 def sources(valuation: Valuation) -> list[dict[str, Any]]:
     """Standard errors by where they come from, where the run could tell them apart."""
-    rows: list[dict[str, Any]] = []
-    for name, errors in valuation.errors.items():
-        if errors is not None and np.ndim(errors) == 1:
-            known = np.asarray(errors, dtype=np.float64)
-            rows.append({"name": str(name), "typical": float(np.sqrt(np.mean(known**2)))})
-    digits = decimals_for([2 * row["typical"] for row in rows]) if rows else 4
-    for row in rows:
-        row["text"] = "±" + decimal(1.96 * row["typical"], digits)
+    if not valuation.errors:
+        return []
+    digits, rows = decimals_for(valuation.values), []
+    for name, meaning in SOURCES.items():
+        errors = valuation.errors.get(name)
+        typical = None if errors is None else 1.96 * float(np.sqrt(np.mean(np.square(errors))))
+        text = "unknown" if typical is None else "±" + decimal(typical, digits)
+        dominant = valuation.errors.get("dominant") == name
+        rows.append({"name": name, "text": text, "meaning": meaning, "dominant": dominant})
     return rows
 
 
@@ -43,7 +49,7 @@ def _check(name: str, state: str, text: str) -> dict[str, Any]:
 
 
 def _errors(valuation: Valuation) -> dict[str, Any]:
-    if valuation.std_errors is None:
+    if valuation.total_errors is None:
         if valuation.method_run == "exact":
             return _check("Error", "good", "All coalitions count: no error of sampling is left.")
         return _check(
@@ -51,7 +57,7 @@ def _errors(valuation: Valuation) -> dict[str, Any]:
             "unknown",
             "This run has no estimate of its own error; more budget would give one.",
         )
-    typical = 1.96 * float(np.sqrt(np.mean(valuation.std_errors**2)))
+    typical = 1.96 * float(np.sqrt(np.mean(valuation.total_errors**2)))
     spread = float(np.ptp(valuation.values))
     relative = typical / spread if spread else float("inf")
     text = f"Values are known to ±{percent(relative, 0)} of their spread (95%, typical owner)."

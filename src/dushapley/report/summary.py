@@ -53,7 +53,7 @@ def summarize(
         "lead": _lead(valuation, settlement, rows),
         "facts": _facts(valuation, settlement),
         "rows": rows,
-        "has_error": valuation.std_errors is not None,
+        "has_error": valuation.total_errors is not None,
         "pot": None if settlement is None else _pot(settlement),
         "interval": valuation.interval_meaning,
         "checks": checks(valuation),
@@ -72,14 +72,14 @@ def _rows(
 ) -> list[Plain]:
     """One entry per owner, best first, with every number as number and as text."""
     ranks = rank_ranges(valuation, order)
-    place = _axis(valuation)
+    place, errors = _axis(valuation), valuation.total_errors
     digits = decimals_for(valuation.values)
     total = float(valuation.values.sum())
     by_size = _value_by_size(valuation)
     rows = []
     for rank, i in enumerate(int(i) for i in order):
         value = float(valuation.values[i])
-        error = None if valuation.std_errors is None else 1.96 * float(valuation.std_errors[i])
+        error = None if errors is None else 1.96 * float(errors[i])
         row: Plain = {
             "rank": rank + 1,
             "name": valuation.owners[i],
@@ -142,7 +142,8 @@ def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain 
 
 def _axis(valuation: Valuation) -> Any:
     """Map a value to its place, in percent of the width of the picture."""
-    spread = np.zeros(1) if valuation.std_errors is None else 1.96 * valuation.std_errors
+    errors = valuation.total_errors
+    spread = np.zeros(1) if errors is None else 1.96 * errors
     ends = [valuation.values - spread, valuation.values + spread, _value_by_size(valuation)]
     low = min(0.0, float(min(end.min() for end in ends)))
     high = max(0.0, float(max(end.max() for end in ends)))
