@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from dushapley.owners import Owners
 
 
+HELD_OUT = (
+    "The test set was held out of the owners' own rows: wrong labels are in the test as well."
+)
+
+
 @dataclass(frozen=True)
 class Job:
     """Whose data, which model, judged how: all that decides what a pool is worth.
@@ -36,10 +41,10 @@ class Job:
     model: str | None = None
     scoring: str | None = None
     empty: str = "constant"
-    on_failure: str = "raise"
+    on_failure: Any = "raise"
     repeats: int = 1
     timeout: float | None = None
-    encode: str = "pooled"
+    encode: Any = "pooled"
     model_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -60,29 +65,38 @@ class Job:
 
         owners = Owners.from_files(self.files, target=self.target, owner=self.owner)
         say(
-            f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, {len(owners.columns or ())} "
-            "columns"
+            f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
+            f"{len(owners.columns or ())} columns; {', '.join(self.choices(owners))}"
         )
         if self.test is not None:
             return self.model_game(owners, *owners.align(read_table(self.test)))
-        if self.holdout is not None:
-            return self.model_game(*owners.hold_out(self.holdout, self.model_seed))
-        assert self.cv is not None
-        return FoldsGame(owners, self.model_game, self.cv, seed=self.model_seed)
+        if self.cv is not None:
+            return FoldsGame(owners, self.model_game, self.cv, seed=self.model_seed)
+        assert self.holdout is not None
+        game = self.model_game(*owners.hold_out(self.holdout, self.model_seed))
+        game.notes = (*game.notes, HELD_OUT)
+        return game
+
+    def choices(self, owners: Owners) -> tuple[str, str, str]:
+        """Task, model and score, guessed where they were not given."""
+        import numpy as np
+
+        from dushapley.cli.models import DEFAULT, SCORING, guess_task
+
+        targets = np.concatenate([y for y in owners.y if y is not None])
+        task: Any = guess_task(targets) if self.task == "auto" else self.task
+        if task not in DEFAULT:
+            raise InvalidOption(f"--task is {task!r}; choose auto, classification or regression.")
+        return task, self.model or DEFAULT[task], self.scoring or SCORING[task]
 
     def model_game(
         self, owners: Owners, X_test: np.ndarray[Any, Any], y_test: np.ndarray[Any, Any]
     ) -> ModelGame:
         """The game of one test set."""
-        import numpy as np
-
-        from dushapley.cli.models import DEFAULT, SCORING, guess_task, make_model
+        from dushapley.cli.models import make_model
         from dushapley.games import ModelGame
 
-        targets = np.concatenate([y for y in owners.y if y is not None])
-        task: Any = guess_task(targets) if self.task == "auto" else self.task
-        name, scoring = self.model or DEFAULT[task], self.scoring or SCORING[task]
-        say(f"{task}: model {name}, scored by {scoring}, {len(y_test):,} test rows")
+        task, name, scoring = self.choices(owners)
         return ModelGame(
             owners,
             make_model(name, task, missing=has_holes([*owners.X, X_test])),
@@ -92,9 +106,9 @@ class Job:
             empty=as_number(self.empty),
             seed=self.model_seed,
             repeats=self.repeats,
-            on_failure=self.on_failure,  # type: ignore[arg-type]
+            on_failure=self.on_failure,
             timeout=self.timeout,
-            encode=self.encode,  # type: ignore[arg-type]
+            encode=self.encode,
         )
 
 

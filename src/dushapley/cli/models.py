@@ -12,7 +12,7 @@ from dushapley.errors import InvalidOption
 
 Task = Literal["classification", "regression"]
 
-NAMES: dict[str, dict[Task, str]] = {
+NAMES: dict[str, dict[str, str]] = {
     "logistic": {"classification": "sklearn.linear_model.LogisticRegression"},
     "ridge": {
         "classification": "sklearn.linear_model.RidgeClassifier",
@@ -35,8 +35,8 @@ NAMES: dict[str, dict[Task, str]] = {
         "regression": "sklearn.neural_network.MLPRegressor",
     },
 }
-DEFAULT: dict[Task, str] = {"classification": "logistic", "regression": "ridge"}
-SCORING: dict[Task, str] = {"classification": "accuracy", "regression": "r2"}
+DEFAULT: dict[str, str] = {"classification": "logistic", "regression": "ridge"}
+SCORING: dict[str, str] = {"classification": "accuracy", "regression": "r2"}
 OPTIONS: dict[str, dict[str, Any]] = {"logistic": {"max_iter": 2000}, "mlp": {"max_iter": 1000}}
 SCALED = {"logistic", "ridge", "knn", "mlp"}
 """Models that need columns of one scale, and numbers in all of them."""
@@ -51,7 +51,7 @@ def guess_task(y: np.ndarray[Any, Any]) -> Task:
     return "classification" if whole and len(np.unique(y)) <= MOST_CLASSES else "regression"
 
 
-def make_model(name: str, task: Task, *, missing: bool) -> Any:
+def make_model(name: str, task: str, *, missing: bool) -> Any:
     """The model of a short name or dotted path; `missing`: the rows have holes to fill."""
     if name not in NAMES:
         return imported(name)()
