@@ -13,7 +13,7 @@ ROOMS = [
     "errors", "questions", "tables", "reading", "splitting", "owners", "games", "estimators",
     "ledger", "valuation",
     "conversation", "errorbars", "progress", "executors", "trail", "engine", "money", "settlement",
-    "verification", "whatif", "citations", "report", "cli",
+    "verification", "changes", "whatif", "citations", "report", "cli",
 ]  # fmt: skip
 HOUSE = Path(dushapley.__file__).parent
 

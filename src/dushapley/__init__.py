@@ -11,6 +11,7 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 from importlib.metadata import version
 
 from dushapley import estimators, games, report
+from dushapley.changes import Copy, Join, Leave, Merge, MoreRows
 from dushapley.citations import bibtex
 from dushapley.conversation import AskTell
 from dushapley.engine import value
@@ -32,6 +33,7 @@ from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
 from dushapley.settlement import Settlement, settle
 from dushapley.valuation import Valuation
+from dushapley.whatif import WhatIf, quote_change, what_if
 
 __version__ = version("dushapley")
 
@@ -39,14 +41,19 @@ __all__ = [
     "Ask",
     "AskTell",
     "CallableGame",
+    "Copy",
     "DUShapleyError",
     "DatasetGame",
     "Estimate",
     "FoldsGame",
     "Game",
+    "Join",
+    "Leave",
     "Ledger",
     "LinearRegressionGame",
+    "Merge",
     "ModelGame",
+    "MoreRows",
     "Owners",
     "Problem",
     "RegressogramGame",
@@ -55,12 +62,15 @@ __all__ = [
     "Stopped",
     "TableGame",
     "Valuation",
+    "WhatIf",
     "__version__",
     "bibtex",
     "estimators",
     "games",
     "methods",
+    "quote_change",
     "report",
     "settle",
     "value",
+    "what_if",
 ]

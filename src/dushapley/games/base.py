@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -72,9 +72,9 @@ class Game(ABC):
         Sentences about the game that belong beside every result of it.
     """
 
-    fractions: ClassVar[Fractions] = "none"
+    fractions: Fractions = "none"
     cheap: bool = False
-    trained: ClassVar[bool] = False
+    trained: bool = False
     block: int = 64
     n_players: int
     sizes: FloatArray
