@@ -33,6 +33,7 @@ from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
 from dushapley.settlement import Settlement, settle
 from dushapley.valuation import Valuation
+from dushapley.verification import Verdict, verify
 from dushapley.whatif import WhatIf, quote_change, what_if
 
 __version__ = version("dushapley")
@@ -62,6 +63,7 @@ __all__ = [
     "Stopped",
     "TableGame",
     "Valuation",
+    "Verdict",
     "WhatIf",
     "__version__",
     "bibtex",
@@ -72,5 +74,6 @@ __all__ = [
     "report",
     "settle",
     "value",
+    "verify",
     "what_if",
 ]

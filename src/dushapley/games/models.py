@@ -146,8 +146,8 @@ class ModelGame(RowsGame):
             new = labels[~np.isin(labels, self.classes)]
             if len(new):
                 raise InvalidGame(
-                    f"The class {new.tolist()[0]!r} was in nobody's data when the game was made, so its "
-                    "scores cannot be compared. Make a new game of all owners."
+                    f"The class {new.tolist()[0]!r} was in nobody's data when the game was made, "
+                    "so its scores cannot be compared. Make a new game of all owners."
                 )
         other.path = None if self.path is None else fast_path(other)
         if (other.path and other.path.name) != (self.path and self.path.name):
