@@ -138,6 +138,7 @@ def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) 
             talk.stop()
             talk.finished = True
             return
+        bar.settle(ask.so_far, talk.names)
         talk.tell(payer.answer(ask, bar))
 
 

@@ -67,7 +67,7 @@ def verify(
     """Compute a settlement again and say whether it holds, and if not, why.
 
     Checked are the seal (nothing was edited), the arithmetic from values to payments, the hashes
-    of the input files, the fingerprint of the game, and the values themselves.
+    of the input files; and if these hold, the fingerprint of the game and the values themselves.
 
     Parameters
     ----------
@@ -95,13 +95,18 @@ def verify(
     False
     """
     data = as_stored(settlement)
+    findings = paper_findings(data, inputs)
+    if all(finding.holds for finding in findings):
+        findings += value_findings(data, game, ledger=ledger, n_jobs=n_jobs)
+    return Verdict(tuple(findings))
+
+
+def paper_findings(
+    data: Mapping[str, Any], inputs: Iterable[Mapping[str, Any]] | None
+) -> list[Finding]:
+    """What can be checked without a training: seal, payments, input files, versions."""
     stored = Settlement.from_dict(data)
-    findings = [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs)]
-    if findings[-1].holds:
-        findings += _values(stored.valuation, game, ledger, n_jobs)
-    else:
-        findings.append(Finding("values", False, "not computed again, since the inputs differ"))
-    return Verdict((*findings, _versions(stored)))
+    return [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs), _versions(stored)]
 
 
 def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str]) -> Any:
@@ -207,9 +212,15 @@ def _label(entry: Mapping[str, Any]) -> str:
     return f"{kind} {entry['name']!r}"
 
 
-def _values(
-    stored: Valuation, game: Any, ledger: str | os.PathLike[str] | None, n_jobs: int
+def value_findings(
+    data: Mapping[str, Any],
+    game: Any,
+    *,
+    ledger: str | os.PathLike[str] | None = None,
+    n_jobs: int = 1,
 ) -> list[Finding]:
+    """What takes the game: its fingerprint, and the values computed again."""
+    stored = Valuation.from_dict(data["valuation"])
     played = as_game(game, len(stored.owners))
     if played.fingerprint != stored.fingerprint:
         unlike = "data, model, score or seed of the game differ from those settled with"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.changes import Change, Copy, Merge, MoreRows
-from dushapley.conversation import AskTell
+from dushapley.conversation import AskTell, Plan
 from dushapley.engine import PAID_BATCH, choose_plan, value
 from dushapley.games import Game
 from dushapley.ledger import Ledger
@@ -100,12 +100,12 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Quote:
-    """What a valuation would cost, given what a ledger holds.
+    """What a what-if would cost, given what a ledger holds.
 
     Attributes
     ----------
     asked
-        Evaluations it may ask for: its budget.
+        Evaluations that may be asked for in the two worlds: their budgets.
     known
         Different pools it would ask that stand in the ledger.
     new
@@ -177,43 +177,53 @@ def quote_change(
     seed: int = 0,
     ledger: str | os.PathLike[str] | None = None,
 ) -> Quote:
-    """What the changed game would cost, without computing anything.
+    """What a what-if would cost, both worlds together, without computing anything.
 
-    The method's own conversation is held with what the ledger knows; where it does not know, the
-    mean of what is known stands in.
+    The method's own conversations are held with what the ledger knows; where it does not know,
+    the mean of what is known stands in.
     """
-    _, after = change.games(game)
-    plan, formula = choose_plan(after, method, options, budget)
-    if formula is not None:
-        return Quote(0, 0, 0, 0)
+    worlds = dict.fromkeys(change.games(game))
+    plans = [choose_plan(world, method, options, budget) for world in worlds]
+    costly = [(w, plan) for w, (plan, form) in zip(worlds, plans, strict=True) if form is None]
+    asked = sum(plan.budget for _, plan in costly)
+    if ledger is None or game.context is None or not Path(ledger).exists():
+        return Quote(asked, 0, asked, asked)
+    known: dict[bytes, float] = {}
+    new: set[bytes] = set()
+    with Ledger(ledger, game.context) as paid:
+        at_most = sum(_converse(world, plan, seed, paid, known, new) for world, plan in costly)
+    return Quote(asked, len(known), len(new), at_most)
+
+
+def _converse(
+    game: Game,
+    plan: Plan,
+    seed: int,
+    ledger: Ledger,
+    known: dict[bytes, float],
+    new: set[bytes],
+) -> int:
+    """Collect the keys that will be asked; return how many of them may be new at the most."""
     talk = AskTell(
         plan,
-        after.n_players,
-        sizes=after.sizes,
-        fractions=after.fractions,
+        game.n_players,
+        sizes=game.sizes,
+        fractions=game.fractions,
         seed=seed,
         batch=PAID_BATCH,
     )
-    if ledger is None or after.context is None or not Path(ledger).exists():
-        return Quote(plan.budget, 0, plan.budget, plan.budget)
-    with Ledger(ledger, after.context) as known:
-        return _converse(talk, after, known)
-
-
-def _converse(talk: AskTell, game: Game, ledger: Ledger) -> Quote:
-    known: dict[bytes, float] = {}
-    new: set[bytes] = set()
-    sure = 0  # questions asked before the first unknown answer
+    sure: int | None = None  # questions asked before the first unknown answer
     while (ask := talk.ask()) is not None:
         keys = game.keys(*game.check(ask.queries, ask.draws))
         found = {k: game.recall(o) for k, o in ledger.read(list(dict.fromkeys(keys))).items()}
         known |= {key: outcome.value for key, outcome in found.items() if outcome is not None}
-        new |= {key for key in keys if key not in known}
-        sure = sure if new else talk.n_asked
+        missing = {key for key in keys if key not in known}
+        if missing and sure is None:
+            sure = talk.n_asked - len(keys)
+        new |= missing
         stand_in = float(np.mean(list(known.values()))) if known else 0.0
         talk.tell([known.get(key, stand_in) for key in keys])
-    at_most = talk.plan.budget - sure if new else 0
-    return Quote(talk.plan.budget, len(known), len(new), at_most)
+    return 0 if sure is None else plan.budget - sure
 
 
 def _variances(valuation: Valuation) -> dict[str, float]:

@@ -11,5 +11,6 @@ to a phone and reads as well with 2 owners as with 100. Owners' names never ente
 
 from dushapley.report.page import owner_page, render, report
 from dushapley.report.summary import summarize
+from dushapley.report.text import text_table
 
-__all__ = ["owner_page", "render", "report", "summarize"]
+__all__ = ["owner_page", "render", "report", "summarize", "text_table"]
