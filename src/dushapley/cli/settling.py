@@ -85,7 +85,11 @@ class Delivery:
             currency=self.currency,
             negative=self.negative,
             floor=self.floor,
-            record={"command": self.command, "job": job_record(job), "inputs": job_inputs(job)},
+            record={
+                "command": self.command,
+                "job": job_record(job),
+                "inputs": hashes(job.files, job.test),
+            },
         )
         self._write(self.settlement, settled.to_json())
         return settled
@@ -121,13 +125,12 @@ def job_record(job: Job) -> dict[str, Any]:
     return fields
 
 
-def job_inputs(job: Job) -> list[Any]:
+def hashes(owners: Sequence[Path], test: Path | None) -> list[Any]:
     """Hashes of all files that a job reads."""
     from dushapley.reading import files_in
     from dushapley.verification import file_hashes
 
-    test = [] if job.test is None else [job.test]
-    return [*file_hashes(files_in(job.files)), *file_hashes(test, "test")]
+    return [*file_hashes(files_in(owners)), *file_hashes([] if test is None else [test], "test")]
 
 
 def verify(
@@ -154,13 +157,15 @@ def verify(
     """Compute a settlement again and say whether it holds: exit code 0 if so, else 1."""
     del debug  # read by main
     from dushapley.cli.job import default_ledger
+    from dushapley.reading import files_in
     from dushapley.verification import Verdict, as_stored, paper_findings, value_findings
 
     data = as_stored(settlement)
-    job = recorded_job(data, files, model)
-    findings = paper_findings(data, job_inputs(job))
+    record = recorded(data)
+    owners, test = told_apart(files_in(files), record["inputs"])
+    findings = paper_findings(data, hashes(owners, test))
     if all(finding.holds for finding in findings):
-        game = job.game()
+        game = recorded_job(record, owners, test, model).game()
         kept = default_ledger(game.context) if from_ledger and game.context else ledger
         findings += value_findings(data, game, ledger=kept, n_jobs=jobs)
     verdict = Verdict(tuple(findings))
@@ -168,11 +173,9 @@ def verify(
     raise typer.Exit(0 if verdict.holds else 1)
 
 
-def recorded_job(data: Any, files: Sequence[Path], agreed_model: str | None) -> Job:
-    """The job that a settlement was made by, on these files in the order it recorded."""
-    from dushapley.cli.models import NAMES
+def recorded(data: Any) -> dict[str, Any]:
+    """Provenance of a settlement that the command line made."""
     from dushapley.errors import InvalidSettlement
-    from dushapley.reading import files_in
 
     record = data.get("record") if isinstance(data, dict) else None
     if not isinstance(record, dict) or not {"job", "inputs"} <= set(record):
@@ -180,18 +183,22 @@ def recorded_job(data: Any, files: Sequence[Path], agreed_model: str | None) -> 
             "The settlement does not record the command it was made by. If it was made in Python, "
             "verify it there: dushapley.verify(settlement, game)."
         )
-    fields = dict(record["job"])
-    named = fields.get("model")
+    return record
+
+
+def recorded_job(
+    record: dict[str, Any], owners: Sequence[Path], test: Path | None, agreed_model: str | None
+) -> Job:
+    """The job that a settlement was made by, on these files."""
+    from dushapley.cli.models import NAMES
+
+    named = record["job"].get("model")
     if named is not None and named not in NAMES and named != agreed_model:
         raise InvalidOption(
             f"The settlement names the model {named!r}, which is code to be imported. Pass "
             f"--model {named} if you trust it."
         )
-    owners, test = told_apart(files_in(files), record["inputs"])
-    try:
-        return Job(**(fields | {"files": owners, "test": test}))
-    except TypeError as error:
-        raise InvalidSettlement(f"The recorded job cannot be read: {error}.") from error
+    return Job(**(record["job"] | {"files": owners, "test": test}))
 
 
 def told_apart(files: Sequence[Path], inputs: Sequence[Any]) -> tuple[list[Path], Path | None]:
