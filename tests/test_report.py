@@ -17,7 +17,7 @@ from dushapley.citations import PAPERS, bibtex
 from dushapley.errors import DUShapleyError
 from dushapley.estimators import REGISTRY
 from dushapley.report.checks import unlike_the_pool
-from dushapley.report.numbers import decimal, percent, whole
+from dushapley.report.numbers import decimal, decimals_for, percent, whole
 from dushapley.report.summary import rank_ranges
 
 HOSTILE = (
@@ -208,4 +208,5 @@ def test_numbers_read_well() -> None:
     assert decimal(-0.00001, 3) == "0.000"
     assert decimal(-1234.5, 1) == "−1,234.5"
     assert percent(0.1234) == "12.3%"
+    assert decimal(-1.5e-9, decimals_for([1.5e-9])) == "−1.500e−09"
     assert whole(1234567) == "1,234,567"

@@ -55,12 +55,25 @@ def test_round_trip_through_json_text_is_exact(values, with_errors, data) -> Non
     one = made(values, errors, names)
     same(one, ds.Valuation.from_dict(json.loads(one.to_json())))
     same(one, ds.Valuation.from_dict(one.to_dict()))
+    assert one == ds.Valuation.from_dict(one.to_dict())
 
 
 @pytest.mark.parametrize("method", ["exact", "permutation", "loo", "random", "auto"])
 def test_every_method_survives_the_round_trip(method: str) -> None:
     found = ds.value(ds.TableGame(np.random.default_rng(0).normal(size=16)), method)
     same(found, ds.Valuation.from_dict(json.loads(found.to_json())))
+
+
+def test_equality_sees_the_last_bit() -> None:
+    one = made(np.array([1.0, 2.0]), None, ["a", "b"])
+    other = made(np.array([1.0, np.nextafter(2.0, 3.0)]), None, ["a", "b"])
+    assert one == made(np.array([1.0, 2.0]), None, ["a", "b"])
+    assert one != other
+    assert len({one, other}) == 2
+
+
+def test_shares_of_nothing_are_no_numbers() -> None:
+    assert np.isnan(made(np.array([1.0, -1.0]), None, ["a", "b"]).shares).all()
 
 
 def test_is_frozen() -> None:

@@ -10,9 +10,10 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 
 from importlib.metadata import version
 
-from dushapley import estimators, games, report
+from dushapley import estimators, games, guarantees, report
 from dushapley.changes import Copy, Join, Leave, Merge, MoreRows
 from dushapley.citations import bibtex
+from dushapley.compare import compare, plot_comparison
 from dushapley.conversation import AskTell
 from dushapley.engine import value
 from dushapley.errors import DUShapleyError, Stopped
@@ -22,6 +23,7 @@ from dushapley.games import (
     DatasetGame,
     FoldsGame,
     Game,
+    KNNGame,
     LinearRegressionGame,
     ModelGame,
     RegressogramGame,
@@ -31,6 +33,7 @@ from dushapley.games import (
 from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
+from dushapley.ranking import probability_greater, rank_probabilities
 from dushapley.settlement import Settlement, settle
 from dushapley.valuation import Valuation
 from dushapley.verification import Verdict, verify
@@ -49,6 +52,7 @@ __all__ = [
     "FoldsGame",
     "Game",
     "Join",
+    "KNNGame",
     "Leave",
     "Ledger",
     "LinearRegressionGame",
@@ -67,10 +71,15 @@ __all__ = [
     "WhatIf",
     "__version__",
     "bibtex",
+    "compare",
     "estimators",
     "games",
+    "guarantees",
     "methods",
+    "plot_comparison",
+    "probability_greater",
     "quote_change",
+    "rank_probabilities",
     "report",
     "settle",
     "value",

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.errors import (
     BudgetTooSmall,
+    InvalidGame,
     InvalidOption,
     MethodNotApplicable,
     ProtocolViolated,
@@ -48,18 +49,18 @@ class AskTell:
     Parameters
     ----------
     method
-        Name of a method, see `dushapley.methods`; or a plan made before.
+        Name of a method, see `dushapley.methods`; a `Method` of your own; or a plan made before.
     n_players
         Number of owners.
     sizes, names
-        Rows and names of the owners, if known.
+        Rows and names of the owners, if known; sizes are needed to draw rows.
     fractions
         What you can answer: "none" (whole owners), "rows" (drawn parts of them, by draw id) or
         "exact" (fractions as arithmetic).
     options, budget, seed
         As in `dushapley.value`.
     batch
-        How many pools to be asked at a time, roughly.
+        How many pools to be asked at a time, roughly, by methods that ask in rounds.
 
     Examples
     --------
@@ -73,7 +74,7 @@ class AskTell:
 
     def __init__(
         self,
-        method: str | Plan,
+        method: str | Method | Plan,
         n_players: int,
         *,
         sizes: ArrayLike | None = None,
@@ -87,7 +88,9 @@ class AskTell:
         self.n_players = check_n_players(n_players)
         self.names = check_names(names, self.n_players)
         self.sizes = check_sizes(sizes, self.n_players)
-        self.fractions: Fractions = fractions
+        if fractions == "rows" and sizes is None:
+            raise InvalidGame("Drawing rows needs sizes=: how many rows each owner has.")
+        self.fractions: Fractions = check_fractions(fractions, self.sizes)
         self.plan = (
             method
             if isinstance(method, Plan)
@@ -113,7 +116,7 @@ class AskTell:
         """Answer the pending question, one number per pool."""
         if self._pending is None:
             raise ProtocolViolated("Nothing was asked; the conversation is over.")
-        answers = np.asarray(values, dtype=np.float64)
+        answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
         if answers.shape != (len(self._pending.queries),):
             raise ProtocolViolated(
                 f"Told {answers.shape} values for {len(self._pending.queries)} pools; one each."
@@ -126,7 +129,9 @@ class AskTell:
             self._advance(answers)
 
     def stop(self) -> None:
-        """End the conversation with the estimate so far."""
+        """End the conversation with the estimate so far; an open question is taken back."""
+        if self._pending is not None:
+            self.n_asked -= len(self._pending.queries)
         self._pending = None
         if self._talk is not None:
             self._talk.close()
@@ -159,6 +164,7 @@ class AskTell:
             self._finish(stop.value)
             return
         self._count(ask.queries)
+        ask.queries.setflags(write=False)  # the estimator still needs them as they are
         if ask.so_far is not None:
             self.estimate = ask.so_far
         self._pending = ask
@@ -178,7 +184,7 @@ class AskTell:
 
 
 def make_plan(
-    method: str,
+    method: str | Method,
     n_players: int,
     fractions: Fractions,
     options: Mapping[str, Any] | None,
@@ -191,7 +197,7 @@ def make_plan(
     chosen = find(method)
     complete = chosen.complete(options)
     refuse_unless_applicable(chosen, complete, fractions)
-    return Plan(chosen, complete, _price(chosen, complete, n_players, granted), method)
+    return Plan(chosen, complete, _price(chosen, complete, n_players, granted), chosen.name)
 
 
 def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | None) -> Plan:
@@ -203,8 +209,14 @@ def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | 
     chosen = find(name)
     complete = chosen.complete(None)
     cost = everything if name == "exact" else _price(chosen, complete, n_players, granted)
-    versus = "fit" if name == "exact" else "exceed"
-    reason = f"auto: {everything:,} coalitions {versus} the budget of {granted:,}, so {name}."
+    everyone = all_coalitions(n_players)
+    if name == "exact":
+        reason = f"auto: all {everyone} coalitions fit the budget of {granted:,}, so exact."
+    else:
+        reason = (
+            f"auto: all {everyone} coalitions exceed the budget of {granted:,}, so {name}, "
+            "which learns from the pools it asks and is the most accurate method at such budgets."
+        )
     return Plan(chosen, complete, cost, f"{AUTO} → {name}", reason)
 
 
@@ -217,7 +229,8 @@ def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: i
     if granted < least:
         raise BudgetTooSmall(
             f"{method.name} was given a budget of {granted:,} evaluations; for {n_players} owners "
-            f"it needs at least {least:,}. Raise the budget or choose a cheaper method."
+            f"it needs at least {least if least < 2**40 else '2^40'}. Raise the budget or choose "
+            "a cheaper method."
         )
     return granted
 
@@ -232,15 +245,43 @@ def refuse_unless_applicable(
             f"{method.name} asks for pools that hold part of an owner's rows, but this game knows "
             f"whole owners only. Methods that work here: {', '.join(coalition_methods())}."
         )
+    if need == "rows":  # a game that has them answers by its closed form and never comes here
+        raise MethodNotApplicable(
+            f"{method.name} needs the owners' rows and a test set with class labels, which this "
+            "game does not offer. Make a KNNGame(owners, X_test, y_test) from them, or choose "
+            f"among: {', '.join(coalition_methods())}."
+        )
+    if need == "formula":
+        raise MethodNotApplicable(
+            f"{method.name} asks no questions: it is computed from a game's own formula, and this "
+            "game has none for it. It needs the owners' sizes and a curve of the pooled size "
+            "(SizeGame, RegressogramGame); for any other game use du."
+        )
+
+
+def all_coalitions(n_players: int) -> str:
+    """The number of all coalitions, in words that stay short."""
+    power = f"2^{n_players}"
+    return power if n_players > 40 else f"{power} = {2**n_players:,}"
+
+
+def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
+    """What can be answered; rows can be drawn only from whole numbers of them."""
+    if fractions == "rows" and not bool((sizes == np.floor(sizes)).all()):
+        raise InvalidGame("Rows are drawn only from whole numbers of them; found other sizes.")
+    if fractions in ("exact", "rows", "none"):
+        return fractions
+    raise InvalidGame(f"fractions is {fractions!r}; choose 'exact', 'rows' or 'none'.")
 
 
 def check_budget(budget: object) -> int | None:
     if budget is None:
         return None
-    if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 2:
+    if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)):
+        raise InvalidOption(f"budget is {budget!r}; it is a whole number of evaluations.")
+    if budget < 2:
         raise BudgetTooSmall(
-            f"budget is {budget!r}; it is a whole number of evaluations, at least 2 (nobody and "
-            "everybody are always asked)."
+            f"budget is {budget!r}; at least 2 are needed: nobody and everybody are always asked."
         )
     return int(budget)
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,14 @@ import numpy as np
 from dushapley.conversation import (
     AskTell,
     Plan,
+    all_coalitions,
     check_budget,
     check_seed,
     make_plan,
 )
 from dushapley.errorbars import Begin, Transcript, error_bars
 from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
+from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, coalition_methods, find
 from dushapley.executors import Executor, make_executor
 from dushapley.games.base import Game, Outcome, as_game
@@ -36,7 +39,8 @@ from dushapley.questions import Ask, Estimate, FloatArray
 from dushapley.trail import trail
 from dushapley.valuation import Valuation
 
-CHEAP_BATCH, PAID_BATCH = 2**16, 64
+CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
+"""Pools asked at a time: many where they cost nothing (but no more than fit in memory)."""
 MOST_CHEAP, MOST_PAID = 2**24, 2**12
 """Coalitions that `exact` enumerates without being given a budget."""
 ENOUGH_REPLICATES = 30
@@ -45,7 +49,7 @@ ENOUGH_REPLICATES = 30
 
 def value(
     game: Any,
-    method: str = AUTO,
+    method: str | Method = AUTO,
     *,
     options: Mapping[str, Any] | None = None,
     budget: int | None = None,
@@ -64,8 +68,9 @@ def value(
     game
         A game, or a callable on (m, I) boolean matrices that knows (or is given) `n_players`.
     method
-        One of `dushapley.methods()`. "auto": the game's exact formula if it has one, all
-        coalitions if they fit the budget, else the best method there is; the result says which.
+        One of `dushapley.methods()`, or a `Method` of your own. "auto": the game's exact formula
+        if it has one, all coalitions if they fit the budget, else the best method there is; the
+        result says which.
     options
         The method's own options.
     budget
@@ -73,8 +78,8 @@ def value(
         found in the ledger or repeated; so what was saved never changes the plan. None: what the
         method needs by default (`exact` 2^I, `du` one replicate, `auto` 6I, sampling 2I²).
     precision
-        Stop once every 95% interval is narrower than this part of the spread of the values
-        (largest minus smallest).
+        Stop once the half-width of every 95% interval is at most this part of the spread of the
+        values (largest minus smallest); a run that ends before that says so.
     seed
         Drives the estimator. Same inputs and seed, same bits.
     n_jobs, executor
@@ -116,7 +121,7 @@ def value(
         names=played.names,
         fractions=played.fractions,
         seed=seed,
-        batch=CHEAP_BATCH if played.cheap else PAID_BATCH,
+        batch=_batch(played),
     )
     talk = begin()
     with ExitStack() as stack:
@@ -129,27 +134,40 @@ def value(
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
             raise _stopped(talk, payer, played, budget, ledger, begin) from None
-    return replace(_valuation(talk, payer, played, budget, begin), precision=precision)
+    found = replace(_valuation(talk, payer, played, budget, begin), precision=precision)
+    return found if precision is None else _judged(found, talk.estimate, precision)
+
+
+def _judged(found: Valuation, estimate: Estimate | None, precision: float) -> Valuation:
+    """Say so when the wanted precision was not reached."""
+    if found.method_run == "exact" or precise_enough(estimate, precision):
+        return found
+    note = (
+        f"The wanted precision of {precision:g} was not reached within {found.n_evaluations:,} "
+        "evaluations; raise the budget"
+        + ("." if found.std_errors is not None else " or choose a method with standard errors.")
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
     while (ask := talk.ask()) is not None:
         if precision is not None and precise_enough(ask.so_far, precision):
             talk.stop()
-            talk.finished = True
+            talk.finished = True  # the user's wish is the plan
             return
         bar.settle(ask.so_far, talk.names)
         talk.tell(payer.answer(ask, bar))
 
 
 def precise_enough(estimate: Estimate | None, precision: float) -> bool:
-    """Whether every 95% interval is within `precision` of the spread of the values."""
+    """Whether every 95% half-width is within `precision` of the spread of the values."""
     if estimate is None or estimate.std_errors is None:
         return False
     if estimate.replicates is not None and estimate.replicates < ENOUGH_REPLICATES:
         return False
-    spread = float(np.ptp(estimate.values))
-    return bool(1.96 * estimate.std_errors.max() <= precision * spread)
+    spread, widest = float(np.ptp(estimate.values)), 1.96 * float(estimate.std_errors.max())
+    return 0 < widest <= precision * spread  # 0: nothing varied yet, so nothing is known
 
 
 class Payer:
@@ -206,7 +224,6 @@ class LedgerPayer(Payer):
         for position, outcomes in self.executor.run(self.game, work):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
-        self.n_distinct = len(self.known)
         self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
 
@@ -233,6 +250,7 @@ class LedgerPayer(Payer):
 
     def _know(self, key: bytes, outcome: Outcome) -> None:
         self.known[key] = outcome
+        self.n_distinct = len(self.known)
         if outcome.failure is not None:
             self.failures[outcome.failure] += 1
 
@@ -279,7 +297,7 @@ def _refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
 
 
 def choose_plan(
-    game: Game, method: str, options: Mapping[str, Any] | None, budget: int | None
+    game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
 ) -> tuple[Plan, Estimate | None]:
     """What will run, or the game's own formula for it; refusals happen here, before any payment."""
     if method == AUTO and not options:
@@ -291,23 +309,22 @@ def choose_plan(
         chosen = find(method)
         complete = chosen.complete(options)
         # options other than the defaults are wishes that a formula cannot know
-        formula = game.closed_form(method) if complete == chosen.complete(None) else None
+        formula = game.closed_form(chosen.name) if complete == chosen.complete(None) else None
         if formula is not None:
             check_budget(budget)
-            return Plan(chosen, complete, 0, method), formula
-        if method == "exact" and budget is None:
+            return Plan(chosen, complete, 0, chosen.name), formula
+        if chosen.name == "exact" and budget is None:
             _refuse_endless(game)
     return make_plan(method, game.n_players, game.fractions, options, budget), None
 
 
 def _refuse_endless(game: Game) -> None:
-    everything, most = 2**game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
-    if everything > most:
+    power, most = game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
+    if 2**power > most:
         raise MethodNotApplicable(
-            f"exact would ask all 2^{game.n_players} = {everything:,} coalitions; without a "
-            f"budget it stops at {most:,} for a game of this kind. Pass budget={everything} if "
-            "you mean it, or choose among: "
-            f"{', '.join(name for name in coalition_methods() if name != 'exact')}."
+            f"exact would ask all {all_coalitions(power)} coalitions; without a budget it stops "
+            f"at {most:,} for a game of this kind. Pass budget=2**{power} if you mean it, or "
+            f"choose among: {', '.join(name for name in coalition_methods() if name != 'exact')}."
         )
 
 
@@ -368,9 +385,10 @@ def _build(
         seed=seed,
         budget=budget,
         options=dict(plan.options),
-        biased=plan.method.biased,
+        biased=plan.method.is_biased(plan.options),
         complete=complete,
         fingerprint=game.fingerprint,
+        guarantee=estimate.guarantee,
         failures=dict(sorted(failures.items())),  # workers finish in any order
         errors=errors or {},
         notes=(*reason, *estimate.notes, *game.notes),
@@ -387,23 +405,32 @@ def _stopped(
     ledger: str | os.PathLike[str] | None,
     begin: Begin,
 ) -> Stopped:
-    talk.stop()
     kept = (
         f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
         if ledger is not None
         else "Nothing is kept without a ledger; pass ledger= to be able to go on."
     )
     partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
+    talk.stop()
     state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
     return Stopped(
         f"Stopped after {payer.n_computed:,} computed evaluations; {state}. {kept}", partial
     )
 
 
+def _batch(game: Game) -> int:
+    """How many pools to ask at a time; a matter of memory, and fixed by the game."""
+    if not game.cheap:
+        return PAID_BATCH
+    return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))
+
+
 def _check_precision(precision: object) -> None:
     if precision is None:
         return
-    if isinstance(precision, bool) or not isinstance(precision, (int, float)) or precision <= 0:
+    if isinstance(precision, bool) or not (
+        isinstance(precision, Real) and 0 < float(precision) < 1e9
+    ):
         raise InvalidOption(
             f"precision is {precision!r}; it is a positive part of the spread of values, say 0.05."
         )

@@ -28,9 +28,9 @@ def exact(problem: Problem) -> Conversation:
     Cost: 2^I evaluations, constant memory. Guarantee: exact up to rounding.
     """
     n = problem.n_players
-    outside = np.array([1 / (n * comb(n - 1, s)) for s in range(n)] + [0.0])
-    inside = np.concatenate([[0.0], outside[:-1]])
-    values = np.full(n, 0.0)
+    weights = shapley_weights(n)
+    outside, inside = np.append(weights, 0.0), np.append(0.0, weights)
+    values = np.zeros(n)
     for block in coalitions(n):
         first, last = not block[0].any(), bool(block[-1].all())
         asked = block[int(first) : len(block) - int(last)]

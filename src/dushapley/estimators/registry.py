@@ -6,7 +6,22 @@ import difflib
 from collections.abc import Iterable
 
 from dushapley.errors import UnknownMethod
-from dushapley.estimators import chance, du, exact, loo, permutations
+from dushapley.estimators import (
+    chance,
+    differences,
+    du,
+    du_second,
+    exact,
+    gp,
+    knn,
+    loo,
+    owen,
+    permutations,
+    regression,
+    spheres,
+    strata,
+    truncation,
+)
 from dushapley.estimators.method import Method
 
 REGISTRY: dict[str, Method] = {
@@ -15,18 +30,29 @@ REGISTRY: dict[str, Method] = {
         exact.METHOD,
         du.METHOD,
         du.PLUS_PLUS,
+        du_second.METHOD,
+        gp.METHOD,
         permutations.METHOD,
+        permutations.ANTITHETIC,
+        spheres.ORTHOGONAL,
+        spheres.SOBOL,
+        truncation.METHOD,
+        owen.METHOD,
+        strata.METHOD,
+        strata.STRATIFIED,
+        differences.METHOD,
+        regression.KERNEL,
+        regression.LEVERAGE,
         loo.METHOD,
+        knn.METHOD,
         chance.METHOD,
     )
 }
 
 AUTO = "auto"
-AUTO_SUMMARY = (
-    "the game's exact formula, all coalitions if the budget allows, else the best there is"
-)
-FALLBACK = "permutation"
-"""What `auto` runs when exact values are out of reach: the best method there is so far."""
+AUTO_SUMMARY = "the game's exact formula, all coalitions if the budget allows, else gp"
+FALLBACK = "gp"
+"""What `auto` runs when exact values are out of reach: the most accurate at any budget measured."""
 
 
 def methods() -> dict[str, str]:
@@ -41,9 +67,11 @@ def methods() -> dict[str, str]:
     return {name: method.summary for name, method in REGISTRY.items()} | {AUTO: AUTO_SUMMARY}
 
 
-def find(name: str) -> Method:
-    """The method of this name, or the nearest suggestion."""
-    if name in REGISTRY:
+def find(name: str | Method) -> Method:
+    """The method of this name, or the nearest suggestion; a method itself is taken as it is."""
+    if isinstance(name, Method):
+        return name
+    if isinstance(name, str) and name in REGISTRY:
         return REGISTRY[name]
     near = difflib.get_close_matches(str(name), [*REGISTRY, AUTO], n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""

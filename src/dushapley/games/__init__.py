@@ -3,16 +3,21 @@
 from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
 from dushapley.games.checks import digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
+from dushapley.games.curves import (
+    LearningCurve,
+    logarithmic,
+    mean_estimation,
+    power_law,
+    rational,
+    saturating,
+)
 from dushapley.games.datasets import DatasetGame, RowsGame
 from dushapley.games.derived import DerivedGame
 from dushapley.games.folds import FoldsGame
-from dushapley.games.formulas import (
-    LinearRegressionGame,
-    RegressogramGame,
-    SizeGame,
-    mean_estimation,
-)
+from dushapley.games.formulas import LinearRegressionGame, RegressogramGame, SizeGame
+from dushapley.games.knn import KNNGame
 from dushapley.games.models import ModelGame
+from dushapley.games.ridge import RidgeGame, ridge_minimiser
 
 __all__ = [
     "CallableGame",
@@ -21,10 +26,13 @@ __all__ = [
     "DerivedGame",
     "FoldsGame",
     "Game",
+    "KNNGame",
+    "LearningCurve",
     "LinearRegressionGame",
     "ModelGame",
     "Outcome",
     "RegressogramGame",
+    "RidgeGame",
     "RowsGame",
     "SizeGame",
     "TableGame",
@@ -32,6 +40,11 @@ __all__ = [
     "as_game",
     "digest",
     "glove",
+    "logarithmic",
     "mean_estimation",
+    "power_law",
+    "rational",
+    "ridge_minimiser",
+    "saturating",
     "voting",
 ]

@@ -54,12 +54,20 @@ class DerivedGame(Game):
             raise InvalidGame("Parts of an owner are between 0 and 1, and add up to at most 1.")
         self.n_players = len(self.matrix)
         self.names = check_names(names, self.n_players)
-        self.sizes = check_sizes(self.matrix @ base.sizes)
+        self.sizes = check_sizes(self._rows())
         self.fractions, self.cheap, self.block = base.fractions, base.cheap, base.block
-        self.trained, self.notes = base.trained, base.notes
+        self.notes = base.notes
         self.repeats = getattr(base, "repeats", 1)
         if base.fingerprint is not None:
             self.fingerprint = digest("derived", base.fingerprint, self.matrix, *self.names)
+
+    def _rows(self) -> FloatArray:
+        """Rows of each player; parts of an owner are rounded to whole rows where it has rows."""
+        if self.base.fractions != "rows":
+            return self.matrix @ self.base.sizes
+        counts = np.rint(self.matrix * self.base.sizes)
+        self.matrix = counts / np.maximum(self.base.sizes, 1)
+        return np.asarray(counts.sum(axis=1))
 
     @property
     def context(self) -> str | None:

@@ -9,14 +9,16 @@ MINUS = "−"
 
 
 def decimals_for(values: ArrayLike) -> int:
-    """Decimals that show four figures of the largest value, twelve at the most."""
+    """Decimals that show four figures of the largest value; −1 where powers of ten read better."""
     largest = float(np.abs(np.asarray(values)).max(initial=0.0))
+    if largest != 0 and not 1e-6 < largest < 1e12:
+        return -1
     return 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
 
 
 def decimal(value: float, digits: int) -> str:
     """A number with a real minus sign, and never a negative zero."""
-    text = f"{value:,.{digits}f}"
+    text = f"{value:,.{digits}f}" if digits >= 0 else f"{value:.3e}"
     if not any(c in "123456789" for c in text):
         text = text.lstrip("-")
     return text.replace("-", MINUS)
