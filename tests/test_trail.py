@@ -21,7 +21,7 @@ def test_notes_of_exact_hold_every_coalition() -> None:
     assert trail["without"] == pytest.approx(np.sqrt(15 - np.arange(1.0, 6)))
     assert len(trail["curve"]["rows"]) == 32
     assert np.sqrt(trail["curve"]["rows"]) == pytest.approx(trail["curve"]["values"])
-    assert np.sum(trail["stages"]["counts"]) == 5 * 16
+    assert not trail["stages"]["fitted"]
     gains = np.array(trail["stages"]["gains"], dtype=float)
     for owner in gains:  # a concave curve: an owner adds less and less
         known = owner[~np.isnan(owner)]
@@ -44,6 +44,17 @@ def test_drawn_pools_are_paired_by_their_draw() -> None:
     trail = ds.value(game, "du", budget=200).details["trail"]
     for i, gains in enumerate(trail["stages"]["gains"]):
         assert [g for g in gains if g is not None] == pytest.approx([9 + i] * 4)
+
+
+def test_gains_are_fitted_where_pairs_are_few() -> None:
+    worth = np.array([3.0, 1.0, -2.0, 0.5, 2.0, 1.0, 4.0, -1.0, 0.7, 1.5, 2.5, -3.0])
+    game = ds.CallableGame(lambda z: z @ worth, 12, fingerprint="sum")
+    stages = ds.value(game, "gp", budget=72).details["trail"]["stages"]
+    assert stages["fitted"]
+    gains = np.array(stages["gains"], dtype=float)
+    middle = gains[:, 2]
+    assert np.corrcoef(middle, worth)[0, 1] > 0.98
+    assert (np.sign(middle) == np.sign(worth)).all()
 
 
 def test_notes_are_small_however_long_the_run() -> None:

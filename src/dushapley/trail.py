@@ -17,6 +17,10 @@ from dushapley.questions import Ask, BoolArray, Estimate, FloatArray, IntArray
 MOST_POOLS, MOST_ENTRIES, MOST_POINTS = 4096, 2**18, 400
 STAGES = 5
 """Pools are told apart by how much of the others' data they hold: fifths of it."""
+ENOUGH_PAIRS = 0.6
+"""Part of all owners and stages that must have been seen in pairs of pools."""
+BANDWIDTH, RIDGE, LEAST_POOLS = 0.2, 0.05, 1.5
+"""Of the local regression: width in shares of all rows, penalty, least pools per slope."""
 
 
 def trail(
@@ -97,8 +101,22 @@ class Notes:
         chosen = [points[i] for i in sorted(set(kept.tolist()))]
         return {"rows": [rows for rows, _ in chosen], "values": [value for _, value in chosen]}
 
-    def _stages(self) -> dict[str, list[Any]]:
-        """Mean gain of each owner by how much of the others' rows the pool held before it."""
+    def _stages(self) -> dict[str, Any]:
+        """Gain of each owner by how much of the others' rows the pool holds.
+
+        The mean over pairs of pools that differ by the owner alone; where the method asked for
+        too few such pairs, the slopes of a local regression on who is in the pool.
+        """
+        sums, counts = self._pairs()
+        means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+        fitted = bool((counts > 0).mean() < ENOUGH_PAIRS)
+        if fitted:
+            means = self._slopes()
+        gains = [[float(x) if np.isfinite(x) else None for x in row] for row in means]
+        return {"gains": gains, "fitted": fitted}
+
+    def _pairs(self) -> tuple[FloatArray, IntArray]:
+        """Sum and number of the gains seen, by owner and stage."""
         n = len(self.sizes)
         sums, counts = np.zeros((n, STAGES)), np.zeros((n, STAGES), dtype=np.int64)
         others = np.maximum(self.sizes.sum() - self.sizes, 1e-300)
@@ -112,9 +130,25 @@ class Notes:
                     stage = min(STAGES - 1, int(STAGES * (before @ self.sizes) / others[i]))
                     sums[i, stage] += value - known[1]
                     counts[i, stage] += 1
-        means = np.divide(sums, counts, out=np.full((n, STAGES), np.nan), where=counts > 0)
-        gains = [[None if np.isnan(x) else float(x) for x in row] for row in means]
-        return {"gains": gains, "counts": counts.tolist()}
+        return sums, counts
+
+    def _slopes(self) -> FloatArray:
+        """Ridge regression of worth on membership, pools weighted by their distance in rows."""
+        pools = np.array([pool for pool, _ in self._pools.values()])
+        worth = np.array([value for _, value in self._pools.values()])
+        n, held = len(self.sizes), pools @ self.sizes / max(float(self.sizes.sum()), 1e-300)
+        slopes = np.full((n, STAGES), np.nan)
+        for stage in range(STAGES):
+            middle = (stage + 0.5) / STAGES
+            weights = np.exp(-0.5 * ((held - middle) / BANDWIDTH) ** 2)
+            if weights.sum() < LEAST_POOLS * n:  # fewer pools than slopes tell nothing
+                continue
+            centred = pools - weights @ pools / weights.sum()
+            gram = (centred * weights[:, None]).T @ centred
+            ridge = RIDGE * np.trace(gram) / n + 1e-300
+            target = (centred * weights[:, None]).T @ (worth - weights @ worth / weights.sum())
+            slopes[:, stage] = np.linalg.solve(gram + ridge * np.eye(n), target)
+        return slopes
 
     def _ends(self, pools: FloatArray) -> list[float | None]:
         """Worth of each of these coalitions, None where it was not asked."""

@@ -89,7 +89,7 @@ def private(summary: Plain, position: int) -> Plain:
     if "history" in shown:
         values = [[step[position]] for step in shown["history"]["values"]]
         own["history"] = {"asked": shown["history"]["asked"], "values": values}
-        own["stages"] = [shown["stages"][position]]
+        own |= {"stages": [shown["stages"][position]], "fitted": shown["fitted"]}
     method = {k: summary["method"][k] for k in ("label", "summary", "evaluations", "version")}
     return {**kept, "rows": [row], "figures": own, "method": method, "lead": kept["lead"][:1]}
 

@@ -83,7 +83,7 @@ def learning(numbers: dict[str, Any], highlight: int | None) -> Told:
     values = np.array(numbers["curve"]["values"])
     if highlight is not None or len(set(rows.tolist())) < 4:
         return None
-    edges = np.quantile(rows, np.linspace(0, 1, min(13, len(rows) // 3 + 2)))
+    edges = np.quantile(rows, np.linspace(0, 1, int(np.clip(len(rows) // 8, 3, 12)) + 1))
     bins = np.clip(np.searchsorted(edges, rows, side="right") - 1, 0, len(edges) - 2)
     used = sorted(set(bins.tolist()))
     middle = [(np.median(rows[bins == b]), np.median(values[bins == b])) for b in used]
@@ -119,15 +119,12 @@ def adding(numbers: dict[str, Any], highlight: int | None) -> Told:
         ax.set_xlabel("of the others’ rows already in the pool")
         ax.set_ylabel("gain")
 
+    how = " Read off all pools by a local regression." if numbers["fitted"] else ""
     if highlight is not None:
         told = "Data usually add much to a small pool and little to a large one."
-        return "What you add as the pool grows", told, draw
-    return (
-        "What each owner adds as the pool grows",
-        "Most owners add much to little data and little to much. A line below zero is data that "
-        "lower the score.",
-        draw,
-    )
+        return "What you add as the pool grows", told + how, draw
+    told = "Most owners add much to little data and little to much; below zero, data do harm."
+    return "What each owner adds as the pool grows", told + how, draw
 
 
 def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Told:

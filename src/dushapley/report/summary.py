@@ -227,6 +227,7 @@ def _figures(valuation: Valuation, order: Sequence[int] | Any) -> Plain:
     }
     figures["curve"] = trail["curve"]
     figures["stages"] = [trail["stages"]["gains"][i] for i in order]
+    figures["fitted"] = trail["stages"]["fitted"]
     return figures
 
 
