@@ -211,6 +211,11 @@ def test_derived_games_check_their_matrix() -> None:
             DerivedGame(base, bad, ["x"] * len(bad))
 
 
+def test_without_a_ledger_the_two_worlds_still_share() -> None:
+    answer = ds.what_if(game(blocks()), ds.Leave("c"), method="exact")
+    assert (answer.before.n_computed, answer.after.n_computed, answer.n_found) == (32, 0, 16)
+
+
 @pytest.mark.slow
 def test_workers_change_no_bit() -> None:
     one = ds.what_if(game(blocks()), ds.Merge("a", "b"), method="permutation")

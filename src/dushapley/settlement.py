@@ -88,7 +88,7 @@ class Settlement:
     def interval_meaning(self) -> str:
         """What the intervals of the payments cover."""
         if self.low is None:
-            return "no interval: the errors of the values are unknown"
+            return "no interval: the values come without standard errors"
         apart = self.valuation.covariance is None or self.valuation.errors.get("total") is not None
         joint = ", errors of different owners taken as independent" if apart else ""
         return f"{self.valuation.interval_meaning}{joint}"

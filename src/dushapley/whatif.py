@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,8 +47,9 @@ class WhatIf:
 
     @property
     def n_found(self) -> int:
-        """Different pools of the changed game that had been paid before."""
-        return (self.after.n_distinct or 0) - self.after.n_computed
+        """Different pools of the changed game that had been paid before; 0 where all is free."""
+        distinct = self.after.n_distinct
+        return 0 if distinct is None else distinct - self.after.n_computed
 
     def to_frame(self) -> pd.DataFrame:
         """One row per owner of either world: owner, before, after, change, std_error.
@@ -93,6 +95,8 @@ class WhatIf:
         known = row["std_error"] > 0
         if known and abs(row["change"]) < 1.96 * row["std_error"]:
             return ["The difference is within the error: more budget would tell."]
+        if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
+            return [f"It makes no difference to {name!r}."]
         verb = {Copy: "Copying", MoreRows: "Changing its rows", Merge: "Merging"}[type(self.change)]
         pays = "pays" if row["change"] > 0 else "does not pay"
         return [f"{verb} {pays}: {name!r} goes from {row['before']:.4g} to {row['after']:.4g}."]
@@ -160,11 +164,14 @@ def what_if(
         "precision": precision,
         "seed": seed,
         "n_jobs": n_jobs,
-        "ledger": ledger,
     }
     before, after = change.games(game)
     scale = change.scale(game) if isinstance(change, MoreRows) else 1.0
-    return WhatIf(change, value(before, **given), value(after, **given), scale)
+    with TemporaryDirectory() as folder:
+        if ledger is None and game.context is not None and not game.cheap:
+            ledger = Path(folder) / "both-worlds.sqlite"  # so that they share what they pay
+        worlds = [value(world, ledger=ledger, **given) for world in (before, after)]
+    return WhatIf(change, worlds[0], worlds[1], scale)
 
 
 def quote_change(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,8 @@ def _rows(
     place, errors = _axis(valuation), valuation.total_errors
     digits = decimals_for(valuation.values)
     total = float(valuation.values.sum())
-    by_size = _value_by_size(valuation)
+    by_size, size_shares = _value_by_size(valuation), _size_shares(valuation)
+    size_pays = () if settlement is None else settlement.by_size
     rows = []
     for rank, i in enumerate(int(i) for i in order):
         value = float(valuation.values[i])
@@ -91,7 +93,7 @@ def _rows(
             "error_text": "" if error is None else decimal(error, digits),
             "share": value / total if total else None,
             "share_text": percent(value / total) if total else "–",
-            "size_share_text": percent(float(valuation.sizes[i] / valuation.sizes.sum())),
+            "size_share_text": percent(float(size_shares[i])),
             "negative": value < 0,
             "rank_range": ranks[rank],
             "at": place(value),
@@ -101,7 +103,7 @@ def _rows(
             "to": None if error is None else place(value + error),
         }
         if settlement is not None:
-            row |= _payment(settlement, i)
+            row |= _payment(settlement, i) | _paid_by_size(size_pays[i])
         rows.append(row)
     return rows
 
@@ -116,9 +118,11 @@ def _payment(settlement: Settlement, i: int) -> Plain:
             if known
             else ""
         ),
-        "by_size": str(settlement.by_size[i]),
-        "by_size_text": money(settlement.by_size[i]),
     }
+
+
+def _paid_by_size(amount: Decimal) -> Plain:
+    return {"by_size": str(amount), "by_size_text": money(amount)}
 
 
 def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain | None]:
@@ -153,9 +157,13 @@ def _axis(valuation: Valuation) -> Any:
 
 def _value_by_size(valuation: Valuation) -> FloatArray:
     """What each owner's value would be if every row were worth the same."""
-    rows = float(valuation.sizes.sum())
-    shares = valuation.sizes / rows if rows else np.full(len(valuation.sizes), np.nan)
-    return np.asarray(shares * valuation.values.sum())
+    return np.asarray(_size_shares(valuation) * valuation.values.sum())
+
+
+def _size_shares(valuation: Valuation) -> FloatArray:
+    """Each owner's part of all rows; equal parts where nobody has any."""
+    sizes = valuation.sizes if valuation.sizes.sum() else np.ones(len(valuation.sizes))
+    return np.asarray(sizes / sizes.sum())
 
 
 def _lead(valuation: Valuation, settlement: Settlement | None, rows: list[Plain]) -> list[str]:
