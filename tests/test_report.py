@@ -54,6 +54,7 @@ class Tags(HTMLParser):
         ]
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes_also_elsewhere() -> None:
     code = (
         "import hashlib, numpy as np, dushapley as ds\n"

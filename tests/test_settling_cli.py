@@ -90,8 +90,6 @@ def test_one_byte_or_one_number_changed_fails(
 
 
 def test_the_same_command_writes_the_same_bytes(folder: Path) -> None:
-    for name in ("one", "two"):
-        (folder / name).mkdir()
     pages = []
     for _ in range(2):
         assert run("value", *JOB, "--pot", "10", "--report", "page.html") == 0
@@ -103,6 +101,21 @@ def test_the_same_command_writes_the_same_bytes(folder: Path) -> None:
     assert one["payments"] == two["payments"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [["--cv", "2"], ["--holdout", "0.3"]])
+def test_owners_rows_as_test_set_are_verified_too(
+    folder: Path, capsys: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    job = ["owners", "--by-file", "--target", "y", *how, "--method", "exact"]
+    assert run("value", *job, "--pot", "10", "--report", "page.html") == 0
+    assert run("verify", "settlement.json", "owners") == 0
+    capsys.readouterr()
+    assert run("what-if", *job, "--leave", "north") == 0
+    assert "0 computed" in capsys.readouterr().out
+    assert run("what-if", *job, "--join", "late.csv") == (2 if "--cv" in how else 0)
+
+
+@pytest.mark.slow
 def test_what_if_by_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("value", *JOB) == 0
     for change, said in (

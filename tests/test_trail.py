@@ -65,3 +65,13 @@ def test_notes_are_small_however_long_the_run() -> None:
 
 def test_games_that_cost_nothing_note_nothing() -> None:
     assert "trail" not in ds.value(ds.SizeGame([1, 2], np.sqrt), "permutation", budget=50).details
+
+
+def test_values_are_shown_as_they_settle(capsys: pytest.CaptureFixture[str]) -> None:
+    game = ds.CallableGame(
+        lambda z: z.sum(axis=1) ** 0.5, 3, names=["[red]a", "b", "c"], fingerprint="live"
+    )
+    ds.value(game, "permutation", budget=400, progress=True)
+    shown = capsys.readouterr()
+    assert "[red]a 0." in shown.err  # a name is no markup
+    assert shown.out == ""

@@ -127,6 +127,7 @@ def test_rows_of_a_thinned_owner_are_the_same_in_every_pool(tmp_path: Path) -> N
     assert answer.after.n_computed == 16
 
 
+@pytest.mark.slow
 def test_a_newcomer_is_encoded_as_everybody_was(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     table = pd.DataFrame(

@@ -229,7 +229,9 @@ class LedgerPayer(Payer):
 
     def details(self, final: Estimate) -> dict[str, Any]:
         values = np.array([self.known[key].value for key in self.number])
-        return {**final.details, "trail": trail(self.game.sizes, self.transcript, values, final)}
+        with _one_blas_thread():
+            notes = trail(self.game.sizes, self.transcript, values, final)
+        return {**final.details, "trail": notes}
 
     def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
         assert talk.estimate is not None

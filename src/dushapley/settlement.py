@@ -300,6 +300,8 @@ def plausible_values(valuation: Valuation) -> FloatArray | None:
     Sampling errors are drawn jointly where their covariance is known; all other errors (of
     training and test set) independently. None where the errors are unknown.
     """
+    from threadpoolctl import threadpool_limits
+
     total = valuation.total_errors
     if total is None:
         return None
@@ -309,8 +311,10 @@ def plausible_values(valuation: Valuation) -> FloatArray | None:
     noise = rng.standard_normal((draws, n))
     if valuation.covariance is None:
         return np.asarray(valuation.values + noise * total)
-    scale, axes = np.linalg.eigh(valuation.covariance)
-    sampled = (noise * np.sqrt(np.maximum(scale, 0))) @ axes.T
+    with threadpool_limits(1):  # the last bit of a product depends on the number of threads
+        scale, axes = np.linalg.eigh(valuation.covariance)
+        # the symmetric root is the same on every machine; signs of single axes are not
+        sampled = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
     others = np.sqrt(np.maximum(total**2 - np.diag(valuation.covariance), 0))
     return np.asarray(valuation.values + sampled + rng.standard_normal((draws, n)) * others)
 

@@ -66,7 +66,7 @@ class Valuation:
     notes
         Sentences to read before paying anybody.
     details
-        Further results of the method.
+        Further results of the method, and the "trail" of a paid run (see `dushapley.trail`).
     version
         Version of this library.
     """

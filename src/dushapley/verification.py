@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from dushapley.engine import value
 from dushapley.errors import InvalidSettlement
 from dushapley.estimators.registry import AUTO
 from dushapley.games import as_game
+from dushapley.money import amount_of
 from dushapley.settlement import Settlement, seal, settle, versions
 from dushapley.valuation import Valuation
 
 TOLERANCE = 1e-9
 """Relative difference of values that another machine's arithmetic may explain."""
+BOUNDS = ("low", "high")
 RECOMPUTED = (
     "owners", "sizes", "values", "std_errors", "covariance", "errors", "u_empty", "u_full",
     "method", "options", "n_evaluations", "biased", "fingerprint", "failures",
@@ -178,13 +181,33 @@ def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
         )
     except InvalidSettlement as error:
         return Finding("payments", False, str(error))
-    told = first_difference(
-        {name: data[name] for name in data if name != "seal"},
-        {name: item for name, item in again.to_dict().items() if name != "seal"},
+    told = first_difference(_exact_part(data), _exact_part(again.to_dict())) or _intervals_differ(
+        stored, again
     )
     if told:
         return Finding("payments", False, f"do not follow from the values: {told}")
     return Finding("payments", True, "follow from the values and add up to the pot")
+
+
+def _exact_part(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be computed again to the last digit: everything but intervals and seal."""
+    lines = [{k: v for k, v in line.items() if k not in BOUNDS} for line in data["payments"]]
+    return {**data, "payments": lines, "seal": None}
+
+
+def _intervals_differ(one: Settlement, other: Settlement) -> str | None:
+    """Intervals come from drawn values, where another machine may round the other way."""
+    slack = max(one.pot * Decimal("1e-6"), amount_of(1, one.decimals))
+    for name in BOUNDS:
+        pair = getattr(one, name), getattr(other, name)
+        if pair[0] is None or pair[1] is None:
+            if pair[0] is not pair[1]:
+                return f"payments[0].{name} is known in only one of them"
+            continue
+        for i, (a, b) in enumerate(zip(*pair, strict=True)):
+            if abs(a - b) > slack:
+                return f"payments[{i}].{name} is {str(a)!r}, computed again {str(b)!r}"
+    return None
 
 
 def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> Finding:

@@ -54,11 +54,13 @@ class Delivery:
                     f"{', '.join(map(repr, game.names[:20]))}."
                 )
 
-    def hand_over(self, result: Valuation, job: Job, game: Game, *, json: bool) -> None:
+    def hand_over(
+        self, result: Valuation, job: Job, game: Game, inputs: list[Any], *, json: bool
+    ) -> None:
         """Data on stdout, files where they were asked for."""
         from dushapley.report import owner_page, report, summarize, text_table
 
-        settled = self._settle(result, job)
+        settled = self._settle(result, job, inputs)
         if json:
             print(result.to_json())
         else:
@@ -71,7 +73,7 @@ class Delivery:
             path = self.report.with_name(page_name(self.report, game.names.index(name), name))
             self._write(path, owner_page(result, name, settled, about=model))
 
-    def _settle(self, result: Valuation, job: Job) -> Settlement | None:
+    def _settle(self, result: Valuation, job: Job, inputs: list[Any]) -> Settlement | None:
         if self.pot is None:
             return None
         if not result.complete:
@@ -88,7 +90,7 @@ class Delivery:
             record={
                 "command": self.command,
                 "job": job_record(job),
-                "inputs": hashes(job.files, job.test),
+                "inputs": inputs,
             },
         )
         self._write(self.settlement, settled.to_json())

@@ -15,7 +15,7 @@ import typer
 
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, default_ledger, method_options, say
-from dushapley.cli.settling import Delivery
+from dushapley.cli.settling import Delivery, hashes
 from dushapley.errors import InvalidOption, Stopped
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def value(
         pot, currency, negative, floor, settlement, report, report_for or (),
         shlex.join(["dushapley", *(context.obj or ())]),
     )  # fmt: skip
+    inputs = hashes(job.files, job.test)  # of what is read now, not of what is there afterwards
     game = job.game()
     wanted.refuse_strangers(game)
     agree(game, method, chosen, budget, jobs, yes=yes)
@@ -93,10 +94,10 @@ def value(
         except Stopped as stopped:
             say(str(stopped))
             if stopped.valuation is not None:
-                wanted.hand_over(stopped.valuation, job, game, json=json)
+                wanted.hand_over(stopped.valuation, job, game, inputs, json=json)
             code = 130 if not rung else 0 if stopped.valuation is not None else 1
             raise typer.Exit(code) from None
-    wanted.hand_over(result, job, game, json=json)
+    wanted.hand_over(result, job, game, inputs, json=json)
 
 
 def refuse_unknown(method: str) -> None:
