@@ -188,7 +188,9 @@ def test_a_result_without_errors_or_trail_has_a_page() -> None:
     assert "no error of sampling" in page
     assert "rank, 95%" not in page
     flat = ds.value(ds.TableGame([0.0] * 4), "exact")
-    assert "owner 1" in report.report(flat)
+    page = report.report(flat)
+    assert "nothing to share" in page
+    assert "inf" not in page.split("<style>")[0] + page.split("</style>")[1].split("<script>")[0]
 
 
 def test_notebooks_show_the_table() -> None:

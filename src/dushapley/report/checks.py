@@ -59,7 +59,9 @@ def _errors(valuation: Valuation) -> dict[str, Any]:
         )
     typical = 1.96 * float(np.sqrt(np.mean(valuation.total_errors**2)))
     spread = float(np.ptp(valuation.values))
-    relative = typical / spread if spread else float("inf")
+    if spread == 0:
+        return _check("Error", "unknown", "All values are equal: there is no spread to compare to.")
+    relative = typical / spread
     text = f"Values are known to ±{percent(relative, 0)} of their spread (95%, typical owner)."
     if valuation.biased:
         text += " This counts sampling error only: the method also has a bias it cannot see."
@@ -69,7 +71,11 @@ def _errors(valuation: Valuation) -> dict[str, Any]:
 
 def _efficiency(valuation: Valuation) -> dict[str, Any]:
     total, gap = valuation.u_full - valuation.u_empty, valuation.efficiency_gap
-    relative = abs(gap / total) if total else float("inf")
+    if total == 0:
+        return _check(
+            "Adds up", "look", "Everybody’s data bring no gain: there is nothing to share."
+        )
+    relative = abs(gap / total)
     if relative < 1e-9:
         return _check("Adds up", "good", "The values add up to the gain exactly.")
     more = "more" if gap > 0 else "less"
