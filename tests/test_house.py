@@ -13,7 +13,8 @@ ROOMS = [
     "errors", "questions", "tables", "reading", "owners", "splitting", "games", "batched",
     "estimators", "guarantees", "ledger", "valuation", "ranking", "conversation", "errorbars",
     "trail", "progress", "executors", "engine", "testing", "compare", "citations", "money",
-    "settlement", "what_if", "report", "experiments", "demo", "cli", "__main__",
+    "settlement", "verification", "changes", "whatif", "report", "experiments", "demo", "cli",
+    "__main__",
 ]  # fmt: skip
 HOUSE = Path(dushapley.__file__).parent
 

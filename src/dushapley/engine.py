@@ -36,6 +36,7 @@ from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
 from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray
+from dushapley.trail import trail
 from dushapley.valuation import Valuation
 
 CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
@@ -133,7 +134,7 @@ def value(
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
             raise _stopped(talk, payer, played, budget, ledger, begin) from None
-    found = _valuation(talk, payer, played, budget, begin)
+    found = replace(_valuation(talk, payer, played, budget, begin), precision=precision)
     return found if precision is None else _judged(found, talk.estimate, precision)
 
 
@@ -155,6 +156,7 @@ def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) 
             talk.stop()
             talk.finished = True  # the user's wish is the plan
             return
+        bar.settle(ask.so_far, talk.names)
         talk.tell(payer.answer(ask, bar))
 
 
@@ -188,6 +190,10 @@ class Payer:
         bar.advance(len(values))
         return values
 
+    def details(self, final: Estimate) -> dict[str, Any]:
+        """Results of the method, and what a payer noted on the way."""
+        return dict(final.details)
+
 
 class LedgerPayer(Payer):
     """Answers questions that cost something: each different pool is paid at most once."""
@@ -220,6 +226,12 @@ class LedgerPayer(Payer):
             bar.advance(len(outcomes))
         self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
+
+    def details(self, final: Estimate) -> dict[str, Any]:
+        values = np.array([self.known[key].value for key in self.number])
+        with _one_blas_thread():
+            notes = trail(self.game.sizes, self.transcript, values, final)
+        return {**final.details, "trail": notes}
 
     def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
         assert talk.estimate is not None
@@ -335,7 +347,7 @@ def _valuation(
     return _build(
         game,
         talk.plan,
-        talk.estimate,
+        replace(talk.estimate, details=payer.details(talk.estimate)),
         budget,
         talk.seed,
         counts,
