@@ -229,7 +229,7 @@ class LedgerPayer(Payer):
 
     def details(self, final: Estimate) -> dict[str, Any]:
         values = np.array([self.known[key].value for key in self.number])
-        with _one_blas_thread():
+        with _one_blas_thread(self.game):
             notes = trail(self.game.sizes, self.transcript, values, final)
         return {**final.details, "trail": notes}
 
