@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.errors import InvalidOption, UtilityFailed
-from dushapley.executors import Local
+from dushapley.errors import InvalidOption, UtilityFailed, WorkersLost
+from dushapley.executors import make_executor
+from dushapley.executors.local import Local
 
 PROGRAM = """
 import sys, time
@@ -207,11 +208,12 @@ def test_workers_that_keep_dying_are_explained():
             os.kill(os.getpid(), signal.SIGKILL)
         return z.sum(axis=1).astype(float)
 
-    with pytest.raises(UtilityFailed, match="Workers died 3 times"):
+    with pytest.raises(WorkersLost, match="Workers died 3 times"):
         list(
             Local(2).run(
                 ds.CallableGame(dies, 4, block=1),
                 [(np.eye(4, dtype=bool)[i : i + 1], None) for i in range(4)],
+                lambda _: False,
             )
         )
 
@@ -219,14 +221,13 @@ def test_workers_that_keep_dying_are_explained():
 @pytest.mark.parametrize("jobs", [0, -2, 1.5, True, "2"])
 def test_numbers_of_workers_are_checked(jobs):
     with pytest.raises(InvalidOption, match="n_jobs is"):
-        Local(jobs)
+        make_executor("local", jobs)
 
 
-def test_groups_are_short_and_many():
+def test_groups_leave_out_what_is_known_by_now():
     local = Local(2)
-    blocks = [(i, (np.zeros((1, 1)), None)) for i in range(64)]
-    assert {len(group) for group in local._groups(blocks, 2)} == {8}
-    local._seconds = 0.5
-    assert {len(group) for group in local._groups(blocks, 2)} == {2}
-    local._seconds = 30.0
-    assert {len(group) for group in local._groups(blocks, 2)} == {1}
+    blocks = {i: (np.zeros((1, 1)), None) for i in range(64)}
+    local._pace.saw(0.05, 1)
+    groups = list(local._groups(blocks, 2, lambda position: position % 2 == 0))
+    assert sorted(position for group in groups for position, _ in group) == list(range(1, 64, 2))
+    assert max(map(len, groups)) == 5  # a quarter of a second

@@ -34,6 +34,7 @@ from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
 from dushapley.ranking import probability_greater, rank_probabilities
+from dushapley.salvage import salvage
 from dushapley.settlement import Settlement, settle
 from dushapley.valuation import Valuation
 from dushapley.verification import Verdict, verify
@@ -81,6 +82,7 @@ __all__ = [
     "quote_change",
     "rank_probabilities",
     "report",
+    "salvage",
     "settle",
     "value",
     "verify",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
 from numbers import Real
+from random import SystemRandom
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -27,10 +29,17 @@ from dushapley.conversation import (
     make_plan,
 )
 from dushapley.errorbars import Begin, Transcript, error_bars
-from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
+from dushapley.errors import (
+    InvalidOption,
+    LedgerError,
+    LedgerRefused,
+    MethodNotApplicable,
+    Stopped,
+)
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, coalition_methods, find
-from dushapley.executors import Executor, make_executor
+from dushapley.executors import Executor, OutOfTime, check_executor, make_executor
+from dushapley.executors.base import one_blas_thread, seconds_left
 from dushapley.games.base import Game, Outcome, as_game
 from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
@@ -57,6 +66,8 @@ def value(
     seed: int = 0,
     n_jobs: int = 1,
     executor: str = "local",
+    address: Any = None,
+    max_seconds: float | None = None,
     ledger: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     n_players: int | None = None,
@@ -82,8 +93,15 @@ def value(
         values (largest minus smallest); a run that ends before that says so.
     seed
         Drives the estimator. Same inputs and seed, same bits.
-    n_jobs, executor
-        How many workers, and where. Never changes a bit.
+    n_jobs
+        How many workers on this machine; a cluster that is already there has its own.
+    executor
+        Where they are: "local", "dask" or "ray". Never changes a bit.
+    address
+        Of a Dask or Ray cluster, or a connected Dask client.
+    max_seconds
+        Stop after so many seconds. A training in flight is finished first where it runs in this
+        process (n_jobs=1), and given up where it runs in workers.
     ledger
         File that keeps every paid evaluation; a run that was killed goes on from it.
     progress
@@ -98,7 +116,7 @@ def value(
     Raises
     ------
     Stopped
-        On Ctrl-C, with the valuation so far in `.valuation`.
+        On Ctrl-C or after `max_seconds`, with the valuation so far in `.valuation`.
 
     Examples
     --------
@@ -110,6 +128,8 @@ def value(
     played = as_game(game, n_players)
     plan, formula = choose_plan(played, method, options, budget)
     _check_precision(precision)
+    check_executor(executor, n_jobs, address)
+    until = _until(max_seconds)
     _refuse_ledger(played, ledger)
     if formula is not None:
         return _from_formula(played, plan, formula, budget, check_seed(seed))
@@ -125,15 +145,17 @@ def value(
     )
     talk = begin()
     with ExitStack() as stack:
-        payer = _payer(played, make_executor(executor, n_jobs), ledger, stack)
+        start = partial(make_executor, executor, n_jobs, address, until)
+        payer = _payer(played, start, ledger, stack)
         bar = stack.enter_context(
             Progress(plan.budget, show=False if played.cheap and progress is None else progress)
         )
         stack.enter_context(_one_blas_thread(played))
         try:
-            _drive(talk, payer, bar, precision)
-        except KeyboardInterrupt:
-            raise _stopped(talk, payer, played, budget, ledger, begin) from None
+            _drive(talk, payer, bar, precision, until)
+        except (KeyboardInterrupt, OutOfTime) as why:
+            late = isinstance(why, OutOfTime)
+            raise _stopped(talk, payer, played, budget, ledger, begin, late=late) from None
     found = replace(_valuation(talk, payer, played, budget, begin), precision=precision)
     return found if precision is None else _judged(found, talk.estimate, precision)
 
@@ -150,8 +172,11 @@ def _judged(found: Valuation, estimate: Estimate | None, precision: float) -> Va
     return replace(found, notes=(*found.notes, note))
 
 
-def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
+def _drive(
+    talk: AskTell, payer: Payer, bar: Progress, precision: float | None, until: float
+) -> None:
     while (ask := talk.ask()) is not None:
+        seconds_left(until)
         if precision is not None and precise_enough(ask.so_far, precision):
             talk.stop()
             talk.finished = True  # the user's wish is the plan
@@ -204,26 +229,28 @@ class LedgerPayer(Payer):
         self.ledger = ledger
         self.known: dict[bytes, Outcome] = {}
         self.number: dict[bytes, int] = {}
+        self.shared = False  # whether another run is seen to write into the same ledger
         self.transcript = Transcript()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
         keys = self.game.keys(queries, draws)
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
-        unknown = [key for key in dict.fromkeys(keys) if key not in self.known]
-        if self.ledger is not None:
-            self._recall(self.ledger.read(unknown))
-            unknown = [key for key in unknown if key not in self.known]
+        unknown = self._look_up(dict.fromkeys(keys))
         bar.advance(len(keys) - len(unknown))
-        blocks = [
-            unknown[start : start + self.game.block]
-            for start in range(0, len(unknown), self.game.block)
-        ]
+        blocks = self._blocks(unknown)
         rows = [[first[key] for key in block] for block in blocks]
         work = [(queries[r], None if draws is None else draws[r]) for r in rows]
-        for position, outcomes in self.executor.run(self.game, work):
+
+        def paid_elsewhere(position: int) -> bool:
+            return self._paid_elsewhere(blocks[position])
+
+        for position, outcomes in self.executor.run(self.game, work, paid_elsewhere):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
+        left_out = [key for key in unknown if key not in self.known]
+        self._look_up(left_out)
+        bar.advance(len(left_out))
         self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
 
@@ -244,11 +271,36 @@ class LedgerPayer(Payer):
             enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
         )
 
-    def _recall(self, found: Mapping[bytes, Outcome]) -> None:
-        for key, stored in found.items():
+    def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
+        """Learn what the ledger knows of these pools; those that it does not know."""
+        unknown = [key for key in keys if key not in self.known]
+        if self.ledger is None:
+            return unknown
+        for key, stored in self.ledger.read(unknown).items():
             outcome = self.game.recall(stored)
             if outcome is not None:
                 self._know(key, outcome)
+        return [key for key in unknown if key not in self.known]
+
+    def _blocks(self, keys: list[bytes]) -> list[list[bytes]]:
+        """Pools in blocks; in random order where another run would else pay in step with us."""
+        size = self.game.block
+        blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
+        if self.shared:
+            SystemRandom().shuffle(blocks)
+        return blocks
+
+    def _paid_elsewhere(self, block: list[bytes]) -> bool:
+        """Whether another run has paid these pools meanwhile; executors ask from any thread."""
+        if self.ledger is None:
+            return False
+        try:
+            found = self.ledger.read(block)
+        except LedgerError:
+            return False  # it will be told, from the right thread, when the block is written
+        known = [key for key in found if self.game.recall(found[key]) is not None]
+        self.shared |= bool(known)
+        return len(known) == len(block)
 
     def _know(self, key: bytes, outcome: Outcome) -> None:
         self.known[key] = outcome
@@ -261,7 +313,7 @@ class LedgerPayer(Payer):
         refuse_non_finite(queries, values, self.game.names)
         paid = list(zip(keys, outcomes, strict=True))
         if self.ledger is not None:
-            self.ledger.write(paid)
+            self.shared |= self.ledger.write(paid) < len(paid)
         for key, outcome in paid:
             self._know(key, outcome)
         self.n_computed += len(paid)
@@ -269,18 +321,20 @@ class LedgerPayer(Payer):
 
 def _payer(
     game: Game,
-    executor: Executor,
+    start: Callable[[], Executor],
     ledger: str | os.PathLike[str] | None,
     stack: ExitStack,
 ) -> Payer:
     _refuse_ledger(game, ledger)
-    stack.callback(executor.close)
     if game.cheap:
         return Payer(game)
-    if ledger is None:
-        return LedgerPayer(game, executor, None)
-    assert game.context is not None
-    return LedgerPayer(game, executor, stack.enter_context(Ledger(ledger, game.context)))
+    kept = None
+    if ledger is not None:
+        assert game.context is not None
+        kept = stack.enter_context(Ledger(ledger, game.context))
+    executor = start()
+    stack.callback(executor.close)
+    return LedgerPayer(game, executor, kept)
 
 
 def _refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
@@ -406,6 +460,8 @@ def _stopped(
     budget: int | None,
     ledger: str | os.PathLike[str] | None,
     begin: Begin,
+    *,
+    late: bool,
 ) -> Stopped:
     kept = (
         f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
@@ -415,8 +471,11 @@ def _stopped(
     partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
     talk.stop()
     state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
+    why = "Time is up" if late else "Stopped"
     return Stopped(
-        f"Stopped after {payer.n_computed:,} computed evaluations; {state}. {kept}", partial
+        f"{why} after {payer.n_computed:,} computed evaluations; {state}. {kept}",
+        partial,
+        out_of_time=late,
     )
 
 
@@ -438,16 +497,24 @@ def _check_precision(precision: object) -> None:
         )
 
 
+def _until(max_seconds: object) -> float:
+    """When the run must end, by a clock that nobody can set back."""
+    if max_seconds is None:
+        return float("inf")
+    if isinstance(max_seconds, bool) or not isinstance(max_seconds, (int, float)):
+        raise InvalidOption(f"max_seconds is {max_seconds!r}; it is a number of seconds.")
+    if not max_seconds > 0:
+        raise InvalidOption(f"max_seconds is {max_seconds!r}; it must be positive.")
+    return monotonic() + max_seconds
+
+
 def _one_blas_thread(game: Game) -> Any:
     """Results of BLAS depend on its threads, and workers have one each: so has the parent.
 
     Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's alone, which
     is looked up once; others may have loaded more of them since.
     """
-    from threadpoolctl import ThreadpoolController
-
-    blas = _numpy_blas() if game.cheap else ThreadpoolController()
-    return blas.limit(limits=1)
+    return _numpy_blas().limit(limits=1) if game.cheap else one_blas_thread()
 
 
 @cache

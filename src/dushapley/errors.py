@@ -60,6 +60,14 @@ class UtilityFailed(DUShapleyError, RuntimeError):
     """A utility came back not a finite number, or its computation raised."""
 
 
+class WorkersLost(DUShapleyError, RuntimeError):
+    """The workers, or the way to them, are gone."""
+
+
+class WorkersDiffer(DUShapleyError, RuntimeError):
+    """A worker has other versions of what decides the bits of a result."""
+
+
 class ProtocolViolated(DUShapleyError, RuntimeError):
     """An estimator, game or hand-driven conversation broke the rules of asking and telling."""
 
@@ -74,6 +82,10 @@ class LedgerUnreadable(LedgerError):
 
 class LedgerReadOnly(LedgerError):
     """The ledger cannot be written, so paid work could not be kept."""
+
+
+class LedgerFull(LedgerReadOnly):
+    """There is no room left for the ledger to grow."""
 
 
 class LedgerBusy(LedgerError):
@@ -104,9 +116,13 @@ class Stopped(DUShapleyError, RuntimeError):
     """The run ended before its plan did.
 
     Everything paid for is in the ledger (if there is one); `valuation` holds the estimate so far,
-    or None when there is none yet.
+    or None when there is none yet. `out_of_time` tells a run that used up its `max_seconds` from
+    one that was interrupted.
     """
 
-    def __init__(self, message: str, valuation: Valuation | None = None) -> None:
+    def __init__(
+        self, message: str, valuation: Valuation | None = None, *, out_of_time: bool = False
+    ) -> None:
         super().__init__(message)
         self.valuation = valuation
+        self.out_of_time = out_of_time

@@ -2,15 +2,19 @@
 
 One SQLite file (write-ahead log) per *context*: what must be equal for evaluations of equal pools
 to be interchangeable (model, metric, test data, seed). Within it a pool is known by its content,
-so that an owner who leaves, joins or is renamed costs only what is new.
+so that an owner who leaves, joins or is renamed costs only what is new. Numbers are written as
+text that reads back to the last bit (SQLite's own would lose the sign of zero), and every row is
+sealed by a checksum, so that damage is noticed and never taken for an evaluation.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any
 
@@ -19,29 +23,34 @@ import numpy as np
 from dushapley.errors import (
     LedgerBusy,
     LedgerError,
+    LedgerFull,
     LedgerMismatch,
     LedgerReadOnly,
     LedgerUnreadable,
 )
 from dushapley.games.base import Outcome
 
-FORMAT = "dushapley.ledger/1"
+FORMAT = "dushapley.ledger/2"
 _SCHEMA = """
-create table if not exists about (name text primary key, value text not null);
+create table if not exists about (name text primary key, value text not null) without rowid;
 create table if not exists evaluations (
-    key blob primary key, value real not null, failure text, scores blob, spread real
+    key blob primary key, value text not null, failure text, scores blob, spread text,
+    seal blob not null
 ) without rowid;
 """
 _INSERT = """
-insert into evaluations values (?, ?, ?, ?, ?) on conflict (key) do update set
+insert into evaluations values (?, ?, ?, ?, ?, ?) on conflict (key) do update set
     value = excluded.value, failure = excluded.failure,
-    scores = excluded.scores, spread = excluded.spread
+    scores = excluded.scores, spread = excluded.spread, seal = excluded.seal
 where evaluations.failure is not null
 """  # a failure may be tried again; an answer stands
 _PATIENCE = 60
 """Seconds to wait while another run is writing."""
 _AT_ONCE = 500
 """Keys looked up by one statement."""
+
+Row = tuple[bytes, str, str | None, bytes | None, str | None, bytes]
+"""Key, value, failure, scores, spread and seal, as they are stored."""
 
 
 class Ledger:
@@ -60,23 +69,26 @@ class Ledger:
     >>> from dushapley.games import Outcome
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Ledger(pathlib.Path(folder) / "paid.sqlite", "model A") as ledger:
-    ...         ledger.write([(b"pool", Outcome(0.5))])
+    ...         news = ledger.write([(b"pool", Outcome(0.5))])
     ...         ledger.read([b"pool", b"other"])[b"pool"].value
     0.5
     """
 
     def __init__(self, path: str | os.PathLike[str], context: str) -> None:
-        self.path = Path(path)
+        self.path, self.context = Path(path), context
+        self._lock = Lock()  # executors look things up from threads of their own
         self._refuse_read_only()
         try:
-            self._db = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            self._db = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
         except sqlite3.Error as error:
             raise LedgerUnreadable(
                 f"The ledger {self.path} cannot be opened ({error}). Name a file in a folder that "
                 "exists and can be written."
             ) from error
         try:
-            self._prepare(context)
+            self._prepare()
         except BaseException:
             self._db.close()
             raise
@@ -92,14 +104,14 @@ class Ledger:
                     "copy the ledger elsewhere, or run without one."
                 )
 
-    def _prepare(self, context: str) -> None:
+    def _prepare(self) -> None:
         try:
             self._refuse_foreign()
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")
             self._db.executescript(_SCHEMA)
             self._db.execute("begin immediate")  # proves now that we may write
-            for name, value in (("format", FORMAT), ("context", context)):
+            for name, value in (("format", FORMAT), ("context", self.context)):
                 self._db.execute("insert or ignore into about values (?, ?)", (name, value))
             about = dict(self._db.execute("select name, value from about").fetchall())
             self._db.execute("commit")
@@ -110,11 +122,12 @@ class Ledger:
                 f"The ledger {self.path} has format {about['format']!r}; this version reads "
                 f"{FORMAT!r}. Use another file."
             )
-        if about["context"] != context:
+        if about["context"] != self.context:
             raise LedgerMismatch(
                 f"The ledger {self.path} holds evaluations of another game (context "
-                f"{about['context'][:12]}…, this game has {context[:12]}…): model, metric, test "
-                "data, seed or fingerprint differ. Use another file, or the game it was made with."
+                f"{about['context'][:12]}…, this game has {self.context[:12]}…): model, metric, "
+                "test data, seed or fingerprint differ. Use another file, or the game it was made "
+                "with."
             )
 
     def _refuse_foreign(self) -> None:
@@ -126,21 +139,27 @@ class Ledger:
                 f"{', '.join(sorted(tables))}. It was left alone; name another file."
             )
 
-    def _refusal(self, error: sqlite3.Error) -> LedgerError:
+    def _refusal(self, error: Exception) -> LedgerError:
         """What an error of SQLite means to the user."""
-        if "locked" in str(error) or "busy" in str(error):
+        told = str(error)
+        if "locked" in told or "busy" in told:
             return LedgerBusy(
                 f"Another program has been writing to the ledger {self.path} for {_PATIENCE} "
                 "seconds. Wait until it is done, or use another file."
             )
-        if "readonly" in str(error):
+        if "full" in told or "disk I/O" in told:
+            return LedgerFull(
+                f"The ledger {self.path} cannot grow ({told}). What it held before is intact; free "
+                "some space, and run the same again to go on."
+            )
+        if "readonly" in told:
             return LedgerReadOnly(
-                f"The ledger {self.path} cannot be written ({error}). Make it writable, copy it "
-                "elsewhere, or run without one."
+                f"The ledger {self.path} cannot be written ({told}). What it held before is "
+                "intact; make it writable, copy it elsewhere, or run without one."
             )
         return LedgerUnreadable(
-            f"{self.path} is not a readable ledger ({error}). Name another file; if this one was "
-            f"damaged, `sqlite3 {self.path.name} .recover` may save what is intact."
+            f"{self.path} is not a readable ledger ({told}). Name another file; if this one was "
+            f"damaged, `dushapley salvage {self.path.name} NEW` saves what is intact."
         )
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Outcome]:
@@ -149,42 +168,40 @@ class Ledger:
         for start in range(0, len(keys), _AT_ONCE):
             some = keys[start : start + _AT_ONCE]
             marks = ",".join("?" * len(some))
-            rows = self._execute(
-                f"select key, value, failure, scores, spread from evaluations "  # noqa: S608
-                f"where key in ({marks})",
-                some,
-            )
-            for key, value, failure, scores, spread in rows:
-                array = None if scores is None else np.frombuffer(scores, dtype=np.float64)
-                found[key] = Outcome(value, failure, array, spread)
+            for row in self._execute(f"select * from evaluations where key in ({marks})", some):  # noqa: S608
+                outcome = unsealed(row, self.context)
+                if outcome is None:
+                    raise self._refusal(ValueError("an evaluation does not match its checksum"))
+                found[row[0]] = outcome
         return found
 
-    def write(self, paid: Iterable[tuple[bytes, Outcome]]) -> None:
-        """Commit a block of evaluations: all of it, or nothing."""
-        rows = [
-            (key, o.value, o.failure, None if o.scores is None else o.scores.tobytes(), o.spread)
-            for key, o in paid
-        ]
+    def write(self, paid: Iterable[tuple[bytes, Outcome]]) -> int:
+        """Commit a block of evaluations: all of it, or nothing. How many of them were news."""
+        rows = [sealed(key, outcome, self.context) for key, outcome in paid]
+        try:
+            with self._lock:
+                return self._commit(rows)
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+
+    def _commit(self, rows: list[Row]) -> int:
         try:
             self._db.execute("begin immediate")
-            self._db.executemany(_INSERT, rows)
+            news = self._db.executemany(_INSERT, rows).rowcount
             self._db.execute("commit")
-        except sqlite3.Error as error:
+        except sqlite3.Error:
             if self._db.in_transaction:
                 self._db.execute("rollback")
-            if "locked" in str(error):
-                raise self._refusal(error) from error
-            raise LedgerReadOnly(
-                f"The ledger {self.path} could not take an evaluation ({error}). What it held "
-                "before is intact; free space or make it writable, and run again to go on."
-            ) from error
+            raise
+        return news
 
     def __len__(self) -> int:
         return int(self._execute("select count(*) from evaluations", ())[0][0])
 
-    def _execute(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def _execute(self, statement: str, values: Sequence[object]) -> list[Any]:
         try:
-            return self._db.execute(statement, values).fetchall()
+            with self._lock:
+                return self._db.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._refusal(error) from error
 
@@ -202,3 +219,30 @@ class Ledger:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def sealed(key: bytes, outcome: Outcome, context: str) -> Row:
+    """An evaluation as it is stored."""
+    scores = None if outcome.scores is None else outcome.scores.tobytes()
+    spread = None if outcome.spread is None else repr(float(outcome.spread))
+    value = repr(float(outcome.value))
+    seal = _seal(context, key, value, outcome.failure, scores, spread)
+    return key, value, outcome.failure, scores, spread, seal
+
+
+def unsealed(row: Row, context: str) -> Outcome | None:
+    """A stored evaluation, or None when it is not what was once stored."""
+    key, value, failure, scores, spread, seal = row
+    if _seal(context, key, value, failure, scores, spread) != seal:
+        return None
+    array = None if scores is None else np.frombuffer(scores, dtype=np.float64)
+    return Outcome(float(value), failure, array, None if spread is None else float(spread))
+
+
+def _seal(*parts: object) -> bytes:
+    """Checksum of a row and its context; each part with its length, so that none run together."""
+    sha = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        body = b"none" if part is None else part if isinstance(part, bytes) else str(part).encode()
+        sha.update(f"{type(part).__name__} {len(body)} ".encode() + body)
+    return sha.digest()

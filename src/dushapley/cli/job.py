@@ -44,6 +44,7 @@ class Job:
     on_failure: Any = "raise"
     repeats: int = 1
     timeout: float | None = None
+    memory: str | None = None
     encode: Any = "pooled"
     model_seed: int = 0
 
@@ -138,6 +139,7 @@ class Job:
             repeats=self.repeats,
             on_failure=self.on_failure,
             timeout=self.timeout,
+            memory=as_bytes(self.memory),
             encode=encode,
         )
         way = "each pool fitted by itself" if game.path is None else game.path.name
@@ -175,6 +177,17 @@ def as_number(text: str) -> Any:
         return float(text)
     except ValueError:
         return text
+
+
+def as_bytes(text: str | None) -> int | None:
+    """A size like 500MB in bytes."""
+    if text is None:
+        return None
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+    number = as_number(text[:-2])
+    if text[-2:].upper() not in units or not isinstance(number, float):
+        raise InvalidOption(f"--memory is {text!r}; write it like 500MB or 2GB.")
+    return int(number * units[text[-2:].upper()])
 
 
 def method_options(pairs: Sequence[str]) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ import typer
 
 from dushapley.cli.asking import what_if
 from dushapley.cli.demo import demo
+from dushapley.cli.salvaging import salvage
 from dushapley.cli.settling import verify
 from dushapley.cli.summing import statistics
 from dushapley.cli.valuing import methods, quote, value
@@ -36,6 +37,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "quote": quote,
     "methods": methods,
     "statistics": statistics,
+    "salvage": salvage,
 }
 WRONG_COMMAND = (BudgetTooSmall, InvalidChange, InvalidOption, MethodNotApplicable, UnknownMethod)
 

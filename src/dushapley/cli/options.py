@@ -50,6 +50,10 @@ Empty = Annotated[str, Option(help="Worth of no data: constant, zero or a number
 OnFailure = Annotated[str, Option(help="A training that fails: raise, or empty = as no data.")]
 Repeats = Annotated[int, Option(help="Trainings averaged per pool.", min=1)]
 Timeout = Annotated[float | None, Option(help="Seconds a training may take.")]
+Memory = Annotated[
+    str | None,
+    Option(help="Memory a training may take beyond the data, like 500MB.", metavar="SIZE"),
+]
 Encode = Annotated[str, Option(help="Text and dates to numbers: pooled = once, or training.")]
 ModelSeed = Annotated[int, Option(help="Seed of models and of hold-out.", min=0)]
 Method = Annotated[str, Option(help="See `dushapley methods`.")]
@@ -87,6 +91,14 @@ Report = Annotated[Path | None, Option(help="Write a page to read in a browser."
 ReportFor = Annotated[
     list[str] | None,
     Option(help="And one for this owner, silent on the others; repeat.", metavar="OWNER"),
+]
+Executor = Annotated[str, Option(help="Where the work runs: local, dask or ray.")]
+Address = Annotated[
+    str | None,
+    Option(help="Of the Dask or Ray cluster, like tcp://host:8786.", metavar="A"),
+]
+MaxSeconds = Annotated[
+    float | None, Option(help="Stop after so many seconds, with the estimate so far.")
 ]
 Json = Annotated[bool, Option("--json", help="JSON on stdout, exact to the last bit.")]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]

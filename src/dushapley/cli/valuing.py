@@ -6,10 +6,8 @@ import json as jsons
 import shlex
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -41,18 +39,18 @@ def value(
     on_failure: o.OnFailure = "raise",
     repeats: o.Repeats = 1,
     timeout: o.Timeout = None,
+    memory: o.Memory = None,
     encode: o.Encode = "pooled",
     model_seed: o.ModelSeed = 0,
     method: o.Method = "auto",
     option: o.MethodOption = None,
     budget: o.Budget = None,
     precision: o.Precision = None,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds, with the estimate so far.")
-    ] = None,
+    max_seconds: o.MaxSeconds = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
-    executor: Annotated[str, typer.Option(help="Where the work runs.")] = "local",
+    executor: o.Executor = "local",
+    address: o.Address = None,
     ledger: o.Ledger = None,
     no_ledger: o.NoLedger = False,
     pot: o.Pot = None,
@@ -70,7 +68,7 @@ def value(
     del debug  # read by main
     job = Job(
         files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, on_failure,
-        repeats, timeout, encode, model_seed,
+        repeats, timeout, memory, encode, model_seed,
     )  # fmt: skip
     chosen = method_options(option or [])
     refuse_unknown(method)
@@ -83,20 +81,19 @@ def value(
     wanted.refuse_strangers(game)
     agree(game, method, chosen, budget, jobs, yes=yes)
     kept = None if no_ledger else ledger or kept_at(game)
-    with deadline(max_seconds) as rung:
-        try:
-            import dushapley as ds
+    try:
+        import dushapley as ds
 
-            result = ds.value(
-                game, method, options=chosen, budget=budget, precision=precision, seed=seed,
-                n_jobs=jobs, executor=executor, ledger=kept,
-            )  # fmt: skip
-        except Stopped as stopped:
-            say(str(stopped))
-            if stopped.valuation is not None:
-                wanted.hand_over(stopped.valuation, job, game, inputs, json=json)
-            code = 130 if not rung else 0 if stopped.valuation is not None else 1
-            raise typer.Exit(code) from None
+        result = ds.value(
+            game, method, options=chosen, budget=budget, precision=precision, seed=seed,
+            n_jobs=jobs, executor=executor, address=address, max_seconds=max_seconds, ledger=kept,
+        )  # fmt: skip
+    except Stopped as stopped:
+        say(str(stopped))
+        if stopped.valuation is not None:
+            wanted.hand_over(stopped.valuation, job, game, inputs, json=json)
+        code = 0 if stopped.valuation is not None else 1
+        raise typer.Exit(code if stopped.out_of_time else 130) from None
     wanted.hand_over(result, job, game, inputs, json=json)
 
 
@@ -119,28 +116,6 @@ def kept_at(game: Game) -> Path | None:
     path = default_ledger(game.context)
     say(f"ledger: {path} (what is paid is kept; run again to go on)")
     return path
-
-
-@contextmanager
-def deadline(seconds: float | None) -> Iterator[list[bool]]:
-    """Interrupt the run when its time is up; the list then holds an entry."""
-    from _thread import interrupt_main
-    from threading import Timer
-
-    rung: list[bool] = []
-
-    def ring() -> None:
-        rung.append(True)
-        interrupt_main()
-
-    timer = None if seconds is None else Timer(seconds, ring)
-    if timer is not None:
-        timer.start()
-    try:
-        yield rung
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 def agree(
@@ -186,6 +161,9 @@ def seconds_each(game: Game) -> float:
         return 0.0
     import numpy as np
 
+    from dushapley.executors import make_executor
+
+    here = make_executor("local", 1)  # within the game's limits, as the run itself
     largest = np.argsort(-game.sizes, kind="stable")
     seconds = []
     at_once = min(game.block, 32)
@@ -193,8 +171,9 @@ def seconds_each(game: Game) -> float:
         pools = np.zeros((at_once, game.n_players), dtype=np.bool_)
         pools[:, largest[:count]] = True
         started = time.perf_counter()
-        game(pools)
+        list(here.run(game, [(pools, None)], lambda _: False))
         seconds.append((time.perf_counter() - started) / at_once)
+    here.close()
     return float(np.mean(seconds[1:]))
 
 
@@ -227,7 +206,7 @@ def quote(
     del debug  # read by main
     job = Job(
         files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, "empty",
-        repeats, None, encode,
+        repeats, None, None, encode,
     )  # fmt: skip
     rows = quotes(job.game(), jobs)
     if json:

@@ -48,6 +48,35 @@ class Outcome:
     spread: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a training may take at the most.
+
+    Attributes
+    ----------
+    timeout
+        Seconds of one training.
+    memory
+        Bytes that trainings may take beyond the data itself.
+    trainings
+        Trainings that one question costs.
+    """
+
+    timeout: float | None = None
+    memory: int | None = None
+    trainings: int = 1
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any limit."""
+        return self.timeout is not None or self.memory is not None
+
+    def seconds(self, questions: int) -> float:
+        """Seconds that so many questions may take."""
+        assert self.timeout is not None
+        return self.timeout * self.trainings * questions
+
+
 class Game(ABC):
     """A cooperative game over owners of data: ``game(fractions, draws) -> values``.
 
@@ -75,6 +104,8 @@ class Game(ABC):
         the ledger. Constant, so that it can never depend on what was already known.
     notes
         Sentences about the game that belong beside every result of it.
+    limits
+        What a training may take at the most; whoever runs the work sees to it.
     """
 
     fractions: Fractions = "none"
@@ -85,6 +116,7 @@ class Game(ABC):
     names: tuple[str, ...]
     fingerprint: str | None = None
     notes: tuple[str, ...] = ()
+    limits: Limits = Limits()
 
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
         """Utilities of m pools, shape (m,)."""
@@ -97,6 +129,12 @@ class Game(ABC):
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Like `evaluate`, with what a paying engine also wants to keep of each question."""
         return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
+
+    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
+        """What pools count as whose computation was ended from outside: by policy, or an error."""
+        raise UtilityFailed(
+            f"The utility of {pool_name(queries[0], self.names)} could not be computed: {error}."
+        ) from error
 
     def recall(self, outcome: Outcome) -> Outcome | None:
         """What an outcome found in the ledger is today; None: no longer good, to be paid again."""

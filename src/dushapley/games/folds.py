@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,8 @@ class FoldsGame(RowsGame):
         rows = np.array([len(game.y_test) for game in self.games], dtype=np.float64)
         self.parts = rows / rows.sum()
         self.repeats = self.games[0].repeats
+        one = self.games[0].limits
+        self.limits = replace(one, trainings=one.trainings * number)
         contexts = [game.context for game in self.games]
         nobody = [game.nobody.value for game in self.games]
         self._context = None if None in contexts else digest("folds", *contexts, *nobody)
@@ -87,6 +90,10 @@ class FoldsGame(RowsGame):
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Each pool by all folds."""
         columns = [game.outcomes(queries, draws) for game in self.games]
+        return [self._combine(row) for row in zip(*columns, strict=True)]
+
+    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
+        columns = [game.failed(queries, error) for game in self.games]
         return [self._combine(row) for row in zip(*columns, strict=True)]
 
     def recall(self, outcome: Outcome) -> Outcome | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
-from dushapley.games.base import Outcome
+from dushapley.games.base import Limits, Outcome
 from dushapley.games.checks import check_n_players, digest, pool_name
 from dushapley.games.datasets import RowsGame
 from dushapley.games.describing import Indescribable, describe, package_of
@@ -18,9 +18,12 @@ from dushapley.games.fast import FastPath, fast_path
 from dushapley.games.scoring import Scorer, best_constant, constant_label
 from dushapley.games.training import (
     Fresh,
+    OutOfMemory,
     TimedOut,
+    out_of_memory,
     refuse_drifting,
     refuse_impossible_limit,
+    refuse_impossible_memory,
     seeded,
     time_limit,
     timed_out,
@@ -61,6 +64,9 @@ class ModelGame(RowsGame):
         count is in the result.
     timeout
         Seconds a single training may take; longer is a failure.
+    memory
+        Bytes that trainings may take beyond the data itself; more is a failure. With `timeout`
+        or `memory`, `value` trains in processes of their own, which it can end.
     encode
         How tables with text or dates become numbers: by one encoding fitted on the pooled rows
         of all owners ("pooled", or one made before), or afresh in every "training".
@@ -106,6 +112,7 @@ class ModelGame(RowsGame):
         repeats: int = 1,
         on_failure: Literal["raise", "empty"] = "raise",
         timeout: float | None = None,
+        memory: int | None = None,
         encode: Literal["pooled", "training"] | Encoding = "pooled",
         backend: Literal["numpy", "torch"] = "numpy",
         fast: bool = True,
@@ -116,9 +123,11 @@ class ModelGame(RowsGame):
         _check_choice("on_failure", on_failure, ("raise", "empty"))
         _check_choice("backend", backend, ("numpy", "torch"))
         refuse_impossible_limit(timeout)
+        refuse_impossible_memory(memory)
         self.model, self.scoring, self.seed = model, scoring, _check_seed(seed)
         self.repeats = check_n_players(repeats, "repeats")
         self.on_failure, self.timeout, self.backend = on_failure, timeout, backend
+        self.limits = Limits(timeout, memory, self.repeats)
         self.X_test, self.y_test = check_test_set(owners, X_test, y_test, self.encoding)
         self.classes = classes_of(model, owners, self.y_test)
         refuse_drifting(model, self.repeats)
@@ -203,8 +212,14 @@ class ModelGame(RowsGame):
         X, y = self.pool(counts, draw)
         try:
             return self._train(X, y)
+        except MemoryError as error:
+            known = self.limits.memory
+            return self._failed(query, error if known is None else out_of_memory(known))
         except Exception as error:
             return self._failed(query, error)
+
+    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
+        return [self._failed(query, error) for query in queries]
 
     def _train(self, X: Array, y: Array | None) -> Outcome:
         assert y is not None
@@ -230,12 +245,21 @@ class ModelGame(RowsGame):
         """What a stored outcome is today: failures follow today's policy and time limit."""
         if outcome.failure is None:
             return outcome
-        another_limit = outcome.failure.startswith(TimedOut.__name__) and (
-            self.timeout is None or outcome.failure != failure_cause(timed_out(self.timeout))
-        )
-        if self.on_failure == "raise" or another_limit:
+        if self.on_failure == "raise" or self._another_limit(outcome.failure):
             return None
         return Outcome(self.nobody.value, outcome.failure, self.nobody.scores)
+
+    def _another_limit(self, failure: str) -> bool:
+        """Whether a stored failure is of a limit that is no longer today's."""
+        today = [
+            None if self.timeout is None else failure_cause(timed_out(self.timeout)),
+            None
+            if self.limits.memory is None
+            else failure_cause(out_of_memory(self.limits.memory)),
+        ]
+        return failure.startswith((TimedOut.__name__, OutOfMemory.__name__)) and (
+            failure not in today
+        )
 
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """As in all games with rows; nobody's pool is known by what it was agreed to be worth."""

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from dushapley.errors import InvalidGame
@@ -15,6 +16,15 @@ from dushapley.errors import InvalidGame
 
 class TimedOut(Exception):
     """A training took longer than it may."""
+
+
+class OutOfMemory(Exception):
+    """A training took more memory than it may."""
+
+
+def out_of_memory(size: int) -> OutOfMemory:
+    """The failure of a training that was given so many bytes."""
+    return OutOfMemory(f"more than {size / 1e6:g} MB")
 
 
 def timed_out(seconds: float) -> TimedOut:
@@ -128,4 +138,16 @@ def refuse_impossible_limit(seconds: object) -> None:
         raise InvalidGame(
             "timeout= works by an alarm signal, which exists only on Unix and in the main thread. "
             "Leave it out here, or run in workers (n_jobs=2)."
+        )
+
+
+def refuse_impossible_memory(size: object) -> None:
+    """Refuse a memory limit that makes no sense, or that this system cannot keep."""
+    if size is None:
+        return
+    if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
+        raise InvalidGame(f"memory is {size!r}; it is a positive whole number of bytes, or None.")
+    if not Path("/proc/self/statm").exists():
+        raise InvalidGame(
+            "memory= needs Linux, which can refuse memory to a process. Leave it out here."
         )

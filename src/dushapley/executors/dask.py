@@ -1,0 +1,154 @@
+"""A Dask cluster: of separate processes, of other machines, or one started for this run."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Collection
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any
+
+from dushapley.errors import InvalidOption, WorkersLost
+from dushapley.executors.base import Group, Results, Shipment, WorkerLost, pay
+from dushapley.executors.limits import dismiss
+from dushapley.executors.remote import PATIENCE, Remote
+
+
+class Dask(Remote):
+    """Workers of a Dask cluster.
+
+    The game goes to the scheduler once, and from worker to worker, once to each. Dask itself runs
+    the tasks of a dead worker elsewhere, and unpacks the game again where its copies died.
+
+    Parameters
+    ----------
+    n_jobs
+        Worker processes to start where no cluster is named.
+    address
+        Address of a scheduler, or a `distributed.Client`; None takes the current client, or
+        starts a cluster on this machine for the run.
+    until
+        When to give up, by `time.monotonic`.
+    """
+
+    def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
+        super().__init__(until)
+        self._mine: list[Any] = []  # what this run started and must close
+        self.client = self._connect(n_jobs, address)
+        self._game: Any = None
+        self._threads: dict[str, int] = {}
+        self._places: dict[Any, str] = {}  # which worker each handle was meant for
+
+    def _connect(self, n_jobs: int, address: Any) -> Any:
+        try:
+            import distributed
+        except ImportError as error:
+            raise InvalidOption(
+                "executor='dask' needs Dask, which is not installed: pip install 'dushapley[dask]'."
+            ) from error
+        if isinstance(address, distributed.Client):
+            if address.asynchronous:
+                raise InvalidOption("The Dask client is asynchronous; pass a synchronous one.")
+            return address
+        if address is None:
+            with suppress(ValueError):
+                return distributed.default_client()
+            address = distributed.LocalCluster(
+                n_workers=None if n_jobs == -1 else n_jobs,
+                threads_per_worker=1,
+                dashboard_address=":0",
+            )
+            self._mine.append(address)
+        try:
+            client = distributed.Client(address, timeout=PATIENCE / 2, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise WorkersLost(
+                f"No Dask scheduler answers at {address!r} ({error}). Start one (`dask scheduler`) "
+                "and name its address, for example tcp://host:8786."
+            ) from error
+        self._mine.append(client)
+        return client
+
+    def workers(self) -> int:
+        self._threads = dict(self.client.nthreads())
+        if not self._threads:
+            try:
+                self.client.wait_for_workers(1, timeout=PATIENCE)
+            except TimeoutError as error:
+                raise WorkersLost(
+                    f"The Dask scheduler has had no worker for {PATIENCE:g} s. Start some "
+                    "(`dask worker ADDRESS`), and run again to go on."
+                ) from error
+            self._threads = dict(self.client.nthreads())
+        return max(1, sum(self._threads.values()))
+
+    def ship(self, shipment: Shipment) -> None:
+        """Send the game as a task, not as scattered data: Dask can run a task again elsewhere."""
+        import cloudpickle
+        from dask import config
+
+        packed = cloudpickle.dumps(shipment)
+        with config.set({"distributed.admin.large-graph-warning-threshold": len(packed) + 10**7}):
+            self._game = self.client.submit(pickle.loads, packed, pure=False)
+
+    def submit(self, group: Group) -> Any:
+        """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
+        busy = Counter(self._places.values())
+        place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
+        handle = self.client.submit(
+            _pay,
+            self._game,
+            group,
+            pure=False,
+            retries=0,
+            workers=place,
+            allow_other_workers=place is not None,
+        )
+        self._places[handle] = place or ""
+        return handle
+
+    def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
+        from distributed import wait
+
+        self._refuse_lost()
+        with suppress(TimeoutError, CancelledError), self.client.as_current():
+            wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
+        return [handle for handle in handles if handle.done()]
+
+    def result(self, handle: Any) -> tuple[float, Results]:
+        from distributed import KilledWorker
+
+        self._places.pop(handle, None)
+        if handle.status == "cancelled":
+            self._refuse_lost()
+            raise WorkerLost("Dask cancelled the task")
+        try:
+            return handle.result()
+        except KilledWorker as error:
+            raise WorkerLost(f"Dask: {error.last_worker.address} was the last to die") from error
+
+    def _refuse_lost(self) -> None:
+        if self.client.status != "running":
+            raise WorkersLost(
+                f"The connection to the Dask scheduler is {self.client.status}. Start it again, "
+                "and run again to go on."
+            )
+
+    def cancel(self, handles: Collection[Any]) -> None:
+        self._places.clear()
+        if handles and self.client.status == "running":
+            self.client.cancel(handles)
+
+    def close(self) -> None:
+        if self._shipment is not None and self._shipment.game.limits.any:
+            with suppress(OSError, TimeoutError):
+                self.client.run(dismiss)
+        self._game = None
+        while self._mine:
+            self._mine.pop().close()
+
+
+def _pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
+    shipment.refuse_differing()
+    return pay(shipment, group)

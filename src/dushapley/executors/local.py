@@ -1,0 +1,162 @@
+"""This machine: the process itself, or workers beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from math import isfinite
+from typing import Any
+
+from dushapley.errors import WorkersLost
+from dushapley.executors.base import (
+    ATTEMPTS,
+    Block,
+    Group,
+    OutOfTime,
+    Pace,
+    Results,
+    Shipment,
+    Skip,
+    leave_with,
+    pay,
+    seconds_left,
+)
+from dushapley.executors.limits import dismiss
+from dushapley.games.base import Game, Outcome
+
+
+class Local:
+    """This machine: in the process itself, or in joblib's workers, which stay alive.
+
+    One BLAS thread per worker, as in the parent, so that no bit depends on their number. Large
+    arrays of the game are written once, to a folder that all workers map into memory; joblib's
+    tracker removes it when the run ends, however it ends. Blocks travel in groups of at most
+    `LONGEST` seconds, so that the journey costs little and little is lost by a kill.
+
+    Parameters
+    ----------
+    n_jobs
+        Number of workers; 1 stays in the process, -1 takes all processors.
+    until
+        When to give up, by `time.monotonic`.
+    """
+
+    def __init__(self, n_jobs: int = 1, until: float = float("inf")) -> None:
+        self.n_jobs, self.until = n_jobs, until
+        self._stack = ExitStack()
+        self._workers: Any = None
+        self._shipment: Shipment | None = None
+        self._pace = Pace()
+
+    def run(
+        self, game: Game, blocks: Sequence[Block], skip: Skip
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        if self._shipment is None or self._shipment.game is not game:
+            self._shipment = Shipment(game)
+        waiting = dict(enumerate(blocks))
+        if self.n_jobs == 1 or len(blocks) == 1:
+            yield from self._here(self._shipment, waiting, skip)
+            return
+        losses = 0
+        while waiting and losses < ATTEMPTS:
+            before = len(waiting)
+            yield from self._share_out(self._shipment, waiting, skip)
+            losses = losses + 1 if len(waiting) == before else 0
+        if waiting:
+            raise WorkersLost(
+                f"Workers died {ATTEMPTS} times in a row, most likely for lack of memory, with "
+                f"{len(waiting)} blocks unpaid. Use fewer workers (n_jobs=1), a smaller model, or "
+                "ModelGame(memory=..., on_failure='empty') to count such trainings as failures."
+            )
+
+    def _here(
+        self, shipment: Shipment, waiting: dict[int, Block], skip: Skip
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        for position, block in waiting.items():
+            seconds_left(self.until)
+            if not skip(position):
+                seconds, results = pay(shipment, [(position, block)])
+                self._pace.saw(seconds, 1)
+                yield from results
+
+    def _share_out(
+        self, shipment: Shipment, waiting: dict[int, Block], skip: Skip
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
+        from joblib import delayed
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        workers = self._start()
+        groups = self._groups(dict(waiting), workers.n_jobs, skip)
+        self._limit(workers)
+        try:
+            for seconds, results in workers(
+                delayed(_pay)(shipment, group, os.getpid()) for group in groups
+            ):
+                self._pace.saw(seconds, len(results))
+                for position, outcomes in results:
+                    del waiting[position]
+                    yield position, outcomes
+                self._limit(workers)
+            waiting.clear()  # whatever is left was skipped
+        except TerminatedWorkerError:
+            self._let_go()
+        except TimeoutError as error:
+            if isfinite(self.until):
+                raise OutOfTime from error
+            raise
+
+    def _limit(self, workers: Any) -> None:
+        workers.timeout = seconds_left(self.until) if isfinite(self.until) else None
+
+    def _groups(self, blocks: dict[int, Block], workers: int, skip: Skip) -> Iterator[Group]:
+        """Groups of the blocks that are still wanted when their turn comes.
+
+        joblib draws from here whenever a worker is about to be free.
+        """
+        while blocks:
+            group: Group = []
+            size = self._pace.size(len(blocks), workers)
+            while blocks and len(group) < size:
+                position = next(iter(blocks))
+                block = blocks.pop(position)
+                if not skip(position):
+                    group.append((position, block))
+            if group:
+                yield group
+
+    def _start(self) -> Any:
+        if self._workers is None:
+            from joblib import Parallel, effective_n_jobs, parallel_config
+
+            self._stack.enter_context(parallel_config(backend="loky", inner_max_num_threads=1))
+            self._workers = self._stack.enter_context(
+                Parallel(
+                    n_jobs=effective_n_jobs(self.n_jobs),
+                    return_as="generator_unordered",
+                    batch_size=1,
+                    max_nbytes="100K",
+                )
+            )
+        return self._workers
+
+    def _let_go(self) -> None:
+        self._workers = None
+        self._stack.close()
+
+    def close(self) -> None:
+        """Let go of the game's files; the workers are joblib's own and serve the next run."""
+        limited = self._shipment is not None and self._shipment.game.limits.any
+        if limited and self._workers is not None:
+            from joblib.externals.loky import get_reusable_executor
+
+            self._let_go()
+            get_reusable_executor().shutdown(wait=True, kill_workers=True)
+        self._let_go()
+        dismiss()
+
+
+def _pay(shipment: Shipment, group: Group, parent: int) -> tuple[float, Results]:
+    leave_with(parent)
+    return pay(shipment, group)

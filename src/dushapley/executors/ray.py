@@ -1,0 +1,103 @@
+"""A Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from dushapley.errors import InvalidOption, WorkersLost
+from dushapley.executors.base import ATTEMPTS, Group, Results, Shipment, WorkerLost, pay
+from dushapley.executors.remote import Remote
+
+
+class Ray(Remote):
+    """Workers of a Ray cluster, one processor each.
+
+    The game is put into Ray's object store, which sends it once to every machine. Ray itself runs
+    the tasks of a dead worker elsewhere.
+
+    Parameters
+    ----------
+    n_jobs
+        Processors to take where no cluster is there and one is started for the run.
+    address
+        Address of a cluster, as `ray.init` takes it; None takes the one connected to, or starts
+        one on this machine.
+    until
+        When to give up, by `time.monotonic`.
+    """
+
+    def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
+        super().__init__(until)
+        try:
+            import ray
+        except ImportError as error:
+            raise InvalidOption(
+                "executor='ray' needs Ray, which is not installed: pip install 'dushapley[ray]'."
+            ) from error
+        self.ray: Any = ray
+        self._mine = not ray.is_initialized()
+        if self._mine:
+            self._connect(n_jobs, address)
+        elif address is not None:
+            raise InvalidOption(
+                f"address is {address!r}, but Ray is already connected. Leave the address out to "
+                "use that connection, or call ray.shutdown() first."
+            )
+        self._pay = ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)(_pay)
+        self._game: Any = None
+
+    def _connect(self, n_jobs: int, address: Any) -> None:
+        if address is None:
+            self.ray.init(
+                num_cpus=None if n_jobs == -1 else n_jobs,
+                include_dashboard=False,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+            return
+        try:
+            self.ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise WorkersLost(
+                f"No Ray cluster answers at {address!r} ({error}). Start one (`ray start --head`) "
+                "and name its address, or leave the address out."
+            ) from error
+
+    def workers(self) -> int:
+        return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+
+    def ship(self, shipment: Shipment) -> None:
+        self._game = self.ray.put(shipment)
+
+    def submit(self, group: Group) -> Any:
+        return self._pay.remote(self._game, group)
+
+    def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
+        done: Collection[Any] = self.ray.wait(list(handles), num_returns=1, timeout=seconds)[0]
+        return done
+
+    def result(self, handle: Any) -> tuple[float, Results]:
+        from ray.exceptions import ObjectLostError, RayTaskError, WorkerCrashedError
+
+        try:
+            return self.ray.get(handle)
+        except RayTaskError as error:
+            cause = error.cause
+            raise cause if isinstance(cause, Exception) else error from None
+        except (WorkerCrashedError, ObjectLostError) as error:
+            raise WorkerLost(f"Ray: {type(error).__name__}") from error
+
+    def cancel(self, handles: Collection[Any]) -> None:
+        for handle in handles:
+            self.ray.cancel(handle, force=True)
+
+    def close(self) -> None:
+        self._game = None
+        if self._mine:
+            self.ray.shutdown()
+
+
+def _pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
+    shipment.refuse_differing()
+    return pay(shipment, group)

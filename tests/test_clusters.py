@@ -1,0 +1,351 @@
+"""Where work runs: the same bits anywhere, clean stops, limits, shared and damaged ledgers."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dushapley as ds
+from dushapley import errors
+from dushapley.executors.base import Pace, Shipment, WorkerLost
+from dushapley.executors.remote import Remote
+from dushapley.games import Outcome
+from faults import Faulty, faulty_game, pull_clock_back, sleepy_game
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A Dask cluster in this process: two workers of one thread each."""
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as connected,
+    ):
+        yield connected
+
+
+def test_dask_gives_the_bits_of_this_process(client: Any, tmp_path: Path) -> None:
+    quiet = ds.value(sleepy_game(), "permutation", budget=200)
+    there = ds.value(
+        sleepy_game(), "permutation", budget=200, executor="dask", address=client,
+        ledger=tmp_path / "l.sqlite",
+    )  # fmt: skip
+    assert there.values.tobytes() == quiet.values.tobytes()
+    assert there.std_errors.tobytes() == quiet.std_errors.tobytes()
+    assert there.n_computed == quiet.n_computed
+    assert client.status == "running"  # it was lent, and is still the owner's
+    with ds.Ledger(tmp_path / "l.sqlite", sleepy_game().context) as ledger:
+        assert len(ledger) == there.n_computed
+
+
+def test_a_models_own_error_is_not_tried_again_on_dask(client: Any, tmp_path: Path) -> None:
+    model = Faulty(("raise",), rate=1.0, once=str(tmp_path))  # a second try would go well
+    with pytest.raises(errors.UtilityFailed, match="does not feel like it"):
+        ds.value(faulty_game(4, model), "exact", executor="dask", address=client)
+
+
+def test_time_is_up_on_dask(client: Any) -> None:
+    started = time.monotonic()
+    with pytest.raises(ds.Stopped, match="Time is up"):
+        ds.value(sleepy_game(30.0), "exact", executor="dask", address=client, max_seconds=1)
+    assert time.monotonic() - started < 15  # trainings of 30 s are given up
+
+
+def test_time_is_up_cleanly_and_the_ledger_goes_on(tmp_path: Path) -> None:
+    ledger = tmp_path / "l.sqlite"
+    with pytest.raises(ds.Stopped, match=r"Time is up.*run the same again to go on") as stop:
+        ds.value(sleepy_game(0.02), "permutation", budget=400, ledger=ledger, max_seconds=1.5)
+    assert stop.value.out_of_time
+    assert stop.value.valuation is not None
+    assert not stop.value.valuation.complete
+    done = stop.value.valuation.n_computed
+    assert done > 10
+    again = ds.value(sleepy_game(), "permutation", budget=400, ledger=ledger)
+    quiet = ds.value(sleepy_game(), "permutation", budget=400)
+    assert again.values.tobytes() == quiet.values.tobytes()
+    assert again.n_computed == quiet.n_computed - done
+
+
+def test_a_clock_pulled_back_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = ds.value(sleepy_game(), "exact")
+    monkeypatch.setattr(time, "time", time.time)  # put back afterwards
+    pull_clock_back()
+    assert time.time() > time.time()
+    again = ds.value(sleepy_game(), "exact", max_seconds=60)
+    assert again.values.tobytes() == quiet.values.tobytes()
+    with pytest.raises(ds.Stopped, match="Time is up"):
+        ds.value(sleepy_game(0.05), "exact", max_seconds=0.3)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "5", True, float("nan")])
+def test_impossible_time_is_refused(wrong: Any) -> None:
+    with pytest.raises(errors.InvalidOption, match="max_seconds"):
+        ds.value(sleepy_game(), "exact", max_seconds=wrong)
+
+
+def test_unknown_places_are_refused_before_anything_is_paid() -> None:
+    def never(X: np.ndarray, y: object) -> float:
+        raise AssertionError("paid")
+
+    game = ds.DatasetGame(ds.Owners.from_arrays({"a": [[1.0]], "b": [[2.0]]}), never)
+    with pytest.raises(errors.InvalidOption, match="'local', 'dask', 'ray'"):
+        ds.value(game, executor="moon")
+    with pytest.raises(errors.InvalidOption, match="executor='local' is this machine"):
+        ds.value(game, address="tcp://x:1")
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dushapley.executors import dask
+
+    monkeypatch.setattr(dask, "PATIENCE", 0.4)
+    with pytest.raises(
+        errors.WorkersLost, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"
+    ):
+        ds.value(sleepy_game(), "exact", executor="dask", address="tcp://127.0.0.1:9")
+
+
+def test_workers_with_other_packages_are_refused() -> None:
+    shipment = Shipment(sleepy_game())
+    shipment.refuse_differing()
+    shipment.packages["numpy"] = "1.0"
+    with pytest.raises(errors.WorkersDiffer, match=r"driver: 1\.0.*same versions on all workers"):
+        shipment.refuse_differing()
+
+
+def test_groups_follow_the_measured_time() -> None:
+    pace = Pace()
+    assert pace.size(64, 2) == 1  # nothing measured
+    pace.saw(0.0, 1)
+    assert pace.size(64, 2) == 8  # fair shares
+    pace.saw(0.5, 10)
+    assert pace.size(64, 2) == 5
+    pace.saw(60.0, 1)
+    assert pace.size(64, 2) == 1
+
+
+class Flaky(Remote):
+    """Workers in name only: every group of several blocks dies once, `poison` always."""
+
+    def __init__(self, poison: int | None = None) -> None:
+        super().__init__(float("inf"))
+        self.poison, self.sizes, self.shipped = poison, [], 0
+
+    def workers(self) -> int:
+        return 2
+
+    def ship(self, shipment: Shipment) -> None:
+        self.shipped += 1
+
+    def submit(self, group: Any) -> Any:
+        self.sizes.append(len(group))
+        return tuple(position for position, _ in group)
+
+    def wait(self, handles: Any, seconds: float) -> Any:
+        return handles[:1]
+
+    def result(self, handle: Any) -> Any:
+        if len(handle) > 1 or self.poison in handle:
+            raise WorkerLost("gone")
+        return 0.0, [(handle[0], [Outcome(float(handle[0]))])]
+
+    def cancel(self, handles: Any) -> None:
+        self.cancelled = list(handles)
+
+    def close(self) -> None:
+        pass
+
+
+def test_lost_groups_travel_again_one_by_one() -> None:
+    block = (np.zeros((1, 7), dtype=bool), None)
+    crew = Flaky()
+    found = dict(crew.run(sleepy_game(), [block] * 32, lambda position: position == 3))
+    assert sorted(found) == [p for p in range(32) if p != 3]  # what is known elsewhere is left out
+    assert max(crew.sizes) > 1
+    poisoned = Flaky(poison=5)
+    with pytest.raises(errors.WorkersLost, match=r"memory=\.\.\., on_failure='empty'"):
+        list(poisoned.run(sleepy_game(), [block] * 32, lambda _: False))
+
+
+def test_two_runs_on_one_ledger_use_each_others_work(tmp_path: Path) -> None:
+    ledger = tmp_path / "l.sqlite"
+    paid: list[str] = []
+
+    def utility(X: np.ndarray, y: object) -> float:
+        paid.append("x")
+        if len(paid) == 5:  # while the first run is at work, another one does everything
+            ds.value(game, "exact", ledger=ledger)
+        return float(X.sum())
+
+    owners = ds.Owners.from_arrays({c: [[float(i)]] for i, c in enumerate("abcdef")})
+    game = ds.DatasetGame(owners, utility, fingerprint="sum")
+    found = ds.value(game, "exact", ledger=ledger)
+    assert found.n_computed == 5
+    assert len(paid) == 64 + 1  # only the one in flight was paid twice
+    assert found.n_distinct == found.n_evaluations == 64
+    assert found.values.tobytes() == ds.value(game, "exact").values.tobytes()
+
+
+def test_runs_in_step_part_ways(tmp_path: Path) -> None:
+    game = sleepy_game()
+    with ds.Ledger(tmp_path / "l.sqlite", game.context) as ledger:
+        assert ledger.write([(b"a", Outcome(1.0)), (b"b", Outcome(2.0))]) == 2
+        assert ledger.write([(b"a", Outcome(1.0)), (b"c", Outcome(3.0))]) == 1
+        assert ledger.write([(b"d", Outcome(1.0, "failed"))]) == 1
+        assert ledger.write([(b"d", Outcome(1.5))]) == 1  # a failure tried again is news
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["hang", "stuck", "eat"])
+def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dushapley.executors import limits
+
+    monkeypatch.setattr(limits, "GRACE", 0.2)
+    eats = fault == "eat"
+    game = faulty_game(
+        2,
+        Faulty((fault,), rate=0.5),
+        timeout=None if eats else 0.3,
+        memory=2 * 10**8 if eats else None,
+        on_failure="empty",
+    )
+    found = ds.value(game, "exact")
+    cause = "OutOfMemory: more than 200 MB" if eats else "TimedOut: no result within 0.3 s"
+    assert list(found.failures) == [cause]
+    assert 0 < found.failures[cause] < 3
+    assert limits._TRAINERS == {}
+
+
+def test_excess_raises_where_no_policy_says_otherwise() -> None:
+    with pytest.raises(errors.UtilityFailed, match=r"TimedOut: no result within 0\.2 s"):
+        ds.value(faulty_game(2, Faulty(("hang",)), timeout=0.2), "exact")
+
+
+def test_another_limit_tries_again() -> None:
+    def recalled(failure: str, **settings: Any) -> bool:
+        game = faulty_game(2, on_failure="empty", **settings)
+        return game.recall(Outcome(0.0, failure)) is not None
+
+    assert recalled("OutOfMemory: more than 5 MB", memory=5 * 10**6)
+    assert not recalled("OutOfMemory: more than 5 MB", memory=10**9)
+    assert not recalled("OutOfMemory: more than 5 MB")
+    assert recalled("TimedOut: no result within 2 s", timeout=2, memory=10**9)
+    assert not recalled("TimedOut: no result within 2 s", timeout=3, memory=10**9)
+
+
+@pytest.mark.parametrize("wrong", [0, -5, 1.5, "1GB", True])
+def test_impossible_memory_is_refused(wrong: Any) -> None:
+    with pytest.raises(errors.InvalidGame, match="memory is"):
+        faulty_game(2, memory=wrong)
+
+
+# --- the ledger ---------------------------------------------------------------------------------
+
+
+def filled(path: Path, rows: int = 3000) -> dict[bytes, Outcome]:
+    """A ledger of many pages, and what it holds."""
+    rng = np.random.default_rng(0)
+    held = {rng.bytes(32): Outcome(float(v)) for v in rng.normal(size=rows)}
+    with ds.Ledger(path, "context") as ledger:
+        ledger.write(held.items())
+    return held
+
+
+def read_all(path: Path, held: dict[bytes, Outcome]) -> dict[bytes, Outcome]:
+    with ds.Ledger(path, "context") as ledger:
+        return ledger.read(list(held))
+
+
+def test_numbers_come_back_to_the_last_bit(tmp_path: Path) -> None:
+    values = [-0.0, 0.0, 5e-324, 1 / 3, -1e308, 2.0]
+    held = {bytes([i]): Outcome(v, spread=abs(v)) for i, v in enumerate(values)}
+    with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
+        ledger.write(held.items())
+        found = ledger.read(list(held))
+    for key, outcome in held.items():
+        assert np.float64(found[key].value).tobytes() == np.float64(outcome.value).tobytes()
+        assert found[key].spread == outcome.spread
+
+
+def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    held = filled(path, 10)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(
+            "update evaluations set value = '7.5' where key = (select max(key) from evaluations)"
+        )
+    wanted = r"checksum.*dushapley salvage l\.sqlite NEW"
+    with (
+        ds.Ledger(path, "context") as ledger,
+        pytest.raises(errors.LedgerUnreadable, match=wanted),
+    ):
+        ledger.read(list(held))
+    assert ds.salvage(path, tmp_path / "new.sqlite") == 9
+
+
+@pytest.mark.parametrize(("first", "last"), [(40_000, 60_000), (0, 4096), (100, 5000)])
+def test_what_is_intact_of_a_damaged_ledger_is_saved(tmp_path: Path, first: int, last: int) -> None:
+    path, new = tmp_path / "l.sqlite", tmp_path / "new.sqlite"
+    held = filled(path)
+    damaged = bytearray(path.read_bytes())
+    damaged[first:last] = np.random.default_rng(1).bytes(last - first)
+    path.write_bytes(damaged)
+    with pytest.raises(errors.LedgerUnreadable, match="saves what is intact"):
+        read_all(path, held)
+    context = "context" if last == 5000 else None  # its second page tells whose it is
+    saved = ds.salvage(path, new, context=context)
+    lost_pages = -(-last // 4096) - first // 4096
+    assert len(held) - 60 * lost_pages <= saved <= len(held)
+    found = read_all(new, held)
+    assert len(found) == saved
+    assert all(found[key].value == held[key].value for key in found)
+    assert path.read_bytes() == damaged  # evidence is left alone
+
+
+def test_salvage_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dushapley.cli.main import main
+
+    filled(tmp_path / "l.sqlite", 5)
+    with pytest.raises(SystemExit) as end:
+        main(["salvage", str(tmp_path / "l.sqlite"), str(tmp_path / "new.sqlite")])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("5 evaluations saved to")
+
+
+def test_salvage_refuses_what_it_cannot_do(tmp_path: Path) -> None:
+    filled(tmp_path / "l.sqlite", 5)
+    with pytest.raises(errors.LedgerUnreadable, match="does not exist"):
+        ds.salvage(tmp_path / "none", tmp_path / "new")
+    with pytest.raises(errors.LedgerUnreadable, match="exists already"):
+        ds.salvage(tmp_path / "l.sqlite", tmp_path / "l.sqlite")
+
+
+def test_a_ledger_that_cannot_grow_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = tmp_path / "l.sqlite"
+    prepare = ds.Ledger._prepare
+
+    def small(self: ds.Ledger) -> None:
+        prepare(self)
+        self._db.execute("pragma max_page_count = 8")
+
+    monkeypatch.setattr(ds.Ledger, "_prepare", small)
+    with pytest.raises(errors.LedgerFull, match="free some space, and run the same again"):
+        ds.value(sleepy_game(n_players=9), "exact", ledger=ledger)
+    monkeypatch.undo()
+    again = ds.value(sleepy_game(n_players=9), "exact", ledger=ledger)
+    quiet = ds.value(sleepy_game(n_players=9), "exact")
+    assert again.values.tobytes() == quiet.values.tobytes()
+    assert again.n_computed < 450  # more than 60 of 512 had been kept

@@ -1,0 +1,191 @@
+"""Runs that survive: drivers and workers killed, full disks, two drivers, models gone wild."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import dushapley as ds
+from dushapley.executors import limits
+from dushapley.executors.base import LONGEST
+from dushapley.executors.remote import AHEAD
+from faults import DaskCluster, Driver, Faulty, dask_cluster, faulty_game, payments, sleepy_game
+
+pytestmark = pytest.mark.slow
+SECONDS, WORKERS = 0.1, 2
+IN_FLIGHT = AHEAD * WORKERS * int(LONGEST / SECONDS)
+"""Blocks that are handed out at any moment, at the most."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    with dask_cluster(tmp_path_factory.mktemp("dask"), WORKERS) as started:
+        yield started
+
+
+def way(place: str, cluster: DaskCluster) -> dict[str, Any]:
+    """How to run somewhere."""
+    if place == "dask":
+        return {"executor": "dask", "address": cluster.address}
+    return {"n_jobs": WORKERS}
+
+
+def quiet(n_players: int) -> ds.Valuation:
+    return ds.value(sleepy_game(n_players=n_players), "exact")
+
+
+def integrity(ledger: Path) -> str:
+    with closing(sqlite3.connect(ledger)) as db:
+        return str(db.execute("pragma integrity_check").fetchone()[0])
+
+
+@pytest.mark.parametrize("place", ["local", "dask"])
+def test_drivers_killed_at_random_moments(place: str, cluster: DaskCluster, tmp_path: Path) -> None:
+    chance, log, ledger = random.Random(place), tmp_path / "paid.log", tmp_path / "l.sqlite"
+    task = {"n_players": 8, "log": str(log), "seconds": SECONDS}
+    task["value"] = way(place, cluster) | {"ledger": str(ledger)}
+    kills = on_the_way = 0
+    while kills < 20:
+        driver = Driver(tmp_path, **task)
+        before, wanted = len(payments(log)), chance.choice([0, 1, 4, 9])
+        deadline = time.monotonic() + 60
+        while driver.process.is_alive() and time.monotonic() < deadline:
+            if len(payments(log)) >= before + wanted:
+                break
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0, 0.3))
+        on_the_way += driver.process.is_alive() and len(payments(log)) > before
+        driver.kill()
+        kills += 1
+        if ledger.exists():
+            assert integrity(ledger) == "ok"
+    time.sleep(1.5)  # workers of the last driver notice that it is gone
+    before = len(payments(log))
+    found = Driver(tmp_path, **(task | {"seconds": 0.0})).result()
+    reference = quiet(8)
+    assert found["bits"] == reference.values.tobytes().hex()
+    assert found["asked"] == reference.n_evaluations
+    paid = payments(log)
+    assert len(set(paid)) == reference.n_distinct
+    twice = len(paid) - len(set(paid))
+    assert on_the_way >= 5  # kills that really hit a run at work
+    assert twice <= kills * IN_FLIGHT
+    assert len(paid) - before == found["computed"]
+
+
+def test_dask_workers_killed_one_after_another(cluster: DaskCluster, tmp_path: Path) -> None:
+    log, chance = tmp_path / "paid.log", random.Random(3)
+    driver = Driver(
+        tmp_path,
+        n_players=8,
+        log=str(log),
+        seconds=0.15,
+        value=way("dask", cluster) | {"ledger": str(tmp_path / "l.sqlite")},
+    )
+    kills = 0
+    while driver.process.is_alive() and kills < 6:
+        time.sleep(1.0)
+        kills += cluster.kill_worker(chance) is not None
+    assert kills == 6
+    reference = quiet(8)
+    found = driver.result()
+    assert found["bits"] == reference.values.tobytes().hex()
+    assert len(payments(log)) <= reference.n_distinct + kills * IN_FLIGHT
+
+
+def test_two_drivers_on_one_ledger(cluster: DaskCluster, tmp_path: Path) -> None:
+    log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
+    drivers = [
+        Driver(
+            tmp_path,
+            n_players=8,
+            log=str(log),
+            seconds=0.1,
+            value=way(place, cluster) | {"ledger": str(ledger)},
+        )
+        for place in ("local", "dask")
+    ]
+    found = [driver.result() for driver in drivers]
+    reference = quiet(8)
+    assert {told["bits"] for told in found} == {reference.values.tobytes().hex()}
+    assert integrity(ledger) == "ok"
+    paid = len(payments(log))
+    assert paid == sum(told["computed"] for told in found)
+    assert paid < 1.5 * reference.n_distinct  # each alone would pay all: 2 times
+    assert min(told["computed"] for told in found) < reference.n_distinct
+
+
+def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:
+    log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
+    task = {"n_players": 9, "log": str(log), "value": {"ledger": str(ledger)}}
+    full = Driver(tmp_path, file_size=300_000, **task).result()
+    assert full["error"] == "LedgerFull", full
+    assert "free some space, and run the same again to go on" in full["message"]
+    paid = len(payments(log))
+    assert paid > 10
+    again = Driver(tmp_path, **task).result()
+    reference = quiet(9)
+    assert again["bits"] == reference.values.tobytes().hex()
+    assert again["computed"] <= reference.n_distinct - paid + 1  # the one that found no room
+
+
+def test_a_thousand_wild_trainings_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GRACE", 0.2)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # of the trainers
+    model = Faulty(("raise", "raise", "nan", "nan", "hang", "eat") * 9 + ("stuck", "die"), rate=0.6)
+    game = faulty_game(10, model, timeout=0.05, memory=10**8, on_failure="empty")
+    found = ds.value(game, "exact")
+    assert found.n_computed == 1024
+    kinds = {cause.split(":")[0] for cause in found.failures}
+    assert kinds == {"RuntimeError", "ArithmeticError", "TimedOut", "OutOfMemory", "WorkerLost"}
+    assert 500 < sum(found.failures.values()) < 720
+    assert f"{sum(found.failures.values())} utilities failed" in repr(found)
+    children = psutil.Process().children(recursive=True)
+    assert [c for c in children if c.status() == psutil.STATUS_ZOMBIE] == []
+    assert [c for c in children if "executors.limits" in " ".join(c.cmdline())] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wild_trainings_on_dask_and_local_workers(cluster: DaskCluster) -> None:
+    model = Faulty(("raise", "nan", "hang"), rate=0.3)
+    game = faulty_game(5, model, timeout=0.2, memory=10**9, on_failure="empty")
+    alone = ds.value(game, "exact")
+    for place in ("dask", "local"):
+        there = ds.value(game, "exact", **way(place, cluster))
+        assert there.values.tobytes() == alone.values.tobytes()
+        assert there.failures == alone.failures
+    assert sum(alone.failures.values()) > 2
+    trainers = [
+        child
+        for pid in cluster.worker_pids()
+        for child in psutil.Process(pid).children(recursive=True)
+    ]
+    assert trainers == []
+
+
+def test_the_command_line_uses_the_cluster(cluster: DaskCluster, tmp_path: Path) -> None:
+    rows = [f"{'abcd'[i % 4]},{i * 7 % 10},{i * 7 % 10 + i % 3}" for i in range(80)]
+    (tmp_path / "rows.csv").write_text("who,x,y\n" + "\n".join(rows) + "\n")
+    command = [sys.executable, "-m", "dushapley.cli.main", "value", str(tmp_path / "rows.csv")]
+    command += ["--owner", "who", "--target", "y", "--holdout", "0.25", "--task", "regression"]
+    command += ["--method", "exact", "--ledger", str(tmp_path / "l.sqlite"), "--json"]
+    there = ["--executor", "dask", "--address", cluster.address, "--timeout", "20"]
+    there += ["--memory", "2GB", "--max-seconds", "500"]
+    run = subprocess.run([*command, *there], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    here = subprocess.run([*command, "--no-ledger"], capture_output=True, text=True, check=True)
+    assert run.stdout == here.stdout
