@@ -48,7 +48,7 @@ class AskTell:
     Parameters
     ----------
     method
-        Name of a method, see `dushapley.methods`; or a plan made before.
+        Name of a method, see `dushapley.methods`; a `Method` of your own; or a plan made before.
     n_players
         Number of owners.
     sizes, names
@@ -73,7 +73,7 @@ class AskTell:
 
     def __init__(
         self,
-        method: str | Plan,
+        method: str | Method | Plan,
         n_players: int,
         *,
         sizes: ArrayLike | None = None,
@@ -180,7 +180,7 @@ class AskTell:
 
 
 def make_plan(
-    method: str,
+    method: str | Method,
     n_players: int,
     fractions: Fractions,
     options: Mapping[str, Any] | None,
@@ -193,7 +193,7 @@ def make_plan(
     chosen = find(method)
     complete = chosen.complete(options)
     refuse_unless_applicable(chosen, complete, fractions)
-    return Plan(chosen, complete, _price(chosen, complete, n_players, granted), method)
+    return Plan(chosen, complete, _price(chosen, complete, n_players, granted), chosen.name)
 
 
 def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | None) -> Plan:
@@ -233,6 +233,12 @@ def refuse_unless_applicable(
         raise MethodNotApplicable(
             f"{method.name} asks for pools that hold part of an owner's rows, but this game knows "
             f"whole owners only. Methods that work here: {', '.join(coalition_methods())}."
+        )
+    if need == "rows":  # a game that has them answers by its closed form and never comes here
+        raise MethodNotApplicable(
+            f"{method.name} needs the owners' rows and a test set with class labels, which this "
+            "game does not offer. Make a KNNGame(owners, X_test, y_test) from them, or choose "
+            f"among: {', '.join(coalition_methods())}."
         )
 
 

@@ -23,6 +23,7 @@ from dushapley.conversation import (
     make_plan,
 )
 from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
+from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, coalition_methods, find
 from dushapley.executors import Executor, make_executor
 from dushapley.games.base import Game, Outcome, as_game
@@ -41,7 +42,7 @@ ENOUGH_REPLICATES = 30
 
 def value(
     game: Any,
-    method: str = AUTO,
+    method: str | Method = AUTO,
     *,
     options: Mapping[str, Any] | None = None,
     budget: int | None = None,
@@ -60,8 +61,9 @@ def value(
     game
         A game, or a callable on (m, I) boolean matrices that knows (or is given) `n_players`.
     method
-        One of `dushapley.methods()`. "auto": the game's exact formula if it has one, all
-        coalitions if they fit the budget, else the best method there is; the result says which.
+        One of `dushapley.methods()`, or a `Method` of your own. "auto": the game's exact formula
+        if it has one, all coalitions if they fit the budget, else the best method there is; the
+        result says which.
     options
         The method's own options.
     budget
@@ -234,7 +236,7 @@ def _refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
 
 
 def _plan(
-    game: Game, method: str, options: Mapping[str, Any] | None, budget: int | None
+    game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
 ) -> tuple[Plan, Estimate | None]:
     """What will run, or the game's own formula for it."""
     if method == AUTO and not options:
@@ -246,11 +248,11 @@ def _plan(
         chosen = find(method)
         complete = chosen.complete(options)
         # options other than the defaults are wishes that a formula cannot know
-        formula = game.closed_form(method) if complete == chosen.complete(None) else None
+        formula = game.closed_form(chosen.name) if complete == chosen.complete(None) else None
         if formula is not None:
             check_budget(budget)
-            return Plan(chosen, complete, 0, method), formula
-        if method == "exact" and budget is None:
+            return Plan(chosen, complete, 0, chosen.name), formula
+        if chosen.name == "exact" and budget is None:
             _refuse_endless(game)
     return make_plan(method, game.n_players, game.fractions, options, budget), None
 
@@ -319,7 +321,7 @@ def _build(
         seed=seed,
         budget=budget,
         options=dict(plan.options),
-        biased=plan.method.biased,
+        biased=plan.method.is_biased(plan.options),
         complete=complete,
         fingerprint=game.fingerprint,
         failures=dict(failures),

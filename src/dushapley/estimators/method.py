@@ -58,10 +58,12 @@ class Method:
     default
         Budget when none is given.
     keeps
-        Axioms that every estimate obeys exactly, whatever the budget.
+        Axioms that every estimate obeys exactly, whatever the budget. A function of the options
+        where it depends on them.
     biased
         Whether its mean over seeds differs from the Shapley value at a finite budget; its
-        intervals are then of sampling error only.
+        intervals are then of sampling error only. A function of the options where it depends on
+        them.
     needs
         "coalitions": whole owners suffice. "fractions": true fractions of owners. "rows": actual
         rows (closed form only). A function of the options where it depends on them.
@@ -76,8 +78,8 @@ class Method:
     run: Callable[[Problem], Conversation]
     least: Callable[[int, Mapping[str, Any]], int]
     default: Callable[[int, Mapping[str, Any]], int]
-    keeps: frozenset[Keeps] = frozenset()
-    biased: bool = False
+    keeps: frozenset[Keeps] | Callable[[Mapping[str, Any]], frozenset[Keeps]] = frozenset()
+    biased: bool | Callable[[Mapping[str, Any]], bool] = False
     needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
     options: Mapping[str, Option] = field(default_factory=dict)
     cite: str = ""
@@ -99,6 +101,14 @@ class Method:
     def need(self, options: Mapping[str, Any]) -> Needs:
         """What the method asks of a game under these (complete) options."""
         return self.needs(options) if callable(self.needs) else self.needs
+
+    def kept(self, options: Mapping[str, Any]) -> frozenset[Keeps]:
+        """Axioms obeyed exactly under these (complete) options."""
+        return self.keeps(options) if callable(self.keeps) else self.keeps
+
+    def is_biased(self, options: Mapping[str, Any]) -> bool:
+        """Whether the method is biased under these (complete) options."""
+        return self.biased(options) if callable(self.biased) else self.biased
 
 
 def two_squares(n_players: int, options: Mapping[str, Any]) -> int:

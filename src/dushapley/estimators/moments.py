@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import stdtrit
 
 from dushapley.questions import Estimate, FloatArray
 
@@ -33,7 +34,11 @@ class Moments:
         self.count = total
 
     def estimate(self) -> Estimate | None:
-        """Mean of the replicates with its standard errors (from two replicates on)."""
+        """Mean of the replicates with its standard errors (from two replicates on).
+
+        The standard errors are widened by `student`, so that ±1.96 of them is a 95% interval also
+        with few replicates; the covariance is not.
+        """
         if self.count == 0:
             return None
         if self.count == 1:
@@ -41,7 +46,12 @@ class Moments:
         covariance = self.scatter / (self.count * (self.count - 1))
         return Estimate(
             self.mean,
-            std_errors=np.sqrt(np.diag(covariance)),
+            std_errors=np.sqrt(np.diag(covariance)) * student(self.count - 1),
             covariance=covariance,
             replicates=self.count,
         )
+
+
+def student(freedom: int) -> float:
+    """How much wider Student's 95% interval is than the normal one, by its degrees of freedom."""
+    return float(stdtrit(freedom, 0.975)) / 1.959963984540054

@@ -6,7 +6,20 @@ import difflib
 from collections.abc import Iterable
 
 from dushapley.errors import UnknownMethod
-from dushapley.estimators import chance, du, exact, loo, permutations
+from dushapley.estimators import (
+    chance,
+    differences,
+    du,
+    exact,
+    knn,
+    loo,
+    owen,
+    permutations,
+    regression,
+    spheres,
+    strata,
+    truncation,
+)
 from dushapley.estimators.method import Method
 
 REGISTRY: dict[str, Method] = {
@@ -16,7 +29,18 @@ REGISTRY: dict[str, Method] = {
         du.METHOD,
         du.PLUS_PLUS,
         permutations.METHOD,
+        permutations.ANTITHETIC,
+        spheres.ORTHOGONAL,
+        spheres.SOBOL,
+        truncation.METHOD,
+        owen.METHOD,
+        strata.METHOD,
+        strata.STRATIFIED,
+        differences.METHOD,
+        regression.KERNEL,
+        regression.LEVERAGE,
         loo.METHOD,
+        knn.METHOD,
         chance.METHOD,
     )
 }
@@ -41,8 +65,10 @@ def methods() -> dict[str, str]:
     return {name: method.summary for name, method in REGISTRY.items()} | {AUTO: AUTO_SUMMARY}
 
 
-def find(name: str) -> Method:
-    """The method of this name, or the nearest suggestion."""
+def find(name: str | Method) -> Method:
+    """The method of this name, or the nearest suggestion; a method itself is taken as it is."""
+    if isinstance(name, Method):
+        return name
     if name in REGISTRY:
         return REGISTRY[name]
     near = difflib.get_close_matches(str(name), [*REGISTRY, AUTO], n=1, cutoff=0.4)

@@ -10,12 +10,14 @@ from dushapley.games.formulas import (
     SizeGame,
     mean_estimation,
 )
+from dushapley.games.knn import KNNGame
 
 __all__ = [
     "CallableGame",
     "ClassicGame",
     "DatasetGame",
     "Game",
+    "KNNGame",
     "LinearRegressionGame",
     "Outcome",
     "RegressogramGame",

@@ -11,8 +11,9 @@ import numpy as np
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
 from dushapley.games.checks import check_names, check_sizes, digest, pool_name
+from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_values
 from dushapley.owners import Owners
-from dushapley.questions import FloatArray, IntArray, Queries
+from dushapley.questions import Estimate, FloatArray, IntArray, Queries
 
 Array = np.ndarray[Any, Any]
 
@@ -24,10 +25,12 @@ class RowsGame(Game):
     generator seeded from (draw id, content of j, rank of j among owners of equal content, count),
     so pools under one draw id hold the same rows of every owner who gives as many. Rows are
     concatenated in an order fixed by content: a value depends neither on the order of the owners
-    nor on who is absent.
+    nor on who is absent. A subclass with a test set calls it `X_test` and `y_test`.
     """
 
     fractions = "rows"
+    X_test: Array | None = None
+    y_test: Array | None = None
 
     def __init__(self, owners: Owners) -> None:
         self.owners = owners
@@ -35,7 +38,14 @@ class RowsGame(Game):
         self.names = check_names(owners.names, len(owners))
         self.sizes = check_sizes(owners.sizes)
         self.ranks = [owners.hashes[:j].count(h) for j, h in enumerate(owners.hashes)]
-        self.order = sorted(range(self.n_players), key=lambda j: (owners.hashes[j], self.ranks[j]))
+        self.order = content_order(owners)
+
+    def closed_form(self, method: str) -> Estimate | None:
+        """ "knn", where there is a test set: values of the nearest-neighbour game on these rows."""
+        if method != "knn" or self.X_test is None or self.y_test is None:
+            return None
+        values = knn_values(self.owners, self.X_test, self.y_test, DEFAULT_K)
+        return Estimate(values, notes=(KNN_NOTE,))
 
     def counts(self, fractions: Queries) -> IntArray:
         """Rows taken of each owner."""

@@ -1,0 +1,162 @@
+"""Designs for regressions: which coalitions are asked, in which strata, with what weight.
+
+Units (a coalition, or a coalition and its complement) belong to strata. A stratum has a mass, the
+weight of all its coalitions together, and holds so many units in all; some are drawn. The weight
+of a coalition is its stratum's mass over the number seen of it, so any part of a design is again
+a design.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from dushapley.estimators.subsets import all_subsets, distinct_subsets, random_subsets
+from dushapley.questions import BoolArray, FloatArray, IntArray, Problem
+
+
+@dataclass(frozen=True)
+class Design:
+    """Coalitions to ask, in order.
+
+    Attributes
+    ----------
+    masks
+        Shape (units, width, I); width 2 pairs a coalition with its complement.
+    stratum
+        Shape (units,).
+    mass, room
+        Shape (strata,): weight of a stratum as a whole, and how many units it has in all (infinite
+        where units are drawn with replacement).
+    """
+
+    masks: BoolArray
+    stratum: IntArray
+    mass: FloatArray
+    room: FloatArray
+
+    def first(self, units: int) -> Design:
+        """The design of the first units."""
+        return Design(self.masks[:units], self.stratum[:units], self.mass, self.room)
+
+    @property
+    def seen(self) -> IntArray:
+        """Units of each stratum."""
+        return np.bincount(self.stratum, minlength=len(self.mass))
+
+    @property
+    def weights(self) -> FloatArray:
+        """Weight of each unit's coalitions."""
+        return (self.mass / np.maximum(self.seen * self.masks.shape[1], 1))[self.stratum]
+
+
+def levels(n_players: int) -> IntArray:
+    """Sizes 1..⌊I/2⌋; each stands for itself and its complement's size."""
+    return np.arange(1, n_players // 2 + 1)
+
+
+def kernel_mass(n_players: int) -> FloatArray:
+    """Shapley kernel 1/(s(I−s)) of each level, both sizes together, adding up to 1."""
+    sizes = levels(n_players)
+    mass = np.where(2 * sizes == n_players, 1.0, 2.0) / (sizes * (n_players - sizes))
+    return np.asarray(mass / mass.sum())
+
+
+def pairs_in(n_players: int, size: int) -> int:
+    """How many pairs (coalition of this size, complement) there are."""
+    total = comb(n_players, size)
+    return total // 2 if 2 * size == n_players else total
+
+
+def with_complements(masks: BoolArray) -> BoolArray:
+    """Pair each coalition with its complement, shape (m, 2, I)."""
+    return np.stack([masks, ~masks], axis=1)
+
+
+def draw_pairs(rng: np.random.Generator, n_players: int, size: int, count: int) -> BoolArray:
+    """`count` different pairs of one level, uniform without replacement.
+
+    In the middle, where both have the same size, the first owner is always in the first of the
+    two, lest a pair be drawn twice.
+    """
+    if 2 * size < n_players:
+        return with_complements(distinct_subsets(rng, n_players, size, count))
+    rest = distinct_subsets(rng, n_players - 1, size - 1, count)
+    return with_complements(np.concatenate([np.ones((count, 1), dtype=np.bool_), rest], axis=1))
+
+
+def kernel_design(problem: Problem, *, paired: bool, borders: bool) -> Design:
+    """Outer sizes whole where the kernel would draw them about as often; the rest by the kernel."""
+    n = problem.n_players
+    mass = kernel_mass(n)
+    whole = whole_levels(n, problem.budget) if borders else 0
+    blocks = [draw_pairs(problem.rng, n, s, pairs_in(n, s)) for s in range(1, whole + 1)]
+    width = 2 if paired else 1
+    masks = np.concatenate([np.zeros((0, 2, n), dtype=np.bool_), *blocks]).reshape(-1, width, n)
+    stratum = np.repeat(np.arange(whole), [len(block) * 2 // width for block in blocks])
+    units = (problem.budget - masks.size // n) // width if whole < len(mass) else 0
+    drawn = kernel_draws(problem.rng, mass, whole, units, n)
+    drawn = with_complements(drawn) if paired else drawn[:, None, :]
+    return Design(
+        np.concatenate([masks, drawn]),
+        np.concatenate([stratum, np.full(units, whole)]),
+        np.append(mass[:whole], mass[whole:].sum()),
+        np.append(np.bincount(stratum, minlength=whole), np.inf),
+    )
+
+
+def whole_levels(n_players: int, budget: int) -> int:
+    """How many outer levels are asked whole: those with fewer coalitions than expected draws."""
+    mass = kernel_mass(n_players)
+    left = budget
+    for level, size in enumerate(levels(n_players).tolist()):
+        cost = 2 * pairs_in(n_players, size)
+        if left * mass[level] / mass[level:].sum() < cost:
+            return level
+        left -= cost
+    return len(mass)
+
+
+def kernel_draws(
+    rng: np.random.Generator, mass: FloatArray, whole: int, count: int, n_players: int
+) -> BoolArray:
+    """Coalitions drawn by the Shapley kernel, with replacement, from the inner levels."""
+    if count <= 0:
+        return np.zeros((0, n_players), dtype=np.bool_)
+    chances = mass[whole:] / mass[whole:].sum()
+    sizes = 1 + whole + rng.choice(len(chances), size=count, p=chances)
+    sizes = np.where(rng.random(count) < 0.5, sizes, n_players - sizes)
+    return random_subsets(rng, sizes, n_players)
+
+
+def leverage_design(problem: Problem) -> Design:
+    """As many coalitions of every size, as far as there are so many; pairs, none twice."""
+    n = problem.n_players
+    sizes = levels(n).tolist()
+    counts = equal_counts(problem.rng, n, problem.budget // 2)
+    masks = np.concatenate(
+        [draw_pairs(problem.rng, n, s, int(c)) for s, c in zip(sizes, counts, strict=True)]
+    )
+    stratum = np.repeat(np.arange(len(sizes)), counts)
+    order = problem.rng.permutation(len(masks))
+    room = np.array([pairs_in(n, s) for s in sizes], dtype=np.float64)
+    return Design(masks[order], stratum[order], kernel_mass(n), room)
+
+
+def equal_counts(rng: np.random.Generator, n_players: int, pairs: int) -> IntArray:
+    """Pairs of each level: min(c, C(I,s)) coalitions of every size s, c as large as affordable.
+
+    Whole numbers come from random rounding that keeps the sum.
+    """
+    room = np.array([float(pairs_in(n_players, int(s))) for s in levels(n_players)])
+    share = np.where(2 * levels(n_players) == n_players, 0.5, 1.0)
+    target = float(min(pairs, room.sum()))
+    order = np.argsort(room / share)
+    counts = np.zeros(len(room))
+    for position, level in enumerate(order):  # the scarcest first; the others share the rest
+        left = target - counts.sum()
+        counts[level] = min(room[level], left * share[level] / share[order[position:]].sum())
+    ends = np.floor(np.cumsum(counts).round(9) + rng.random())
+    return np.minimum(np.diff(ends, prepend=0.0), room).astype(np.int64)

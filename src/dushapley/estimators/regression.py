@@ -1,0 +1,219 @@
+"""Regressions whose solution is the Shapley value: kernel and leverage sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dushapley.estimators.design import Design, kernel_design, levels, leverage_design
+from dushapley.estimators.method import Method, Option, two_squares
+from dushapley.questions import Ask, Conversation, Estimate, FloatArray, Problem
+
+UNDETERMINED = (
+    "The sampled coalitions do not determine all values; the smallest ones that fit are shown. "
+    "Raise the budget."
+)
+
+
+def kernel(problem: Problem) -> Conversation:
+    r"""KernelSHAP: the best additive fit to the game, sampled by the Shapley kernel.
+
+    .. math:: \varphi = \arg\min_v \sum_{∅ \ne S \ne I} \mu(S)\,
+              [u(S) - u(∅) - \textstyle\sum_{i \in S} v_i]^2,\quad
+              \sum_i v_i = u(\text{all}) - u(∅)
+
+    with :math:`\mu(S) \propto 1/(s(I-s)\binom{I}{s})`, s = |S|. The sum is estimated from
+    coalitions drawn by μ, with replacement; with ``borders=True`` the outermost sizes are asked
+    whole where draws would cover them anyway.
+
+    ``form="paired"``: each coalition with its complement. ``form="unpaired"``: without. Both are
+    biased of the order 1/budget, since the matrix of the regression is sampled too.
+    ``form="unbiased"`` (paired): the matrix is exact,
+    :math:`\varphi = \bar v + \frac1\lambda E_\mu[(z_S - s/I)(u(S) - u(∅))]` with
+    :math:`\bar v = (u(\text{all}) - u(∅))/I`, :math:`z_S` the indicator of S and
+    :math:`\lambda = \frac12 - E_\mu[s(s-1)]/(I(I-1))`.
+
+    Cost: the whole budget. Adds up exactly. Standard errors: sandwich formula, from the spread of
+    the draws. Lundberg and Lee (2017); Covert and Lee (2021).
+    """
+    form = problem.options["form"]
+    design = kernel_design(problem, paired=form != "unpaired", borders=problem.options["borders"])
+    return (yield from regress(problem, design, exact_matrix=form == "unbiased"))
+
+
+def leverage(problem: Problem) -> Conversation:
+    r"""Leverage SHAP: the same regression, with equally many coalitions of every size.
+
+    The leverage of a coalition in the regression of `kernel` is :math:`1/\binom{I}{s}`, so
+    coalitions are drawn with chances :math:`\min(1, c/\binom{I}{s})`, c as the budget allows,
+    without replacement and with their complements, and weighed by :math:`\mu` over that chance.
+
+    ``size_intercepts=True`` also fits one constant for each size: the curvature of the game in
+    the size of coalitions, common to all owners, then no longer counts as noise. It is consistent,
+    since :math:`\sum_{|S|=s} (z_S - s/I) = 0`, and needs about 3I evaluations.
+
+    Cost: the whole budget. Biased of the order 1/budget; adds up exactly. Standard errors:
+    sandwich formula by size, with the correction for finite populations. Musco and Witter (2025).
+    """
+    design = leverage_design(problem)
+    intercepts = problem.options["size_intercepts"]
+    return (yield from regress(problem, design, size_intercepts=intercepts))
+
+
+def regress(
+    problem: Problem,
+    design: Design,
+    *,
+    exact_matrix: bool = False,
+    size_intercepts: bool = False,
+) -> Conversation:
+    """Ask a design in batches and fit what is known after each."""
+    units, width, n = design.masks.shape
+    answers = np.empty((0, width))
+    so_far = None
+    at_once = max(1, problem.batch // width)
+    for start in range(0, units, at_once):
+        some = design.masks[start : start + at_once]
+        told = yield Ask(some.reshape(-1, n), so_far)
+        answers = np.concatenate([answers, told.reshape(-1, width)])
+        part = design.first(len(answers))
+        if exact_matrix:
+            so_far = solve_exact_matrix(problem, part, answers)
+        else:
+            so_far = solve(problem, part, answers, size_intercepts=size_intercepts)
+    assert so_far is not None
+    return so_far
+
+
+def solve(
+    problem: Problem, design: Design, answers: FloatArray, *, size_intercepts: bool
+) -> Estimate:
+    """Weighted least squares under Σ values = u(all) − u(∅).
+
+    Centred indicators x = z − s/I remove the constraint: values are total/I plus the coefficients
+    of x, which add up to 0.
+    """
+    n = problem.n_players
+    sizes = design.masks.sum(axis=2)
+    x = design.masks - sizes[:, :, None] / n
+    y = answers - problem.empty - sizes * (problem.total / n)
+    if size_intercepts:
+        x, y = centre_by_size(x, sizes), centre_by_size(y[:, :, None], sizes)[:, :, 0]
+    weighted = x * design.weights[:, None, None]
+    rows, columns = weighted.reshape(-1, n), x.reshape(-1, n)
+    inverse, rank = pseudo_inverse(rows.T @ columns)
+    slopes = inverse @ (rows.T @ y.ravel())
+    scores = (weighted * (y - x @ slopes)[:, :, None]).sum(axis=1)
+    notes = () if rank == n - 1 else (UNDETERMINED,)
+    return estimate(problem, design, slopes, scores @ inverse, notes)
+
+
+def solve_exact_matrix(problem: Problem, design: Design, answers: FloatArray) -> Estimate:
+    """The unbiased form: only the right-hand side of the regression is sampled."""
+    n = problem.n_players
+    x = design.masks - design.masks.mean(axis=2, keepdims=True)
+    y = (answers - problem.empty) * design.weights[:, None]
+    scores = (x * y[:, :, None]).sum(axis=1) / kernel_eigenvalue(n)
+    return estimate(problem, design, scores.sum(axis=0), scores, ())
+
+
+def kernel_eigenvalue(n_players: int) -> float:
+    """λ = ½ − E[s(s−1)]/(I(I−1)) under the Shapley kernel."""
+    sizes = np.arange(1, n_players)
+    mass = 1 / (sizes * (n_players - sizes))
+    pairs = (mass * sizes * (sizes - 1)).sum() / mass.sum()
+    return float(0.5 - pairs / (n_players * (n_players - 1)))
+
+
+def centre_by_size(x: FloatArray, sizes: np.ndarray[Any, Any]) -> FloatArray:
+    """Subtract from every coalition's numbers their mean over the coalitions of its size."""
+    flat, labels = x.reshape(-1, x.shape[2]), sizes.ravel()
+    one_hot = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
+    means = (one_hot.T @ flat) / np.maximum(one_hot.sum(axis=0), 1)[:, None]
+    return x - means[sizes]
+
+
+def pseudo_inverse(matrix: FloatArray) -> tuple[FloatArray, int]:
+    """Pseudo-inverse of a symmetric matrix that is at least blind to (1, …, 1); and its rank."""
+    values, vectors = np.linalg.eigh(matrix)
+    keep = values > 1e-10 * max(float(values[-1]), 0.0)
+    return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T, int(keep.sum())
+
+
+def estimate(
+    problem: Problem,
+    design: Design,
+    slopes: FloatArray,
+    scores: FloatArray,
+    notes: tuple[str, ...],
+) -> Estimate:
+    """Values from slopes that add up to 0; errors from the spread of scores within strata."""
+    values = slopes - slopes.mean() + problem.total / problem.n_players
+    covariance = stratified_covariance(design, scores)
+    if covariance is None or notes:
+        return Estimate(values, notes=notes)
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0))
+    return Estimate(values, errors, covariance, notes=notes)
+
+
+def stratified_covariance(design: Design, scores: FloatArray) -> FloatArray | None:
+    """Covariance of the sum of scores; None while a stratum drawn from was seen only once."""
+    total = np.zeros((scores.shape[1], scores.shape[1]))
+    for level, seen in enumerate(design.seen):
+        part = 1 - seen / design.room[level] if design.room[level] > 0 else 0.0
+        if part <= 0 or (seen == 0 and np.isinf(design.room[level])):
+            continue
+        if seen < 2:
+            return None
+        off = scores[design.stratum == level]
+        off = off - off.mean(axis=0)
+        total += off.T @ off * (part * seen / (seen - 1))
+    return total
+
+
+def kernel_least(n_players: int, options: Mapping[str, Any]) -> int:
+    """As many coalitions as there are unknowns, twice; or all of them."""
+    del options
+    return int(min(2 * n_players + 2, 2**n_players))
+
+
+def leverage_least(n_players: int, options: Mapping[str, Any]) -> int:
+    """As `kernel`; with intercepts three pairs of every size; or all coalitions."""
+    extra = len(levels(n_players)) * 6 if options["size_intercepts"] else 2 * n_players
+    return int(min(extra + 2, 2**n_players))
+
+
+KERNEL = Method(
+    name="kernel",
+    summary="KernelSHAP: additive fit weighted by the Shapley kernel (biased; form='unbiased' not)",
+    run=kernel,
+    least=kernel_least,
+    default=two_squares,
+    keeps=frozenset({"efficiency"}),
+    biased=lambda options: options["form"] != "unbiased",
+    options={
+        "form": Option(
+            "paired",
+            "'paired' with complements, 'unpaired', or 'unbiased' (paired, exact matrix)",
+            choices=("paired", "unpaired", "unbiased"),
+        ),
+        "borders": Option(True, "ask the outermost sizes whole where the budget covers them"),
+    },
+    cite="lundberg2017",
+)
+
+LEVERAGE = Method(
+    name="leverage",
+    summary="Leverage SHAP: the same fit from equally many coalitions of every size (biased)",
+    run=leverage,
+    least=leverage_least,
+    default=two_squares,
+    keeps=frozenset({"efficiency"}),
+    biased=True,
+    options={
+        "size_intercepts": Option(False, "fit one constant per coalition size (needs about 3I)"),
+    },
+    cite="musco2025",
+)

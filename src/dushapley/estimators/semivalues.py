@@ -1,0 +1,51 @@
+"""Semivalues: other averages over the sizes of coalitions than Shapley's."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+from dushapley.questions import FloatArray
+
+SHAPLEY = "shapley"
+_BETA = re.compile(r"beta\((\d+(?:\.\d+)?),\s*(\d+(?:\.\d+)?)\)")
+
+
+def is_semivalue(name: str) -> bool:
+    """Whether `semivalue_weights` knows this name."""
+    found = _BETA.fullmatch(name)
+    return name in (SHAPLEY, "banzhaf") or (
+        found is not None and all(float(part) > 0 for part in found.groups())
+    )
+
+
+def semivalue_weights(name: str, n_players: int) -> FloatArray:
+    r"""Weight of joining k others, for k = 0..I−1; they add up to 1.
+
+    "shapley": 1/I. "banzhaf": :math:`\binom{I-1}{k} 2^{1-I}`, every coalition alike. "beta(a,b)"
+    (Kwon and Zou 2022): :math:`\binom{I-1}{k} B(k+b, I-1-k+a)/B(a,b)`; beta(1,1) is Shapley's,
+    and a larger a looks more at small coalitions.
+
+    Examples
+    --------
+    >>> from dushapley.estimators.semivalues import semivalue_weights
+    >>> semivalue_weights("banzhaf", 3).tolist()
+    [0.25, 0.5, 0.25]
+    >>> semivalue_weights("beta(4,1)", 3).round(3).tolist()
+    [0.667, 0.267, 0.067]
+    """
+    others = n_players - 1
+    k = np.arange(n_players)
+    if name == SHAPLEY:
+        return np.full(n_players, 1 / n_players)
+    log_choices = gammaln(others + 1) - gammaln(k + 1) - gammaln(others - k + 1)
+    if name == "banzhaf":
+        weights = np.exp(log_choices - others * np.log(2))
+    else:
+        found = _BETA.fullmatch(name)
+        assert found is not None
+        a, b = (float(part) for part in found.groups())
+        weights = np.exp(log_choices + betaln(k + b, others - k + a) - betaln(a, b))
+    return np.asarray(weights / weights.sum())

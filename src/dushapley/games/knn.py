@@ -1,0 +1,97 @@
+"""The K-nearest-neighbour classifier as a game, with exact values at the level of owners."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+
+from dushapley.games.base import digest
+from dushapley.games.datasets import RowsGame
+from dushapley.games.nearest import (
+    DEFAULT_K,
+    as_numbers,
+    check_k,
+    check_test_set,
+    knn_values,
+)
+from dushapley.owners import Owners
+from dushapley.questions import BoolArray, Estimate, FloatArray, IntArray, Queries
+
+
+class KNNGame(RowsGame):
+    r"""What a pool of rows is worth to a K-nearest-neighbour classifier.
+
+    .. math:: u(S) = \frac1{|test|} \sum_t \frac1K\,
+              \#\{\text{correct labels among the K rows of } S \text{ nearest to } t\}
+
+    (fewer rows than K count as wrong answers, so u(∅) = 0). Ties in distance go by content of
+    owners, then by row. Exact values need no evaluation: methods "exact" and "knn" answer by
+    `dushapley.games.nearest.knn_values`.
+
+    Parameters
+    ----------
+    owners
+        Whose numeric rows and class labels are pooled.
+    X_test, y_test
+        Test points and their classes.
+    k
+        Number of neighbours.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> owners = ds.Owners.from_arrays({"a": ([[0.0], [1.0]], [0, 1]), "b": ([[0.2]], [0])})
+    >>> game = ds.KNNGame(owners, [[0.1]], [0], k=2)
+    >>> game([[1, 0], [0, 1], [1, 1]]).tolist()
+    [0.5, 0.5, 1.0]
+    >>> ds.value(game, "knn").values.tolist()
+    [0.5, 0.5]
+    """
+
+    def __init__(
+        self, owners: Owners, X_test: ArrayLike, y_test: ArrayLike, k: int = DEFAULT_K
+    ) -> None:
+        super().__init__(owners)
+        self.X_test, self.y_test = check_test_set(owners, np.asarray(X_test), np.asarray(y_test))
+        self.k = check_k(k)
+        labels = [str(label) for label in self.y_test.tolist()]
+        self._context = digest("knn game", self.k, self.X_test, *labels)
+        self.fingerprint = digest(self._context, *sorted(owners.hashes))
+        rows = np.concatenate([as_numbers(owners.X[j]) for j in self.order])
+        targets = np.concatenate([self._target(j) for j in self.order])
+        self._starts = np.cumsum([0] + [len(owners.X[j]) for j in self.order])
+        distances = cdist(self.X_test, rows, "sqeuclidean")
+        self._near = np.argsort(distances, axis=1, kind="stable")
+        self._right = targets[self._near] == self.y_test[:, None]
+
+    @property
+    def context(self) -> str:
+        return self._context
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        counts = self.counts(queries)
+        ids = [None] * len(counts) if draws is None else draws.tolist()
+        pools = (self._held(row, draw) for row, draw in zip(counts, ids, strict=True))
+        return np.array([self._score(held) for held in pools], dtype=np.float64)
+
+    def _held(self, counts: IntArray, draw: int | None) -> BoolArray:
+        """Which of all rows, in the order of content, a pool holds."""
+        held = np.zeros(self._starts[-1], dtype=np.bool_)
+        for position, j in enumerate(self.order):
+            if counts[j] > 0:
+                part = held[self._starts[position] : self._starts[position + 1]]
+                part[self.rows_of(j, int(counts[j]), draw)] = True
+        return held
+
+    def _score(self, held: BoolArray) -> float:
+        inside = held[self._near]
+        nearest = inside & (np.cumsum(inside, axis=1) <= self.k)
+        return float((nearest & self._right).sum() / (self.k * len(inside)))
+
+    def closed_form(self, method: str) -> Estimate | None:
+        if method not in ("exact", "knn"):
+            return None
+        assert self.X_test is not None
+        assert self.y_test is not None
+        return Estimate(knn_values(self.owners, self.X_test, self.y_test, self.k))
