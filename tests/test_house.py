@@ -10,8 +10,10 @@ from pathlib import Path
 import dushapley
 
 ROOMS = [
-    "errors", "questions", "owners", "games", "estimators", "ledger", "valuation", "conversation",
-    "progress", "executors", "engine",
+    "errors", "questions", "tables", "files", "owners", "encoding", "games", "batched",
+    "estimators", "guarantees", "ledger", "valuation", "ranking", "conversation", "errorbars",
+    "trail", "progress", "executors", "engine", "testing", "compare", "citations", "money", "settlement", "what_if",
+    "report", "experiments", "demo", "cli", "__main__",
 ]  # fmt: skip
 HOUSE = Path(dushapley.__file__).parent
 

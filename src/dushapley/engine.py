@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -22,6 +23,7 @@ from dushapley.conversation import (
     check_seed,
     make_plan,
 )
+from dushapley.errorbars import Begin, Transcript, error_bars
 from dushapley.errors import InvalidOption, LedgerRefused, MethodNotApplicable, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, coalition_methods, find
@@ -106,7 +108,8 @@ def value(
     _refuse_ledger(played, ledger)
     if formula is not None:
         return _from_formula(played, plan, formula, budget, check_seed(seed))
-    talk = AskTell(
+    begin = partial(
+        AskTell,
         plan,
         played.n_players,
         sizes=played.sizes,
@@ -115,6 +118,7 @@ def value(
         seed=seed,
         batch=CHEAP_BATCH if played.cheap else PAID_BATCH,
     )
+    talk = begin()
     with ExitStack() as stack:
         payer = _payer(played, make_executor(executor, n_jobs), ledger, stack)
         bar = stack.enter_context(
@@ -124,8 +128,8 @@ def value(
         try:
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
-            raise _stopped(talk, payer, played, budget, ledger) from None
-    return _valuation(talk, payer, played, budget)
+            raise _stopped(talk, payer, played, budget, ledger, begin) from None
+    return _valuation(talk, payer, played, budget, begin)
 
 
 def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
@@ -156,6 +160,10 @@ class Payer:
         self.n_distinct: int | None = None
         self.failures: Counter[str] = Counter()
 
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        """Errors by source beside the method's own: none are known of a game that costs nothing."""
+        return {}
+
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         """Utilities of the pools asked for."""
         values = self.game(ask.queries, ask.draws)
@@ -172,6 +180,8 @@ class LedgerPayer(Payer):
         self.executor = executor
         self.ledger = ledger
         self.known: dict[bytes, Outcome] = {}
+        self.number: dict[bytes, int] = {}
+        self.transcript = Transcript()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
@@ -179,7 +189,7 @@ class LedgerPayer(Payer):
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
         unknown = [key for key in dict.fromkeys(keys) if key not in self.known]
         if self.ledger is not None:
-            self.known.update(self.ledger.read(unknown))
+            self._recall(self.ledger.read(unknown))
             unknown = [key for key in unknown if key not in self.known]
         bar.advance(len(keys) - len(unknown))
         blocks = [
@@ -192,7 +202,30 @@ class LedgerPayer(Payer):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
         self.n_distinct = len(self.known)
+        self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
+
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        assert talk.estimate is not None
+        return error_bars(
+            begin,
+            self.transcript,
+            [self.known[key] for key in self.number],
+            talk.estimate,
+            repeats=getattr(self.game, "repeats", 1),
+            enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
+        )
+
+    def _recall(self, found: Mapping[bytes, Outcome]) -> None:
+        for key, stored in found.items():
+            outcome = self.game.recall(stored)
+            if outcome is not None:
+                self._know(key, outcome)
+
+    def _know(self, key: bytes, outcome: Outcome) -> None:
+        self.known[key] = outcome
+        if outcome.failure is not None:
+            self.failures[outcome.failure] += 1
 
     def _keep(self, keys: list[bytes], queries: Any, outcomes: list[Outcome]) -> None:
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
@@ -200,7 +233,8 @@ class LedgerPayer(Payer):
         paid = list(zip(keys, outcomes, strict=True))
         if self.ledger is not None:
             self.ledger.write(paid)
-        self.known.update(paid)
+        for key, outcome in paid:
+            self._know(key, outcome)
         self.n_computed += len(paid)
 
 
@@ -277,7 +311,9 @@ def _from_formula(
     return _build(game, plan, estimate, budget, seed, (0, 0, 0), (empty, full), {}, complete=True)
 
 
-def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> Valuation:
+def _valuation(
+    talk: AskTell, payer: Payer, game: Game, budget: int | None, begin: Begin
+) -> Valuation:
     assert talk.estimate is not None
     counts = (talk.n_asked, payer.n_distinct, payer.n_computed)
     return _build(
@@ -290,6 +326,7 @@ def _valuation(talk: AskTell, payer: Payer, game: Game, budget: int | None) -> V
         (talk.empty, talk.full),
         payer.failures,
         complete=talk.finished,
+        errors=payer.error_bars(talk, begin),
     )
 
 
@@ -304,6 +341,7 @@ def _build(
     failures: Mapping[str, int],
     *,
     complete: bool,
+    errors: Mapping[str, Any] | None = None,
 ) -> Valuation:
     reason = (plan.reason,) if plan.reason else ()
     return Valuation(
@@ -324,8 +362,9 @@ def _build(
         biased=plan.method.is_biased(plan.options),
         complete=complete,
         fingerprint=game.fingerprint,
-        failures=dict(failures),
-        notes=(*reason, *estimate.notes),
+        failures=dict(sorted(failures.items())),  # workers finish in any order
+        errors=errors or {},
+        notes=(*reason, *estimate.notes, *game.notes),
         details=estimate.details,
         version=version("dushapley"),
     )
@@ -337,13 +376,14 @@ def _stopped(
     game: Game,
     budget: int | None,
     ledger: str | os.PathLike[str] | None,
+    begin: Begin,
 ) -> Stopped:
     kept = (
         f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
         if ledger is not None
         else "Nothing is kept without a ledger; pass ledger= to be able to go on."
     )
-    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget)
+    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
     talk.stop()
     state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
     return Stopped(

@@ -32,6 +32,10 @@ class InvalidOwners(DUShapleyError, ValueError):
     """The owners' data cannot be pooled (columns, types, rows, names)."""
 
 
+class SharedRows(UserWarning):
+    """The same rows stand in the data of two owners, or of an owner and the test set."""
+
+
 class UnknownMethod(DUShapleyError, ValueError):
     """No estimator has this name."""
 

@@ -26,6 +26,12 @@ create table if not exists evaluations (
     key blob primary key, value real not null, failure text, scores blob, spread real
 ) without rowid;
 """
+_INSERT = """
+insert into evaluations values (?, ?, ?, ?, ?) on conflict (key) do update set
+    value = excluded.value, failure = excluded.failure,
+    scores = excluded.scores, spread = excluded.spread
+where evaluations.failure is not null
+"""  # a failure may be tried again; an answer stands
 _AT_ONCE = 500
 """Keys looked up by one statement."""
 
@@ -139,7 +145,7 @@ class Ledger:
         ]
         try:
             self._db.execute("begin immediate")
-            self._db.executemany("insert or ignore into evaluations values (?, ?, ?, ?, ?)", rows)
+            self._db.executemany(_INSERT, rows)
             self._db.execute("commit")
         except sqlite3.Error as error:
             if self._db.in_transaction:

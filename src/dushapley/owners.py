@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.errors import InvalidOwners
+from dushapley.errors import InvalidOwners, SharedRows
 from dushapley.questions import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = np.ndarray[Any, Any]
 
@@ -20,7 +24,8 @@ Array = np.ndarray[Any, Any]
 class Owners:
     """Several owners' datasets, ready to be pooled.
 
-    Make one with `from_arrays`. Attributes hold one entry per owner, in the order given.
+    Make one with `from_arrays`, `from_frame`, `from_tables` or `from_files`. Attributes hold one
+    entry per owner, in the order given.
 
     Attributes
     ----------
@@ -30,12 +35,18 @@ class Owners:
         Feature blocks (first axis: rows) and target blocks; y entries are None without targets.
     hashes
         Content hash of each owner's rows: the identity that a ledger knows an owner by.
+    columns, target
+        Where the owners came as tables: features by name with what they hold ("number", "text",
+        "date"), and the name of the target. A table with text or dates is kept as an array of
+        objects, which `ModelGame` encodes.
     """
 
     names: tuple[str, ...]
     X: tuple[Array, ...]
     y: tuple[Array | None, ...]
     hashes: tuple[str, ...]
+    columns: Mapping[str, str] | None = None
+    target: str | None = None
 
     @classmethod
     def from_arrays(cls, blocks: Mapping[str, ArrayLike | Sequence[ArrayLike]]) -> Owners:
@@ -57,6 +68,49 @@ class Owners:
         _check_blocks(names, X, y)
         hashes = tuple(content_hash(a, b) for a, b in pairs)
         return cls(names=names, X=X, y=y, hashes=hashes)
+
+    @classmethod
+    def from_frame(cls, table: pd.DataFrame, *, owner: str, target: str) -> Owners:
+        """Owners from one table with a column that says whose row it is.
+
+        Parameters
+        ----------
+        table
+            Rows of all owners.
+        owner, target
+            Names of the columns that hold the owner and what is to be predicted; all others are
+            features.
+
+        Examples
+        --------
+        >>> import pandas as pd, dushapley as ds
+        >>> table = pd.DataFrame({"site": ["n", "n", "s"], "age": [3, 5, 8], "ill": [0, 1, 1]})
+        >>> owners = ds.Owners.from_frame(table, owner="site", target="ill")
+        >>> owners.names, owners.columns
+        (('n', 's'), {'age': 'number'})
+        """
+        from dushapley.tables import split_by_owner
+
+        return cls.from_tables(split_by_owner(table, owner, target), target=target)
+
+    @classmethod
+    def from_tables(cls, tables: Mapping[str, pd.DataFrame], *, target: str) -> Owners:
+        """Owners from one table each; columns may stand in any order, but must be the same."""
+        from dushapley.tables import as_blocks
+
+        columns, blocks = as_blocks(tables, target)
+        owners = replace(cls.from_arrays(blocks), columns=columns, target=target)
+        warn_of_shared_rows(owners)
+        return owners
+
+    def align(self, table: pd.DataFrame, whose: str = "The test table") -> tuple[Array, Array]:
+        """Features and targets of another table with these columns, a test set say."""
+        from dushapley.tables import aligned, aligned_target
+
+        if self.columns is None or self.target is None:
+            raise InvalidOwners("These owners came as arrays; pass the test set as arrays too.")
+        X = aligned(table, self.columns, whose)
+        return X, aligned_target(table, self.target, self.y[0], whose)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -100,6 +154,49 @@ def _check_blocks(
             )
         if (target is None) != (y[0] is None):
             raise InvalidOwners(f"Owner {name!r} and {names[0]!r} differ in having a target.")
+
+
+def warn_of_shared_rows(owners: Owners) -> None:
+    """Say aloud when the same row, target included, stands in the data of two owners."""
+    count, example = shared_rows(owners)
+    if count:
+        warnings.warn(
+            f"{count} rows, targets included, stand in the data of more than one owner (for "
+            f"example of {example[0]!r} and {example[1]!r}); they share what such rows are worth.",
+            SharedRows,
+            stacklevel=4,
+        )
+
+
+def shared_rows(owners: Owners) -> tuple[int, tuple[str, str]]:
+    """How many different rows have several owners, and two names as an example."""
+    first: dict[bytes, int] = {}
+    shared: dict[bytes, tuple[int, int]] = {}
+    for j, rows in enumerate(row_hashes(owners)):
+        for row in rows:
+            if first.setdefault(row, j) != j:
+                shared.setdefault(row, (first[row], j))
+    pair = next(iter(shared.values()), (0, 0))
+    return len(shared), (owners.names[pair[0]], owners.names[pair[1]])
+
+
+def row_hashes(owners: Owners) -> Iterator[set[bytes]]:
+    """The different rows of each owner, each by its content."""
+    for X, y in zip(owners.X, owners.y, strict=True):
+        yield rows_of(X, y)
+
+
+def rows_of(X: Array, y: Array | None) -> set[bytes]:
+    """Different rows with their targets, as bytes."""
+    parts = [_as_bytes(array) for array in (X, y) if array is not None]
+    return {b"|".join(row) for row in zip(*parts, strict=True)}
+
+
+def _as_bytes(array: Array) -> list[bytes]:
+    if array.dtype.kind in "OUS":
+        return [repr(row).encode("utf-8", "surrogatepass") for row in array.tolist()]
+    numbers = np.ascontiguousarray(array, dtype=np.float64) + 0.0  # no negative zeros
+    return [row.tobytes() for row in numbers]
 
 
 def content_hash(X: Array, y: Array | None) -> str:

@@ -32,8 +32,9 @@ class Valuation:
     values
         The value of each owner, in units of the utility.
     std_errors
-        Standard errors (±1.96 is the 95% interval), or None where there is no estimate of them
-        (`exact`, closed forms, a single replicate). See `interval_meaning`.
+        Standard errors of sampling, as the method knows them: ±1.96 is the 95% interval around
+        the value that all coalitions would give. None where there is no estimate of them
+        (`exact`, closed forms, a single replicate). See `interval_meaning` and `total_errors`.
     covariance
         Covariance of the errors between owners, where known.
     method
@@ -55,7 +56,8 @@ class Valuation:
     failures
         Utilities that failed and were replaced by the chosen policy, by cause.
     errors
-        Standard errors by source ("sampling", "training", "test set"), where separated.
+        Standard errors by source, where they are known apart: "sampling", "training" and
+        "test set" (None where one is unknown), their "total", and which is "dominant".
     notes
         Sentences to read before paying anybody.
     details
@@ -119,10 +121,22 @@ class Valuation:
         return self.method.split(" → ")[-1]
 
     @property
+    def total_errors(self) -> FloatArray | None:
+        """Standard errors of all known sources together: what tables and plots show.
+
+        Sampling, training noise and test set where they are known apart, else `std_errors`.
+        """
+        total = self.errors.get("total")
+        return self.std_errors if total is None else np.asarray(total, dtype=np.float64)
+
+    @property
     def interval_meaning(self) -> str:
-        """What ±1.96 standard errors cover."""
-        if self.std_errors is None:
+        """What ±1.96 `total_errors` cover."""
+        if self.total_errors is None:
             return "no standard errors"
+        known = [s for s in ("sampling", "training", "test set") if self.errors.get(s) is not None]
+        if self.errors.get("total") is not None:
+            return f"95% interval for {', '.join(known)}" + (", not for bias" * self.biased)
         return "sampling error only" if self.biased else "95% interval"
 
     @property
@@ -132,10 +146,14 @@ class Valuation:
         return np.asarray(self.values / total) if total != 0 else np.full(len(self.values), np.nan)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per owner, best first: owner, size, value, std_error, low, high, share, rank."""
+        """One row per owner, best first: owner, size, value, std_error, low, high, share, rank.
+
+        `std_error` is of all known sources together, see `total_errors`.
+        """
         import pandas as pd
 
-        errors = np.full(len(self.values), np.nan) if self.std_errors is None else self.std_errors
+        known = self.total_errors
+        errors = np.full(len(self.values), np.nan) if known is None else known
         frame = pd.DataFrame(
             {
                 "owner": self.owners,
@@ -192,7 +210,8 @@ class Valuation:
         if ax is None:
             height = max(1.5, 0.32 * len(order) + 0.8)
             _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
-        errors = None if self.std_errors is None else 1.96 * self.std_errors[order]
+        known = self.total_errors
+        errors = None if known is None else 1.96 * known[order]
         colours = ["#b2532f" if self.values[i] < 0 else "#2f6fb2" for i in order]
         ax.barh(range(len(order)), self.values[order], color=colours, height=0.7)
         if errors is not None:
@@ -230,11 +249,11 @@ class Valuation:
         width = max(5, *(len(_shorten(self.owners[i])) for i in shown))
         digits = _digits(self.values)
         lines = [f"  {'owner':<{width}}  {'rows':>9}  {'value':>12}  {'± 95%':>10}  {'share':>7}"]
-        shares = self.shares
+        shares, known = self.shares, self.total_errors
         for position, i in enumerate(shown):
             if len(order) > 30 and position == 15:
                 lines.append(f"  ... {len(order) - 30} more ...")
-            error = "-" if self.std_errors is None else f"{1.96 * self.std_errors[i]:.{digits}f}"
+            error = "-" if known is None else f"{1.96 * known[i]:.{digits}f}"
             lines.append(
                 f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
                 f"{self.values[i]:>12.{digits}f}  {error:>10}  {shares[i]:>7.1%}"
@@ -248,12 +267,22 @@ class Valuation:
             f"  u(nobody) = {self.u_empty:.6g}, u(all) = {self.u_full:.6g}, "
             f"efficiency gap = {0 if abs(gap) <= rounding else gap:.2g}"
         ]
-        if self.std_errors is not None:
+        if self.total_errors is not None:
             lines.append(f"  ± means: {self.interval_meaning}")
+        if self.errors:
+            lines.append(f"  standard errors, root mean square: {self._sources()}")
         failed = sum(self.failures.values())
         if failed:
             lines.append(f"  {failed} utilities failed and were replaced: {dict(self.failures)}")
         return lines + [f"  note: {note}" for note in self.notes]
+
+    def _sources(self) -> str:
+        told = []
+        for source in ("sampling", "training", "test set"):
+            error = self.errors.get(source)
+            size = "unknown" if error is None else f"{np.sqrt(np.mean(np.square(error))):.2g}"
+            told.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
+        return ", ".join(told)
 
 
 def _digits(values: FloatArray) -> int:

@@ -11,6 +11,7 @@ from dushapley.games.formulas import (
     mean_estimation,
 )
 from dushapley.games.knn import KNNGame
+from dushapley.games.models import ModelGame
 
 __all__ = [
     "CallableGame",
@@ -19,6 +20,7 @@ __all__ = [
     "Game",
     "KNNGame",
     "LinearRegressionGame",
+    "ModelGame",
     "Outcome",
     "RegressogramGame",
     "RowsGame",

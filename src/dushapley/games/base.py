@@ -68,6 +68,8 @@ class Game(ABC):
     block
         How many pools are paid for at a time: the unit of work for workers and of commitment in
         the ledger. Constant, so that it can never depend on what was already known.
+    notes
+        Sentences about the game that belong beside every result of it.
     """
 
     fractions: ClassVar[Fractions] = "none"
@@ -77,6 +79,7 @@ class Game(ABC):
     sizes: FloatArray
     names: tuple[str, ...]
     fingerprint: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
         """Utilities of m pools, shape (m,)."""
@@ -89,6 +92,10 @@ class Game(ABC):
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Like `evaluate`, with what a paying engine also wants to keep of each question."""
         return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
+
+    def recall(self, outcome: Outcome) -> Outcome | None:
+        """What an outcome found in the ledger is today; None: no longer good, to be paid again."""
+        return outcome
 
     def closed_form(self, method: str) -> Estimate | None:
         """Answer of `method` without any question, where the game knows one."""

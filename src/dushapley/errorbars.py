@@ -1,0 +1,183 @@
+r"""How wrong a value may be, by source, from what a run has already paid for.
+
+A value of a trained game errs in three ways. *Sampling*: not all pools were asked; the method
+estimates this itself. *Training*: another random seed trains another model; known where every
+pool was trained several times. *Test set*: another test set of this size would score every pool
+differently; known where scores are kept test row by test row.
+
+Errors of utilities are carried through to values by the method's own arithmetic. Where an estimate
+tells its weights :math:`W` (values :math:`= W u`), by
+
+.. math:: se_{test}^2 = \frac{1}{n(n-1)} \sum_r (\phi_r - \bar\phi)^2, \quad \phi_r = W s_{\cdot r},
+          \qquad se_{training}^2 = \sum_S W_S^2 \sigma_S^2 / R
+
+with :math:`s_{Sr}` the score of pool S on test row r (`scores`), :math:`\sigma_S` the spread of R
+trainings (`spread`). Otherwise the same conversation is held again, with the same seed, on changed
+utilities: the test set without one group of its rows (jackknife), or utilities moved by normal
+noise of their standard error. No further question is asked of the game. A method that chooses its
+questions by the answers would ask others then; its errors are reported only if it tells weights.
+
+The spread of a sampling method already holds part of the training noise, so for these the total
+errs on the safe side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dushapley.conversation import AskTell
+from dushapley.games.base import Outcome
+from dushapley.questions import Ask, Estimate, FloatArray, IntArray
+
+GROUPS = 100
+"""Groups of test rows left out in turn: a standard error from them is right to about 7%."""
+NOISES = 100
+"""Replays with noise on the utilities."""
+
+
+@dataclass
+class Transcript:
+    """What was asked, and which of the different outcomes answered it."""
+
+    asks: list[Ask] = field(default_factory=list)
+    answers: list[IntArray] = field(default_factory=list)
+
+    def add(self, ask: Ask, answers: Sequence[int]) -> None:
+        """Keep one question with the numbers of its outcomes."""
+        self.asks.append(ask)
+        self.answers.append(np.array(answers, dtype=np.int64))
+
+
+Begin = Callable[[], AskTell]
+
+
+def error_bars(
+    begin: Begin,
+    transcript: Transcript,
+    outcomes: Sequence[Outcome],
+    estimate: Estimate,
+    *,
+    repeats: int,
+    enumerated: bool,
+) -> dict[str, Any]:
+    """Standard errors by source, their total, and the source that dominates.
+
+    Parameters
+    ----------
+    begin
+        Starts the same conversation anew.
+    transcript, outcomes, estimate
+        What was asked, what it came to, and what the method made of it.
+    repeats
+        Trainings per pool.
+    enumerated
+        Whether all coalitions were asked, so that there is no sampling error.
+
+    Returns
+    -------
+    dict
+        Empty where nothing but the sampling error is known.
+    """
+    if all(outcome.scores is None and outcome.spread is None for outcome in outcomes):
+        return {}
+    carry = Carrier(begin, transcript, estimate)
+    found = {
+        "sampling": np.zeros(len(estimate.values)) if enumerated else estimate.std_errors,
+        "training": _training_error(carry, outcomes, repeats),
+        "test set": _test_set_error(carry, outcomes),
+    }
+    if found["training"] is None and found["test set"] is None:
+        return {}
+    return {name: None if e is None else e.tolist() for name, e in found.items()} | _total(found)
+
+
+def _total(found: dict[str, FloatArray | None]) -> dict[str, Any]:
+    known = {name: error for name, error in found.items() if error is not None}
+    dominant = max(known, key=lambda name: float((known[name] ** 2).sum()))
+    if found["sampling"] is None:  # a total without it would promise too much
+        return {"total": None, "dominant": dominant}
+    total = np.sqrt(np.sum([error**2 for error in known.values()], axis=0))
+    return {"total": total.tolist(), "dominant": dominant}
+
+
+class Carrier:
+    """Carries utilities through to values by the arithmetic of the method that ran."""
+
+    def __init__(self, begin: Begin, transcript: Transcript, estimate: Estimate) -> None:
+        self.begin = begin
+        self.transcript = transcript
+        self.weights = self._per_outcome(estimate.weights)
+
+    def _per_outcome(self, weights: FloatArray | None) -> FloatArray | None:
+        """Weights of different outcomes: those of repeated questions add up."""
+        if weights is None:
+            return None
+        asked = np.concatenate(self.transcript.answers)
+        columns = np.zeros((asked.max() + 1, len(weights)))
+        np.add.at(columns, asked, weights.T)
+        return columns.T
+
+    def replay(self, utilities: FloatArray) -> FloatArray | None:
+        """Values of the same conversation on other utilities; None if it went another way."""
+        talk = self.begin()
+        for ask, answers in zip(self.transcript.asks, self.transcript.answers, strict=True):
+            asked = talk.ask()
+            if asked is None or not np.array_equal(asked.queries, ask.queries):
+                return None
+            talk.tell(utilities[answers])
+        return None if talk.estimate is None else talk.estimate.values
+
+
+def _test_set_error(carry: Carrier, outcomes: Sequence[Outcome]) -> FloatArray | None:
+    rows = next((len(o.scores) for o in outcomes if o.scores is not None), 0)
+    if rows < 2:
+        return None
+    if carry.weights is not None:
+        influence = sum(
+            weight[:, None] * (np.zeros(rows) if o.scores is None else o.scores)
+            for weight, o in zip(carry.weights.T, outcomes, strict=False)
+        )
+        return np.asarray(np.std(influence, axis=1, ddof=1) / np.sqrt(rows))
+    return _jackknife(carry, outcomes, rows)
+
+
+def _jackknife(carry: Carrier, outcomes: Sequence[Outcome], rows: int) -> FloatArray | None:
+    groups = min(rows, GROUPS)
+    member = np.random.default_rng(0).permutation(rows) % groups
+    size = np.bincount(member)
+    values = np.array([outcome.value for outcome in outcomes])
+    sums = np.stack([np.bincount(member, _rows_of(outcome, rows)) for outcome in outcomes])
+    kept = (values[:, None] * rows - sums) / (rows - size)
+    replayed = []
+    for group in range(groups):
+        result = carry.replay(kept[:, group])
+        if result is None:
+            return None
+        replayed.append(result)
+    return np.asarray(np.std(replayed, axis=0) * np.sqrt(groups - 1))
+
+
+def _rows_of(outcome: Outcome, rows: int) -> FloatArray:
+    """Scores row by row; a worth agreed beforehand is the same on every test set."""
+    return np.full(rows, outcome.value) if outcome.scores is None else outcome.scores
+
+
+def _training_error(carry: Carrier, outcomes: Sequence[Outcome], repeats: int) -> FloatArray | None:
+    if all(outcome.spread is None for outcome in outcomes):
+        return None
+    noise = np.array([outcome.spread or 0.0 for outcome in outcomes]) / np.sqrt(repeats)
+    if carry.weights is not None:
+        return np.asarray(np.sqrt(carry.weights**2 @ noise[: carry.weights.shape[1]] ** 2))
+    values = np.array([outcome.value for outcome in outcomes])
+    rng = np.random.default_rng(0)
+    replayed = []
+    for _ in range(NOISES):
+        result = carry.replay(values + noise * rng.standard_normal(len(noise)))
+        if result is None:
+            return None
+        replayed.append(result)
+    return np.std(replayed, axis=0, ddof=1)

@@ -1,0 +1,52 @@
+"""Where faster ways of training join in.
+
+A fast path answers the pools of a `ModelGame` by other arithmetic than fitting the model pool by
+pool: sums of sufficient statistics, many small models in one batch, an accelerator. It is found
+by asking each maker in `MAKERS` in turn; the first that takes the game has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from dushapley.games.base import Outcome
+from dushapley.questions import IntArray, Queries
+
+if TYPE_CHECKING:
+    from dushapley.games.models import ModelGame
+
+
+class FastPath(Protocol):
+    """Another way of paying the questions of one `ModelGame`.
+
+    Attributes
+    ----------
+    name
+        What it computes and how, with every number that can change a bit (precision, block
+        shape): it is part of the ledger's key.
+    block
+        How many pools it is given at a time.
+    """
+
+    name: str
+    block: int
+
+    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        """Outcomes of checked pools; those it does not take go to `game.outcome`, one by one."""
+        ...
+
+
+Maker = Callable[["ModelGame"], FastPath | None]
+
+MAKERS: list[Maker] = []
+"""Makers of fast paths, in the order they are asked."""
+
+
+def fast_path(game: ModelGame) -> FastPath | None:
+    """The first fast path that takes this game, or None: then each pool is fitted by itself."""
+    for maker in MAKERS:
+        path = maker(game)
+        if path is not None:
+            return path
+    return None
