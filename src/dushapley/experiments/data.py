@@ -76,15 +76,33 @@ class Source:
 def load(name: str) -> Table:
     """Read a data set from the folder named by ``DUSHAPLEY_DATA``; `make-regression` is computed.
 
+    Arrays that `save` put there are preferred: they need no further library.
+
     Raises
     ------
     DataMissing
         Names the file, its origin and the folder.
     """
+    prepared = Path(os.environ.get(FOLDER, ".")) / f"{name}.npz"
+    if prepared.is_file():
+        return _read_prepared(prepared)
     if name == "make-regression":
         return _make_regression()
     source = SOURCES[name]
     return source.read(find(source.file, source.origin, name))
+
+
+def save(table: Table, folder: Path) -> None:
+    """Store a data set as plain arrays, for machines without a reader of its own format."""
+    np.savez_compressed(
+        folder / f"{table.name}.npz", X=table.X, y=table.y, task=table.task, note=table.note
+    )
+
+
+def _read_prepared(path: Path) -> Table:
+    with np.load(path) as file:
+        task: Task = "regression" if str(file["task"]) == "regression" else "classification"
+        return Table(path.stem, file["X"], file["y"], task, str(file["note"]))
 
 
 def find(file: str, origin: str, name: str) -> Path:
