@@ -18,6 +18,7 @@ from dushapley.estimators import methods
 from dushapley.games import (
     CallableGame,
     DatasetGame,
+    FoldsGame,
     Game,
     KNNGame,
     LinearRegressionGame,
@@ -40,6 +41,7 @@ __all__ = [
     "DUShapleyError",
     "DatasetGame",
     "Estimate",
+    "FoldsGame",
     "Game",
     "KNNGame",
     "Ledger",

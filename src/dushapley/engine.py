@@ -103,7 +103,7 @@ def value(
     [0.1921, 0.2873, 0.3956]
     """
     played = as_game(game, n_players)
-    plan, formula = _plan(played, method, options, budget)
+    plan, formula = choose_plan(played, method, options, budget)
     _check_precision(precision)
     _refuse_ledger(played, ledger)
     if formula is not None:
@@ -269,10 +269,10 @@ def _refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
         )
 
 
-def _plan(
+def choose_plan(
     game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
 ) -> tuple[Plan, Estimate | None]:
-    """What will run, or the game's own formula for it."""
+    """What will run, or the game's own formula for it; refusals happen here, before any payment."""
     if method == AUTO and not options:
         formula = game.closed_form("exact")
         if formula is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,47 @@ class Owners:
         warn_of_shared_rows(owners)
         return owners
 
+    @classmethod
+    def from_files(
+        cls,
+        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        target: str,
+        owner: str | None = None,
+    ) -> Owners:
+        """Owners from CSV or Parquet files.
+
+        Parameters
+        ----------
+        paths
+            Files, or a folder of them.
+        target
+            Name of the column that is to be predicted.
+        owner
+            Name of the column that says whose row it is. None: one file per owner, who is called
+            by the file's name.
+        """
+        from dushapley.reading import read_by_file, read_together
+
+        if owner is None:
+            return cls.from_tables(read_by_file(paths), target=target)
+        return cls.from_frame(read_together(paths), owner=owner, target=target)
+
+    def hold_out(self, fraction: float, seed: int = 0) -> tuple[Owners, Array, Array]:
+        """Keep back a random part of every owner's rows as a test set: (owners, X_test, y_test).
+
+        Examples
+        --------
+        >>> import dushapley as ds
+        >>> block = ([[1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1])
+        >>> kept, X_test, y_test = ds.Owners.from_arrays({"a": block, "b": block}).hold_out(0.25)
+        >>> kept.sizes.tolist(), len(y_test)
+        ([3.0, 3.0], 2)
+        """
+        from dushapley.splitting import hold_out
+
+        return hold_out(self, fraction, seed)
+
     def align(self, table: pd.DataFrame, whose: str = "The test table") -> tuple[Array, Array]:
         """Features and targets of another table with these columns, a test set say."""
         from dushapley.tables import aligned, aligned_target
@@ -172,18 +214,17 @@ def shared_rows(owners: Owners) -> tuple[int, tuple[str, str]]:
     """How many different rows have several owners, and two names as an example."""
     first: dict[bytes, int] = {}
     shared: dict[bytes, tuple[int, int]] = {}
-    for j, rows in enumerate(row_hashes(owners)):
-        for row in rows:
-            if first.setdefault(row, j) != j:
-                shared.setdefault(row, (first[row], j))
-    pair = next(iter(shared.values()), (0, 0))
+    for j, rows in enumerate(row_sets(owners)):
+        for row in rows & first.keys():
+            shared.setdefault(row, (first[row], j))
+        first |= dict.fromkeys(rows - first.keys(), j)
+    pair = min(shared.values(), default=(0, 0))
     return len(shared), (owners.names[pair[0]], owners.names[pair[1]])
 
 
-def row_hashes(owners: Owners) -> Iterator[set[bytes]]:
+def row_sets(owners: Owners) -> list[set[bytes]]:
     """The different rows of each owner, each by its content."""
-    for X, y in zip(owners.X, owners.y, strict=True):
-        yield rows_of(X, y)
+    return [rows_of(X, y) for X, y in zip(owners.X, owners.y, strict=True)]
 
 
 def rows_of(X: Array, y: Array | None) -> set[bytes]:

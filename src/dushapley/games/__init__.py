@@ -4,6 +4,7 @@ from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
 from dushapley.games.checks import digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.datasets import DatasetGame, RowsGame
+from dushapley.games.folds import FoldsGame
 from dushapley.games.formulas import (
     LinearRegressionGame,
     RegressogramGame,
@@ -17,6 +18,7 @@ __all__ = [
     "CallableGame",
     "ClassicGame",
     "DatasetGame",
+    "FoldsGame",
     "Game",
     "KNNGame",
     "LinearRegressionGame",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.errors import InvalidGame, UtilityFailed
+from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Outcome
 from dushapley.games.checks import check_n_players, digest, pool_name
 from dushapley.games.datasets import RowsGame
@@ -24,7 +25,7 @@ from dushapley.games.training import (
     time_limit,
     timed_out,
 )
-from dushapley.owners import Owners, content_hash
+from dushapley.owners import Owners, content_hash, row_sets, rows_of
 from dushapley.questions import FloatArray, IntArray, Queries
 from dushapley.tables import aligned
 
@@ -127,6 +128,7 @@ class ModelGame(RowsGame):
         self.path: FastPath | None = fast_path(self) if fast else None
         if self.path is not None:
             self.block = self.path.block
+        self.notes = self._notes()
         self._context = self._describe(fingerprint)
         if self._context is not None:
             self.fingerprint = digest(
@@ -206,6 +208,21 @@ class ModelGame(RowsGame):
         if not np.isfinite(empty):
             raise InvalidGame(f"empty is {empty!r}; u(nobody) must be finite.")
         return Outcome(float(empty))
+
+    def _notes(self) -> tuple[str, ...]:
+        """What must be known to read the values; rows also in the test set are warned of."""
+        notes = []
+        if self.encoding is not None:
+            notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
+        tested = rows_of(self.X_test, self.y_test)
+        seen = len(tested & set().union(*row_sets(self.owners)))
+        if seen:
+            notes.append(
+                f"{seen} rows of the test set, targets included, stand in the owners' data as "
+                "well: scores on them flatter whoever holds them."
+            )
+            warnings.warn(notes[-1], SharedRows, stacklevel=4)
+        return tuple(notes)
 
     def _describe(self, fingerprint: str | None) -> str | None:
         """What must be equal for trainings on equal pools to be interchangeable."""

@@ -1,0 +1,114 @@
+"""`demo`: the whole job on data that ships with scikit-learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dushapley.cli import options as o
+from dushapley.cli.job import say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dushapley.games import ModelGame
+    from dushapley.valuation import Valuation
+
+HOSPITALS = {
+    "Ashford": 64, "Birchwood": 58, "Cedarville": 50, "Dunmore": 44, "Elmhurst": 38,
+    "Fernhill": 32, "Glenrock": 26, "Hazelton": 20, "Ivybridge": 14, "Juniper": 8,
+}  # fmt: skip
+"""Ten owners and their rows: 354 of 569; the other 215 are the test set."""
+MISLABELLED = ("Dunmore", "Fernhill")
+"""Owners who coded the diagnosis the other way round."""
+TARGET = "diagnosis"
+
+
+def demo(
+    write_files: Annotated[
+        Path | None,
+        typer.Option(help="Leave the CSV files that were used in this folder.", metavar="DIR"),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the JSON and the picture.", metavar="DIR")
+    ] = Path("dushapley-demo"),
+    seed: o.Seed = 0,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """The whole job in seconds: ten hospitals share breast-cancer data; two have wrong labels."""
+    del debug  # read by main
+    import dushapley as ds
+
+    tables, test = demo_tables(seed)
+    if write_files is not None:
+        leave_files(write_files, tables, test)
+    say(
+        f"Breast-cancer data that ship with scikit-learn: {len(tables)} hospitals, {len(test)} "
+        "test rows.\nTwo hospitals mixed up benign and malignant: can the values tell which?\n"
+        "Training a model on each of the 1,024 coalitions ..."
+    )
+    result = ds.value(demo_game(tables, test), "exact", seed=seed)
+    print(result.to_json() if json else result)
+    lowest = result.to_frame()["owner"].iloc[-2:]
+    say(f"Mixed up: {' and '.join(MISLABELLED)}. Lowest values: {' and '.join(sorted(lowest))}.")
+    keep(result, out)
+    if write_files is not None:
+        say(
+            f"The same from files:\n  dushapley value {write_files / 'owners'} --by-file "
+            f"--target {TARGET} --test {write_files / 'test.csv'} --method exact"
+        )
+
+
+def demo_tables(seed: int) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
+    """One table per hospital, and the test table."""
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer(as_frame=True)
+    table = data.data.copy()
+    table[TARGET] = np.where(data.target == 1, "benign", "malignant")
+    table = table.iloc[np.random.default_rng(seed).permutation(len(table))].reset_index(drop=True)
+    tables, start = {}, 0
+    for name, rows in HOSPITALS.items():
+        part = table.iloc[start : start + rows].reset_index(drop=True)
+        if name in MISLABELLED:
+            part[TARGET] = part[TARGET].map({"benign": "malignant", "malignant": "benign"})
+        tables[name], start = part, start + rows
+    return tables, table.iloc[start:].reset_index(drop=True)
+
+
+def demo_game(tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> ModelGame:
+    """The game that `value` makes of the same files."""
+    from dushapley.cli.models import make_model
+    from dushapley.games import ModelGame
+    from dushapley.owners import Owners
+
+    owners = Owners.from_tables(tables, target=TARGET)
+    model = make_model("logistic", "classification", missing=False)
+    return ModelGame(owners, model, *owners.align(test))
+
+
+def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> None:
+    """One CSV per owner in `owners/`, and `test.csv`."""
+    (folder / "owners").mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        table.to_csv(folder / "owners" / f"{name}.csv", index=False)
+    test.to_csv(folder / "test.csv", index=False)
+
+
+def keep(result: Valuation, folder: Path) -> None:
+    """Write the valuation as JSON and as a picture."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "valuation.json").write_text(result.to_json() + "\n", encoding="utf-8")
+    result.plot()
+    plt.savefig(folder / "valuation.png", dpi=120)
+    plt.close()
+    say(f"Written: {folder / 'valuation.json'} and {folder / 'valuation.png'}")

@@ -1,0 +1,68 @@
+"""Entry point: all commands by name, and what becomes of errors.
+
+Exit code 0: done; 1: it failed; 2: the command was wrong; 130: interrupted. A new command is a
+function with typed parameters in a module of its own and a line in `COMMANDS`. Modules of commands
+import what is heavy inside their functions, so that `--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from dushapley.cli.demo import demo
+from dushapley.cli.valuing import methods, quote, value
+from dushapley.errors import (
+    BudgetTooSmall,
+    DUShapleyError,
+    InvalidOption,
+    MethodNotApplicable,
+    UnknownMethod,
+)
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "demo": demo,
+    "value": value,
+    "quote": quote,
+    "methods": methods,
+}
+WRONG_COMMAND = (BudgetTooSmall, InvalidOption, MethodNotApplicable, UnknownMethod)
+
+app = typer.Typer(
+    help="Fair values for whole datasets: what is each owner's data worth?",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for name, function in COMMANDS.items():
+    app.command(name)(function)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; errors end in a sentence on stderr, with a traceback only on --debug."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.showwarning = _show_warning
+    try:
+        app(given, prog_name="dushapley")
+    except Exception as error:
+        if "--debug" in given:
+            raise
+        known = isinstance(error, DUShapleyError)
+        told = str(error) if known else f"{type(error).__name__}: {error}"
+        print(f"error: {told}", file=sys.stderr)
+        if not known:
+            print("(--debug shows where)", file=sys.stderr)
+        sys.exit(2 if isinstance(error, WRONG_COMMAND) else 1)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Options that several commands share, written once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+Files = Annotated[
+    list[Path], Argument(exists=True, help="CSV or Parquet files, or a folder of them.")
+]
+Target = Annotated[str, Option(help="Column to predict.", metavar="COL")]
+Owner = Annotated[
+    str | None, Option(help="Column that says whose row it is.", metavar="COL", show_default=False)
+]
+ByFile = Annotated[bool, Option("--by-file", help="One file per owner.")]
+Test = Annotated[
+    Path | None,
+    Option(exists=True, dir_okay=False, help="Test rows, of nobody who is valued.", metavar="FILE"),
+]
+Holdout = Annotated[
+    float | None, Option(help="Instead: keep back this part of every owner's rows.", metavar="F")
+]
+Cv = Annotated[int | None, Option(help="Instead: cross-validate in so many folds.", metavar="K")]
+Task = Annotated[str, Option(help="auto, classification or regression.")]
+Model = Annotated[
+    str | None,
+    Option(
+        help="logistic, ridge, gradient-boosting, random-forest, knn, mlp, or a dotted path "
+        "[default: logistic for classes, ridge for numbers].",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+Scoring = Annotated[
+    str | None,
+    Option(
+        help="A score of scikit-learn [default: accuracy for classes, r2 for numbers].",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+Empty = Annotated[str, Option(help="Worth of no data: constant, zero or a number.")]
+OnFailure = Annotated[str, Option(help="A training that fails: raise, or empty = as no data.")]
+Repeats = Annotated[int, Option(help="Trainings averaged per pool.", min=1)]
+Timeout = Annotated[float | None, Option(help="Seconds a training may take.")]
+Encode = Annotated[str, Option(help="Text and dates to numbers: pooled = once, or training.")]
+ModelSeed = Annotated[int, Option(help="Seed of models and of hold-out.", min=0)]
+Method = Annotated[str, Option(help="See `dushapley methods`.")]
+MethodOption = Annotated[
+    list[str] | None,
+    Option("--option", help="Option of the method, name=value; may be repeated.", metavar="K=V"),
+]
+Budget = Annotated[int | None, Option(help="Most evaluations (trainings) to ask for.")]
+Seed = Annotated[int, Option(help="Seed of the method.", min=0)]
+Jobs = Annotated[int, Option(help="Workers; -1 for all processors.")]
+Json = Annotated[bool, Option("--json", help="JSON on stdout, exact to the last bit.")]
+Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]

@@ -1,0 +1,232 @@
+"""`value`, `quote` and `methods`."""
+
+from __future__ import annotations
+
+import json as jsons
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dushapley.cli import options as o
+from dushapley.cli.job import Job, default_ledger, method_options, say
+from dushapley.errors import InvalidOption, Stopped
+
+if TYPE_CHECKING:
+    from dushapley.games import Game
+    from dushapley.valuation import Valuation
+
+ASK_ABOVE = 120.0
+"""Seconds of estimated work above which `value` asks first."""
+
+
+def value(
+    files: o.Files,
+    target: o.Target,
+    owner: o.Owner = None,
+    by_file: o.ByFile = False,
+    test: o.Test = None,
+    holdout: o.Holdout = None,
+    cv: o.Cv = None,
+    task: o.Task = "auto",
+    model: o.Model = None,
+    scoring: o.Scoring = None,
+    empty: o.Empty = "constant",
+    on_failure: o.OnFailure = "raise",
+    repeats: o.Repeats = 1,
+    timeout: o.Timeout = None,
+    encode: o.Encode = "pooled",
+    model_seed: o.ModelSeed = 0,
+    method: o.Method = "auto",
+    option: o.MethodOption = None,
+    budget: o.Budget = None,
+    precision: Annotated[
+        float | None, typer.Option(help="Stop when 95% intervals are this part of the spread.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds, with the estimate so far.")
+    ] = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = 1,
+    executor: Annotated[str, typer.Option(help="Where the work runs.")] = "local",
+    ledger: Annotated[
+        Path | None, typer.Option(help="File that keeps paid work.", metavar="FILE")
+    ] = None,
+    no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep nothing.")] = False,
+    json: o.Json = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before long work.")] = False,
+    debug: o.Debug = False,
+) -> None:
+    """What each owner's data is worth."""
+    del debug  # read by main
+    job = Job(
+        files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, on_failure,
+        repeats, timeout, encode, model_seed,
+    )  # fmt: skip
+    game = job.game()
+    chosen = method_options(option or [])
+    agree(game, method, chosen, budget, jobs, yes=yes)
+    kept = None if no_ledger else ledger or kept_at(game)
+    with deadline(max_seconds) as rung:
+        try:
+            import dushapley as ds
+
+            result = ds.value(
+                game, method, options=chosen, budget=budget, precision=precision, seed=seed,
+                n_jobs=jobs, executor=executor, ledger=kept,
+            )  # fmt: skip
+        except Stopped as stopped:
+            say(str(stopped))
+            if stopped.valuation is not None:
+                show(stopped.valuation, json=json)
+            code = 130 if not rung else 0 if stopped.valuation is not None else 1
+            raise typer.Exit(code) from None
+    show(result, json=json)
+
+
+def show(valuation: Valuation, *, json: bool) -> None:
+    """Data on stdout."""
+    print(valuation.to_json() if json else valuation)
+
+
+def kept_at(game: Game) -> Path | None:
+    """The ledger of this game, told to the person."""
+    if game.context is None:
+        say("no ledger: the model's content cannot be compared between runs")
+        return None
+    path = default_ledger(game.context)
+    say(f"ledger: {path} (what is paid is kept; run again to go on)")
+    return path
+
+
+@contextmanager
+def deadline(seconds: float | None) -> Iterator[list[bool]]:
+    """Interrupt the run when its time is up; the list then holds an entry."""
+    from _thread import interrupt_main
+    from threading import Timer
+
+    rung: list[bool] = []
+
+    def ring() -> None:
+        rung.append(True)
+        interrupt_main()
+
+    timer = None if seconds is None else Timer(seconds, ring)
+    if timer is not None:
+        timer.start()
+    try:
+        yield rung
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def agree(
+    game: Game, method: str, options: Any, budget: int | None, jobs: int, *, yes: bool
+) -> None:
+    """Ask before work that is likely to be long."""
+    from dushapley.engine import choose_plan
+
+    plan, _ = choose_plan(game, method, options, budget)
+    seconds = seconds_each(game) * plan.budget / max(jobs, 1)
+    say(f"{plan.label}: up to {plan.budget:,} evaluations, about {clock(seconds)}")
+    if yes or seconds <= ASK_ABOVE:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidOption(f"About {clock(seconds)} of work; without a terminal, pass --yes.")
+    if not typer.confirm("Go on?", err=True):
+        raise typer.Exit(1)
+
+
+def seconds_each(game: Game) -> float:
+    """Mean seconds of a few trainings: everybody, a half and a single owner."""
+    import numpy as np
+
+    largest = np.argsort(-game.sizes, kind="stable")
+    seconds = []
+    for count in {game.n_players, (game.n_players + 1) // 2, 1}:
+        pool = np.zeros((1, game.n_players), dtype=np.bool_)
+        pool[0, largest[:count]] = True
+        started = time.perf_counter()
+        game(pool)
+        seconds.append(time.perf_counter() - started)
+    return float(np.mean(seconds))
+
+
+def clock(seconds: float) -> str:
+    """Seconds, minutes or hours in words."""
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def quote(
+    files: o.Files,
+    target: o.Target,
+    owner: o.Owner = None,
+    by_file: o.ByFile = False,
+    test: o.Test = None,
+    holdout: o.Holdout = None,
+    cv: o.Cv = None,
+    task: o.Task = "auto",
+    model: o.Model = None,
+    scoring: o.Scoring = None,
+    empty: o.Empty = "constant",
+    repeats: o.Repeats = 1,
+    encode: o.Encode = "pooled",
+    jobs: o.Jobs = 1,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """What each method would cost here, from three timed trainings, before paying."""
+    del debug  # read by main
+    job = Job(
+        files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, "empty",
+        repeats, None, encode,
+    )  # fmt: skip
+    rows = quotes(job.game(), jobs)
+    if json:
+        print(jsons.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    print(f"{'method':<18} {'evaluations':>12} {'about':>10}  what it does")
+    for row in rows:
+        if row["evaluations"] is None:
+            print(f"{row['method']:<18} {'-':>12} {'-':>10}  {row['refused']}")
+        else:
+            about = clock(row["seconds"])
+            print(f"{row['method']:<18} {row['evaluations']:>12,} {about:>10}  {row['summary']}")
+
+
+def quotes(game: Game, jobs: int) -> list[dict[str, Any]]:
+    """One entry per method: its evaluations and seconds at its default budget, or its refusal."""
+    import dushapley as ds
+    from dushapley.conversation import make_plan
+
+    each = seconds_each(game) / max(jobs, 1)
+    rows: list[dict[str, Any]] = []
+    for name, summary in ds.methods().items():
+        try:
+            cost = make_plan(name, game.n_players, game.fractions, None, None).budget
+        except ds.DUShapleyError as error:
+            rows.append({"method": name, "evaluations": None, "refused": str(error)})
+            continue
+        rows.append(
+            {"method": name, "evaluations": cost, "seconds": cost * each, "summary": summary}
+        )
+    return rows
+
+
+def methods(json: o.Json = False) -> None:
+    """All methods, one line each."""
+    import dushapley as ds
+
+    known = ds.methods()
+    if json:
+        print(jsons.dumps(known, indent=1, ensure_ascii=False))
+        return
+    for name, summary in known.items():
+        print(f"{name:<18} {summary}")
