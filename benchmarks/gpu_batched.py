@@ -65,7 +65,7 @@ class Adult:
 
     def judge(self, numbers: Arithmetic) -> Judge:
         order = list(range(self.n_owners))
-        program = Program(Recipe(), self.X, self.y, 2, numbers, order)
+        program = Program(Recipe(), self.X, self.y, [0, 1], numbers, order)
         return Judge(program, self.X_test, self.y_test)
 
     def held(self, coalitions: np.ndarray) -> list[Holding]:
@@ -206,7 +206,7 @@ class Network:
         self.drawing = time.perf_counter() - start
 
     def judge(self, numbers: Arithmetic) -> Judge:
-        program = Program(self.recipe, [self.X], [self.y], 10, numbers, [0])
+        program = Program(self.recipe, [self.X], [self.y], range(10), numbers, [0])
         return Judge(program, self.X_test, self.y_test)
 
     def accuracies(self, judge: Judge, pools: slice) -> np.ndarray:

@@ -20,7 +20,8 @@ import numpy as np
 
 from dushapley.batched.arithmetic import Arithmetic
 from dushapley.batched.holdings import Holding
-from dushapley.batched.recipe import BETA_1, BETA_2, EPSILON, FLAT, Recipe
+from dushapley.batched.recipe import Recipe
+from dushapley.batched.steps import Steps
 from dushapley.questions import BoolArray, FloatArray, IntArray
 
 Array = np.ndarray[Any, Any]
@@ -61,8 +62,8 @@ class Program:
         Feature rows of each owner.
     codes
         Class of each row, 0..C−1, owner by owner.
-    n_classes
-        Number of classes C.
+    labels
+        The C classes by name, sorted.
     numbers
         Where and in which numbers to compute.
     order
@@ -74,21 +75,21 @@ class Program:
         recipe: Recipe,
         X: Sequence[Array],
         codes: Sequence[IntArray],
-        n_classes: int,
+        labels: Sequence[Any],
         numbers: Arithmetic,
         order: Sequence[int],
     ) -> None:
         self.recipe = recipe
         self.numbers = numbers
-        self.n_classes = n_classes
+        self.labels, self.n_classes = labels, len(labels)
         self.order = list(order)
         self.n_features = X[0].shape[1]
         self.sizes = np.array([len(rows) for rows in X])
         self.codes = codes
-        self.class_counts = np.array([np.bincount(c, minlength=n_classes) for c in codes])
+        self.class_counts = np.array([np.bincount(c, minlength=len(labels)) for c in codes])
         # two classes need one column of weights, the other being its negative
-        self.sign_only = n_classes == 2 and recipe.hidden == 0
-        self.columns = 1 if self.sign_only else n_classes
+        self.sign_only = len(labels) == 2 and recipe.hidden == 0
+        self.columns = 1 if self.sign_only else len(labels)
         # X'(P − Y) = X'P − X'Y, the second part known beforehand; where the sum is nearly nothing
         # it is rounding error, which Adam would blow up to full steps
         self.split = recipe.hidden == 0 and recipe.optimizer == "sgd"
@@ -132,7 +133,7 @@ class Program:
     @property
     def bytes_per_pool(self) -> int:
         """Memory that each further pool of a block takes, at the most."""
-        initial = self.recipe.initial_weights(self.width - 1, self.columns)
+        initial = self.recipe.initial_weights(self.width - 1, self.labels[: self.columns])
         state = 6 * sum(w.size for w in initial) * self.numbers.item_bytes
         if self.recipe.batch_size is None:
             return int(state + 2 * self.sizes.sum())
@@ -169,7 +170,7 @@ class Program:
         return counts
 
     def _initial(self, n_pools: int) -> list[Any]:
-        drawn = self.recipe.initial_weights(self.n_features, self.columns)
+        drawn = self.recipe.initial_weights(self.n_features, self.labels[: self.columns])
         first = np.zeros((len(drawn[0]), self.width))
         first[:, : drawn[0].shape[1]] = drawn[0]
         return [
@@ -358,69 +359,6 @@ class Program:
             missed -= wanted
             return [self.numbers.sums(missed, X)]
         return self._network_slopes(factors, scores, wanted, 1, absent, X)
-
-
-class Steps:
-    """An optimizer at work on many pools' weights, which it changes in place."""
-
-    def __init__(
-        self, recipe: Recipe, numbers: Arithmetic, weights: list[Any], n_features: int
-    ) -> None:
-        xp = numbers.xp
-        self.fused = None
-        if recipe.optimizer == "adam" and numbers.device != "cpu":
-            # one pass over memory instead of nine; on the CPU its last bits depend on the place
-            self.fused = xp.optim.Adam(
-                weights, lr=recipe.learning_rate, betas=(BETA_1, BETA_2), eps=EPSILON, fused=True
-            )
-        self.recipe = recipe
-        self.xp = xp
-        self.weights = weights
-        self.n_features = n_features
-        own = self.fused is None
-        self.first = [xp.zeros_like(w) for w in weights] if own else []
-        self.second = [xp.zeros_like(w) for w in weights] if own else []
-        self.taken = 0
-
-    def take(self, slopes: list[Any]) -> None:
-        """One step against the gradient; `slopes` are used up."""
-        self.taken += 1
-        if self.recipe.l2:
-            free = self.n_features
-            slopes[0][:, :, :free] += self.recipe.l2 * self.weights[0][:, :, :free]
-            if len(slopes) > 1:
-                slopes[1] += self.recipe.l2 * self.weights[1]
-        if self.recipe.optimizer == "sgd":
-            self._nesterov(slopes)
-            return
-        for slope in slopes:
-            slope *= self.xp.abs(slope) >= FLAT
-        if self.fused is None:
-            self._adam(slopes)
-            return
-        for w, g in zip(self.weights, slopes, strict=True):
-            w.grad = g
-        self.fused.step()
-
-    def _nesterov(self, slopes: list[Any]) -> None:
-        momentum, rate = self.recipe.momentum, self.recipe.learning_rate
-        for w, g, m in zip(self.weights, slopes, self.first, strict=True):
-            m *= momentum
-            m += g
-            g += momentum * m
-            g *= rate
-            w -= g
-
-    def _adam(self, slopes: list[Any]) -> None:
-        unbias = 1 / (1 - BETA_2**self.taken)
-        rate = self.recipe.learning_rate / (1 - BETA_1**self.taken)
-        for w, g, m, v in zip(self.weights, slopes, self.first, self.second, strict=True):
-            m *= BETA_1
-            m += (1 - BETA_1) * g
-            g *= g
-            v *= BETA_2
-            v += (1 - BETA_2) * g
-            w -= rate * m / (self.xp.sqrt(unbias * v) + EPSILON)
 
 
 def _round_up(number: int, multiple: int) -> int:

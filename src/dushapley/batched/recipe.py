@@ -7,6 +7,8 @@ initial weights and which rows a mini-batch holds.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
@@ -72,19 +74,25 @@ class Recipe:
         """The recipe as plain values, for a content hash."""
         return astuple(self)
 
-    def initial_weights(self, n_features: int, n_classes: int) -> list[FloatArray]:
+    def initial_weights(self, n_features: int, labels: Sequence[Any]) -> list[FloatArray]:
         """First weights: [(C, d+1)] of zeros, or [(h, d+1), (C, h), (C, 1)] drawn by the seed.
 
         The last column of the first layer is its intercept. Rectified units begin with normal
-        weights of variance 2/d, the output layer with 1/h, intercepts with zero.
+        weights of variance 2/d, the output layer with 1/h, intercepts with zero. The output
+        weights of a class depend on its label, not on which other classes there are.
         """
         if self.hidden == 0:
-            return [np.zeros((n_classes, n_features + 1))]
+            return [np.zeros((len(labels), n_features + 1))]
         rng = np.random.default_rng([self.seed, 0])
         first = np.zeros((self.hidden, n_features + 1))
         first[:, :-1] = rng.normal(0, np.sqrt(2 / n_features), (self.hidden, n_features))
-        second = rng.normal(0, np.sqrt(1 / self.hidden), (n_classes, self.hidden))
-        return [first, second, np.zeros((n_classes, 1))]
+        second = np.array([self._output_weights(label) for label in labels])
+        return [first, second, np.zeros((len(labels), 1))]
+
+    def _output_weights(self, label: Any) -> FloatArray:
+        name = int.from_bytes(hashlib.sha256(str(label).encode()).digest()[:8], "big")
+        rng = np.random.default_rng([self.seed, 2, name])
+        return rng.normal(0, np.sqrt(1 / self.hidden), self.hidden)
 
     def batch_positions(self, n_rows: IntArray | int) -> IntArray:
         """Rows of every mini-batch, shape (..., steps · batch_size), each below `n_rows`.

@@ -28,8 +28,10 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     momentum: float
     batch_size: int | None
     l2: float
-    seed: int
+    random_state: int | None
     classes: ArrayLike | None
+    center: ArrayLike | None
+    scale: ArrayLike | None
 
     def recipe(self) -> Recipe:
         """How this classifier is trained, checked."""
@@ -41,18 +43,30 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             momentum=self.momentum,
             batch_size=self.batch_size,
             l2=self.l2,
-            seed=self.seed,
+            seed=self.random_state or 0,
         )
+
+    def scaled(self, X: ArrayLike) -> FloatArray:
+        """Rows as the model sees them: (x − `center`)/`scale`, missing numbers at the centre."""
+        rows = np.asarray(X, dtype=np.float64)
+        if self.center is not None:
+            rows = rows - np.asarray(self.center)
+            rows[np.isnan(rows)] = 0.0
+        return rows if self.scale is None else rows / np.asarray(self.scale)
+
+    def _checked(self, X: ArrayLike, **more: Any) -> Any:
+        holes = "allow-nan" if self.center is not None else True
+        return validate_data(self, X, dtype=np.float64, ensure_all_finite=holes, **more)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on rows X and labels y; a class that y lacks gets no probability."""
-        rows, labels = validate_data(self, X, y, dtype=np.float64)
+        rows, labels = self._checked(X, y=y)
         recipe = self.recipe()
         self.classes_, codes = self._codes(np.asarray(labels))
         self.present_ = np.bincount(codes, minlength=len(self.classes_)) > 0
-        rows = with_intercept(rows)
+        rows = with_intercept(self.scaled(rows))
         targets = np.eye(len(self.classes_))[codes]
-        self.weights_ = recipe.initial_weights(rows.shape[1] - 1, len(self.classes_))
+        self.weights_ = recipe.initial_weights(rows.shape[1] - 1, list(self.classes_))
         steps = Steps(recipe, self.weights_)
         for batch in batches(recipe, len(rows)):
             steps.take(gradients(self.weights_, rows[batch], targets[batch], self.present_))
@@ -74,7 +88,7 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Probability of each of `classes_`, one row per row of X."""
         check_is_fitted(self)
-        rows = with_intercept(validate_data(self, X, dtype=np.float64, reset=False))
+        rows = with_intercept(self.scaled(self._checked(X, reset=False)))
         return softmax(logits(self.weights_, rows)[-1], self.present_)
 
     def predict(self, X: ArrayLike) -> Array:
@@ -97,11 +111,16 @@ class SoftmaxRegression(_GradientClassifier):
 
     Parameters
     ----------
-    steps, learning_rate, optimizer, momentum, batch_size, l2, seed
+    steps, learning_rate, optimizer, momentum, batch_size, l2
         See `dushapley.batched.Recipe`. The default rate suits standardised and one-hot columns;
         `safe_rate` finds one for other data.
+    random_state
+        Seed of whatever is drawn; None is 0.
     classes
         All classes there may be; None: those of the labels.
+    center, scale
+        Subtracted from the columns, and what they are then divided by: fixed beforehand, so that
+        every pool is trained on the same scale. With a centre, missing numbers stand at it.
 
     Examples
     --------
@@ -118,8 +137,10 @@ class SoftmaxRegression(_GradientClassifier):
         momentum: float = 0.9,
         batch_size: int | None = None,
         l2: float = 0.0,
-        seed: int = 0,
+        random_state: int | None = None,
         classes: ArrayLike | None = None,
+        center: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
     ) -> None:
         self.steps = steps
         self.learning_rate = learning_rate
@@ -127,21 +148,23 @@ class SoftmaxRegression(_GradientClassifier):
         self.momentum = momentum
         self.batch_size = batch_size
         self.l2 = l2
-        self.seed = seed
+        self.random_state = random_state
         self.classes = classes
+        self.center = center
+        self.scale = scale
 
 
 class SmallMLP(_GradientClassifier):
     r"""One hidden layer of rectified units under a softmax, after a fixed number of steps.
 
     :math:`P = \mathrm{softmax}(W_2 \max(0, W_1 x) + b)`; x carries an intercept. Initial weights
-    are drawn by `seed`, so every pool starts from the same network.
+    are drawn by `random_state`, so every pool starts from the same network.
 
     Parameters
     ----------
     hidden
         Number of hidden units.
-    steps, learning_rate, optimizer, momentum, batch_size, l2, seed, classes
+    steps, learning_rate, optimizer, momentum, batch_size, l2, random_state, classes, center, scale
         As in `SoftmaxRegression`.
 
     Examples
@@ -161,8 +184,10 @@ class SmallMLP(_GradientClassifier):
         momentum: float = 0.9,
         batch_size: int | None = 64,
         l2: float = 0.0,
-        seed: int = 0,
+        random_state: int | None = None,
         classes: ArrayLike | None = None,
+        center: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
     ) -> None:
         self.hidden = hidden
         self.steps = steps
@@ -171,8 +196,10 @@ class SmallMLP(_GradientClassifier):
         self.momentum = momentum
         self.batch_size = batch_size
         self.l2 = l2
-        self.seed = seed
+        self.random_state = random_state
         self.classes = classes
+        self.center = center
+        self.scale = scale
 
 
 class Steps:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from dushapley.owners import Owners
 
 
+HELD_OUT = (
+    "The test set was held out of the owners' own rows: wrong labels are in the test as well."
+)
+
+
 @dataclass(frozen=True)
 class Job:
     """Whose data, which model, judged how: all that decides what a pool is worth.
@@ -36,14 +41,19 @@ class Job:
     model: str | None = None
     scoring: str | None = None
     empty: str = "constant"
-    on_failure: str = "raise"
+    on_failure: Any = "raise"
     repeats: int = 1
     timeout: float | None = None
-    encode: str = "pooled"
+    encode: Any = "pooled"
     model_seed: int = 0
 
     def __post_init__(self) -> None:
-        if (self.owner is None) == (not self.by_file):
+        if self.from_statistics and (self.test is None or self.owner or self.by_file):
+            raise InvalidOption(
+                "Statistics files name their owner and hold no rows to keep back: pass --test "
+                "FILE, and neither --owner nor --by-file."
+            )
+        if not self.from_statistics and (self.owner is None) == (not self.by_file):
             raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
         given = [x for x in (self.test, self.holdout, self.cv) if x is not None]
         if len(given) != 1:
@@ -52,50 +62,100 @@ class Job:
                 "is valued), --holdout FRACTION or --cv FOLDS of the owners' rows."
             )
 
+    @property
+    def from_statistics(self) -> bool:
+        """Whether the files hold owners' statistics instead of rows."""
+        return bool(self.files) and all(file.suffix == ".npz" for file in self.files)
+
+    def owners(self) -> Owners:
+        """Read the files."""
+        from dushapley.owners import Owners
+
+        if not self.from_statistics:
+            return Owners.from_files(self.files, target=self.target, owner=self.owner)
+        owners = Owners.from_statistics(self.files)
+        if owners.target != self.target:
+            raise InvalidOption(
+                f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
+            )
+        return owners
+
     def game(self) -> ModelGame | FoldsGame:
         """Read the files and set up the game; nothing is trained."""
         from dushapley.games import FoldsGame
-        from dushapley.owners import Owners
         from dushapley.reading import read_table
 
-        owners = Owners.from_files(self.files, target=self.target, owner=self.owner)
+        owners = self.owners()
         say(
-            f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, {len(owners.columns or ())} "
-            "columns"
+            f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
+            f"{len(owners.columns or ())} columns; {', '.join(self.choices(owners))}"
         )
         if self.test is not None:
             return self.model_game(owners, *owners.align(read_table(self.test)))
-        if self.holdout is not None:
-            return self.model_game(*owners.hold_out(self.holdout, self.model_seed))
-        assert self.cv is not None
-        return FoldsGame(owners, self.model_game, self.cv, seed=self.model_seed)
+        if self.cv is not None:
+            return FoldsGame(owners, self.model_game, self.cv, seed=self.model_seed)
+        assert self.holdout is not None
+        game = self.model_game(*owners.hold_out(self.holdout, self.model_seed))
+        game.notes = (*game.notes, HELD_OUT)
+        return game
+
+    def choices(self, owners: Owners) -> tuple[str, str, str]:
+        """Task, model and score, guessed where they were not given."""
+        import numpy as np
+
+        from dushapley.cli.models import DEFAULT, SCORING, SUMMED, guess_task
+
+        task: Any = self.task
+        if task == "auto" and owners.reduced is not None:
+            task = owners.reduced[0].kind
+        elif task == "auto":
+            task = guess_task(np.concatenate(owners.labels()))
+        if task not in DEFAULT:
+            raise InvalidOption(f"--task is {task!r}; choose auto, classification or regression.")
+        default = DEFAULT if owners.reduced is None else SUMMED
+        return task, self.model or default[task], self.scoring or SCORING[task]
 
     def model_game(
         self, owners: Owners, X_test: np.ndarray[Any, Any], y_test: np.ndarray[Any, Any]
     ) -> ModelGame:
         """The game of one test set."""
-        import numpy as np
-
-        from dushapley.cli.models import DEFAULT, SCORING, guess_task, make_model
+        from dushapley.cli.models import make_model, steps_of, trained_together
         from dushapley.games import ModelGame
 
-        targets = np.concatenate([y for y in owners.y if y is not None])
-        task: Any = guess_task(targets) if self.task == "auto" else self.task
-        name, scoring = self.model or DEFAULT[task], self.scoring or SCORING[task]
-        say(f"{task}: model {name}, scored by {scoring}, {len(y_test):,} test rows")
-        return ModelGame(
+        task, name, scoring = self.choices(owners)
+        encode, columns = self.encoding(owners, X_test)
+        model = trained_together(name, columns, owners.sizes)
+        if model is None:
+            model = make_model(name, task, missing=has_holes([*owners.X, X_test]))
+        game = ModelGame(
             owners,
-            make_model(name, task, missing=has_holes([*owners.X, X_test])),
+            model,
             X_test,
             y_test,
             scoring=scoring,
             empty=as_number(self.empty),
             seed=self.model_seed,
             repeats=self.repeats,
-            on_failure=self.on_failure,  # type: ignore[arg-type]
+            on_failure=self.on_failure,
             timeout=self.timeout,
-            encode=self.encode,  # type: ignore[arg-type]
+            encode=encode,
         )
+        way = "each pool fitted by itself" if game.path is None else game.path.name
+        say(f"{name}: {' after '.join(map(repr, reversed(steps_of(model))))}; {way}")
+        return game
+
+    def encoding(
+        self, owners: Owners, X_test: np.ndarray[Any, Any]
+    ) -> tuple[Any, np.ndarray[Any, Any]]:
+        """How text becomes numbers, and the test columns as the model will see them."""
+        import numpy as np
+
+        from dushapley.games.encoding import Encoding, is_mixed
+
+        if self.encode != "pooled" or not is_mixed(owners):
+            return self.encode, X_test
+        fitted = Encoding(owners)
+        return fitted, fitted(np.asarray(X_test, dtype=object))
 
 
 def has_holes(blocks: Sequence[np.ndarray[Any, Any]]) -> bool:

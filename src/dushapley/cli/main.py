@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from dushapley.cli.demo import demo
+from dushapley.cli.summing import statistics
 from dushapley.cli.valuing import methods, quote, value
 from dushapley.errors import (
     BudgetTooSmall,
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "value": value,
     "quote": quote,
     "methods": methods,
+    "statistics": statistics,
 }
 WRONG_COMMAND = (BudgetTooSmall, InvalidOption, MethodNotApplicable, UnknownMethod)
 

@@ -8,7 +8,11 @@ from typing import Annotated
 from typer import Argument, Option
 
 Files = Annotated[
-    list[Path], Argument(exists=True, help="CSV or Parquet files, or a folder of them.")
+    list[Path],
+    Argument(
+        exists=True,
+        help="CSV or Parquet files, or a folder of them; or owners' statistics (.npz).",
+    ),
 ]
 Target = Annotated[str, Option(help="Column to predict.", metavar="COL")]
 Owner = Annotated[
@@ -27,7 +31,8 @@ Task = Annotated[str, Option(help="auto, classification or regression.")]
 Model = Annotated[
     str | None,
     Option(
-        help="logistic, ridge, gradient-boosting, random-forest, knn, mlp, or a dotted path "
+        help="logistic, ridge, lda, naive-bayes, gradient-boosting, gbdt, random-forest, knn, "
+        "mlp, or a dotted path "
         "[default: logistic for classes, ridge for numbers].",
         metavar="NAME",
         show_default=False,

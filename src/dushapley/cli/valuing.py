@@ -67,8 +67,9 @@ def value(
         files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, on_failure,
         repeats, timeout, encode, model_seed,
     )  # fmt: skip
-    game = job.game()
     chosen = method_options(option or [])
+    refuse_unknown(method)
+    game = job.game()
     agree(game, method, chosen, budget, jobs, yes=yes)
     kept = None if no_ledger else ledger or kept_at(game)
     with deadline(max_seconds) as rung:
@@ -88,6 +89,14 @@ def value(
     show(result, json=json)
 
 
+def refuse_unknown(method: str) -> None:
+    """Refuse a misspelt method before any file is read."""
+    from dushapley.estimators.registry import AUTO, find
+
+    if method != AUTO:
+        find(method)
+
+
 def show(valuation: Valuation, *, json: bool) -> None:
     """Data on stdout."""
     print(valuation.to_json() if json else valuation)
@@ -95,6 +104,9 @@ def show(valuation: Valuation, *, json: bool) -> None:
 
 def kept_at(game: Game) -> Path | None:
     """The ledger of this game, told to the person."""
+    if game.cheap:
+        say("no ledger: this model is made of sums, and an evaluation costs nothing")
+        return None
     if game.context is None:
         say("no ledger: the model's content cannot be compared between runs")
         return None
@@ -143,18 +155,18 @@ def agree(
 
 
 def seconds_each(game: Game) -> float:
-    """Mean seconds of a few trainings: everybody, a half and a single owner."""
+    """Mean seconds of three trainings: one owner, half of them, all; after one that warms up."""
     import numpy as np
 
     largest = np.argsort(-game.sizes, kind="stable")
     seconds = []
-    for count in {game.n_players, (game.n_players + 1) // 2, 1}:
+    for count in (1, 1, (game.n_players + 1) // 2, game.n_players):
         pool = np.zeros((1, game.n_players), dtype=np.bool_)
         pool[0, largest[:count]] = True
         started = time.perf_counter()
         game(pool)
         seconds.append(time.perf_counter() - started)
-    return float(np.mean(seconds))
+    return float(np.mean(seconds[1:]))
 
 
 def clock(seconds: float) -> str:

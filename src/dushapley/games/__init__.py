@@ -14,6 +14,16 @@ from dushapley.games.formulas import (
 from dushapley.games.knn import KNNGame
 from dushapley.games.models import ModelGame
 
+
+def __getattr__(name: str) -> object:
+    """Models of this library, loaded when asked for: they need scikit-learn."""
+    if name == "Regressogram":
+        from dushapley.games.regressogram import Regressogram
+
+        return Regressogram
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "CallableGame",
     "ClassicGame",

@@ -72,7 +72,7 @@ class Game(ABC):
         Sentences about the game that belong beside every result of it.
     """
 
-    fractions: ClassVar[Fractions] = "none"
+    fractions: Fractions = "none"
     cheap: bool = False
     block: int = 64
     n_players: int

@@ -13,7 +13,7 @@ from dushapley.games.base import Game
 from dushapley.games.checks import check_names, check_sizes, digest, pool_name
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_values
 from dushapley.owners import Owners
-from dushapley.questions import Estimate, FloatArray, IntArray, Queries
+from dushapley.questions import Estimate, FloatArray, Fractions, IntArray, Queries
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +28,7 @@ class RowsGame(Game):
     nor on who is absent. A subclass with a test set calls it `X_test` and `y_test`.
     """
 
-    fractions = "rows"
+    fractions: Fractions = "rows"
     X_test: Array | None = None
     y_test: Array | None = None
 

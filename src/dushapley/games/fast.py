@@ -2,7 +2,7 @@
 
 A fast path answers the pools of a `ModelGame` by other arithmetic than fitting the model pool by
 pool: sums of sufficient statistics, many small models in one batch, an accelerator. It is found
-by asking each maker in `MAKERS` in turn; the first that takes the game has it.
+by asking each of `makers()` in turn; the first that takes the game has it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from dushapley.games.base import Outcome
-from dushapley.questions import IntArray, Queries
+from dushapley.questions import FloatArray, Fractions, IntArray, Queries
 
 if TYPE_CHECKING:
     from dushapley.games.models import ModelGame
@@ -25,12 +25,23 @@ class FastPath(Protocol):
     name
         What it computes and how, with every number that can change a bit (precision, block
         shape): it is part of the ledger's key.
+    note
+        The same in a sentence for people.
     block
         How many pools it is given at a time.
+    fractions, cheap
+        As in `dushapley.games.Game`, which they overrule: sums take fractions as arithmetic.
     """
 
     name: str
+    note: str
     block: int
+    fractions: Fractions
+    cheap: bool
+
+    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        """Utilities of checked pools, where nobody wants to keep more of them."""
+        ...
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Outcomes of checked pools; those it does not take go to `game.outcome`, one by one."""
@@ -39,13 +50,18 @@ class FastPath(Protocol):
 
 Maker = Callable[["ModelGame"], FastPath | None]
 
-MAKERS: list[Maker] = []
-"""Makers of fast paths, in the order they are asked."""
+
+def makers() -> list[Maker]:
+    """Makers of fast paths, in the order they are asked."""
+    from dushapley.games.additive import additive_path
+    from dushapley.games.batched import batched_path
+
+    return [additive_path, batched_path]
 
 
 def fast_path(game: ModelGame) -> FastPath | None:
     """The first fast path that takes this game, or None: then each pool is fitted by itself."""
-    for maker in MAKERS:
+    for maker in makers():
         path = maker(game)
         if path is not None:
             return path

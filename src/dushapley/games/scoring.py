@@ -75,7 +75,7 @@ def placements(target: Target, ranking: FloatArray) -> FloatArray:
     beaten = (ranks - within) / np.where(positive, down, up)
     placed = np.where(positive, beaten, 1 - beaten)
     area = placed[positive].mean()
-    return np.asarray(area + (placed - area) * len(ranking) / (2 * np.where(positive, up, down)))
+    return np.asarray(area + (placed - area) * len(ranking) / np.where(positive, up, down))
 
 
 def minus_squares(target: Target, predicted: Array) -> FloatArray:
