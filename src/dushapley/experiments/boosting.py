@@ -20,6 +20,9 @@ from dushapley.questions import BoolArray, FloatArray, IntArray, Queries
 
 Array = np.ndarray[Any, Any]
 
+TIE = 1 - 1e-5
+"""Gains above this part of the best one are equal to it: float32 cannot tell them apart."""
+
 
 @dataclass(frozen=True)
 class Boosting:
@@ -89,7 +92,7 @@ class BoostedTreesGame(RowsGame):
         edges = quantile_edges(X, self.boosting.bins)
         codes, self.test_codes = codes_of(X, edges), self._put(codes_of(X_test, edges).T)
         self.codes, self.y = self._put(codes.T), self._put(targets)
-        self.y_test = self._put(np.asarray(y_test, dtype=np.float32))
+        self.judged = self._put(np.asarray(y_test, dtype=np.float32))
         self.onehot = self._put(one_hot(codes, self.boosting.bins))
         self.blocks = np.repeat(self.order, self.sizes[self.order].astype(np.int64))
         self.membership = self._put(
@@ -137,12 +140,12 @@ def train(game: BoostedTreesGame, held: Any) -> Any:
     total = xp.clip(held.sum(1), 1, None)
     start = ((held * game.y).sum(1) / total)[:, None]
     missed = held * (game.y - start)
-    predicted = start + 0 * game.y_test
+    predicted = start + 0 * game.judged
     for _ in range(boosting.rounds):
         node, test_node, leaves = grow(game, held, missed)
         missed = missed - held * leaves[_rowwise(xp, node), node]
         predicted = predicted + leaves[_rowwise(xp, test_node), test_node]
-    return -((predicted - game.y_test) ** 2).mean(1)
+    return -((predicted - game.judged) ** 2).mean(1)
 
 
 def grow(game: BoostedTreesGame, held: Any, missed: Any) -> tuple[Any, Any, Any]:
@@ -176,7 +179,8 @@ def children(game: BoostedTreesGame, values: Any, node: Any, parents: list[Any])
 def best_split(game: BoostedTreesGame, sums: Any, counts: Any) -> tuple[Any, Any]:
     """Feature and last bin on the left side that leave the smallest squared error, per pool.
 
-    Where no split leaves `least` rows on both sides, all bins go left.
+    Among splits equal but for rounding the first is taken, whatever the arithmetic. Where none
+    leaves `least` rows on both sides, all bins go left.
     """
     xp, bins, least = game.xp, game.boosting.bins, game.boosting.least
     shape = (len(sums), -1, bins)
@@ -185,9 +189,9 @@ def best_split(game: BoostedTreesGame, sums: Any, counts: Any) -> tuple[Any, Any
     allowed = (rows >= least - 0.5) & (others >= least - 0.5)
     gain = left**2 / xp.clip(rows, 1, None) + right**2 / xp.clip(others, 1, None)
     gain = xp.where(allowed, gain, -1.0 + 0 * gain).reshape(len(sums), -1)
-    best = gain.argmax(1)
-    none = gain[_column(xp, best), best] < 0
-    return best // bins, xp.where(none, bins + 0 * best, best % bins)
+    top = gain[_column(xp, gain), gain.argmax(1)]
+    best = ((gain >= (top * TIE)[:, None]) * 1).argmax(1)
+    return best // bins, xp.where(top < 0, bins + 0 * best, best % bins)
 
 
 def descend(xp: Any, node: Any, codes: Any, feature: Any, threshold: Any) -> Any:

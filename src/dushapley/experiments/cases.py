@@ -92,7 +92,7 @@ class Case:
 
     def game(self, rows: Split, device: str | None) -> ClassifierGame | BoostedTreesGame:
         """The trained game on the CPU (None) or a device of torch."""
-        owners, many = rows.owners(), device is not None
+        owners, many = rows.owners(), device is not None and device.startswith("cuda")
         if self.data in LOGISTIC:
             return ClassifierGame(
                 owners, rows.X_test, rows.y_test, self.recipe, device, 65_536 if many else 256

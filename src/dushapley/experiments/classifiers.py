@@ -55,7 +55,7 @@ class ClassifierGame(RowsGame):
         self.n_classes = 1 + max(int(y_test.max()), *(int(c.max()) for c in codes))
         self.numbers = numbers_for(device, self.precision)
         self.program = Program(
-            recipe, owners.X, codes, self.n_classes, self.numbers, list(self.order)
+            recipe, owners.X, codes, range(self.n_classes), self.numbers, list(self.order)
         )
         self.judge = Judge(self.program, X_test, np.asarray(y_test, dtype=np.int64))
         self.block = block
