@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
+import math
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dushapley as ds
@@ -30,10 +33,18 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
         # games
         (lambda: ds.TableGame([1, 2, 3]), errors.InvalidGame, r"needed are 2\^I numbers"),
         (lambda: ds.TableGame([1.0]), errors.InvalidGame, r"needed are 2\^I numbers"),
-        (lambda: ds.TableGame([0, 1], [1, 2]), errors.InvalidGame, r"needed is one number of rows"),
-        (lambda: ds.SizeGame([3, -1], np.sqrt), errors.InvalidGame, r"Owner 2 has size -1"),
-        (lambda: ds.SizeGame([3, np.nan], np.sqrt), errors.InvalidGame, r"Owner 2 has size nan"),
-        (lambda: ds.SizeGame([], np.sqrt), errors.InvalidGame, r"one number of rows per owner"),
+        (
+            lambda: ds.TableGame([0, 1], [1, 2]),
+            errors.InvalidGame,
+            r"needed is one number per owner",
+        ),
+        (lambda: ds.SizeGame([3, -1], np.sqrt), errors.InvalidGame, r"Owner 2 has -1.0 in sizes"),
+        (
+            lambda: ds.SizeGame([3, np.nan], np.sqrt),
+            errors.InvalidGame,
+            r"Owner 2 has nan in sizes",
+        ),
+        (lambda: ds.SizeGame([], np.sqrt), errors.InvalidGame, r"one number per owner"),
         (lambda: ds.SizeGame("many", np.sqrt), errors.InvalidGame, r"sizes are not numbers"),
         (lambda: ds.SizeGame([1, 2], 3), errors.InvalidGame, r"w must be a function"),
         (
@@ -124,8 +135,45 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
             errors.BudgetTooSmall,
             r"needs at least 8",
         ),
+        (lambda: ds.value(game, "exact", n_players=4), errors.InvalidGame, r"has 3 owners"),
+        (lambda: ds.value(game, ["du"]), errors.UnknownMethod, r"no method"),
+        (lambda: ds.SizeGame([1, 2], math.sqrt)([[1, 1]]), errors.InvalidGame, r"vectorised"),
+        (
+            lambda: ds.AskTell("du", 3, fractions="rows"),
+            errors.InvalidGame,
+            r"Drawing rows needs sizes=",
+        ),
+        (lambda: ds.AskTell("exact", 3, fractions="row"), errors.InvalidGame, r"choose 'exact'"),
+        (
+            lambda: ds.Owners.from_arrays({"a": ([[1]], [1]), "b": ([[1]], ["x"])}),
+            errors.InvalidOwners,
+            r"targets of owner 'b' are <U1, those of 'a' are int64",
+        ),
+        (
+            lambda: ds.Owners.from_arrays(
+                {"a": pd.DataFrame({"u": [1], "v": [2]}), "b": pd.DataFrame({"v": [1], "u": [2]})}
+            ),
+            errors.InvalidOwners,
+            r"the same ones in the same order",
+        ),
+        (
+            lambda: ds.Owners.from_arrays({"a": ([1], [2], [3])}),
+            errors.InvalidOwners,
+            r"tuple of 3",
+        ),
+        (
+            lambda: ds.Owners.from_arrays({"a": [[[1, 2]], [1]]}),
+            errors.InvalidOwners,
+            r"rows of different lengths",
+        ),
+        (
+            lambda: ds.Owners.from_arrays({"a": np.array([object()])}),
+            errors.InvalidOwners,
+            r"content cannot be compared",
+        ),
+        (lambda: ds.DatasetGame({"a": [1]}, len), errors.InvalidGame, r"needed are Owners"),
         (lambda: ds.value(game, budget=1), errors.BudgetTooSmall, r"at least 2"),
-        (lambda: ds.value(game, budget=9.5), errors.BudgetTooSmall, r"whole number"),
+        (lambda: ds.value(game, budget=9.5), errors.InvalidOption, r"whole number"),
         (lambda: ds.value(game, "loo", budget=4), errors.BudgetTooSmall, r"needs at least 5"),
         (
             lambda: ds.value(sum_of_rows, "du", budget=3),
@@ -219,6 +267,27 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
         ds.value(paid_game, "permutation", ledger=tmp_path)
 
 
+def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shop.sqlite"
+    with closing(sqlite3.connect(path)) as shop:
+        shop.execute("create table customers (name text)")
+        shop.commit()
+    before = path.read_bytes()
+    with pytest.raises(errors.LedgerUnreadable, match="not a ledger: it holds customers"):
+        ds.value(paid_game, "permutation", ledger=path)
+    assert path.read_bytes() == before
+
+
+def test_a_locked_ledger_says_that_another_is_writing(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "l.sqlite"
+    ds.value(paid_game, "permutation", ledger=path)
+    monkeypatch.setattr("dushapley.ledger._PATIENCE", 0.1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(errors.LedgerBusy, match="Wait until it is done"):
+            ds.value(paid_game, "permutation", ledger=path)
+
+
 def test_read_only_ledger_is_refused_before_any_payment(tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     ds.value(paid_game, "permutation", ledger=path)
@@ -258,8 +327,13 @@ def test_a_full_disk_keeps_what_was_paid(tmp_path: Path) -> None:
     assert found.n_computed == 2**12 - kept
 
 
-def test_no_ledger_file_is_left_by_a_refusal() -> None:
-    assert not os.path.exists("x.sqlite")
+def test_no_ledger_file_is_left_by_a_refusal(tmp_path: Path) -> None:
+    for refused in (game, ds.CallableGame(additive, 3)):
+        with pytest.raises(errors.LedgerRefused):
+            ds.value(refused, ledger=tmp_path / "x.sqlite")
+    with pytest.raises(errors.BudgetTooSmall):
+        ds.value(paid_game, "exact", budget=3, ledger=tmp_path / "x.sqlite")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stored_text_must_be_json_numbers() -> None:

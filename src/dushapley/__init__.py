@@ -10,7 +10,8 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 
 from importlib.metadata import version
 
-from dushapley import estimators, games
+from dushapley import estimators, games, guarantees
+from dushapley.compare import compare, plot_comparison
 from dushapley.conversation import AskTell
 from dushapley.engine import value
 from dushapley.errors import DUShapleyError, Stopped
@@ -30,6 +31,7 @@ from dushapley.games import (
 from dushapley.ledger import Ledger
 from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
+from dushapley.ranking import probability_greater, rank_probabilities
 from dushapley.valuation import Valuation
 
 __version__ = version("dushapley")
@@ -55,8 +57,13 @@ __all__ = [
     "TableGame",
     "Valuation",
     "__version__",
+    "compare",
     "estimators",
     "games",
+    "guarantees",
     "methods",
+    "plot_comparison",
+    "probability_greater",
+    "rank_probabilities",
     "value",
 ]

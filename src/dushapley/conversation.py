@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.errors import (
     BudgetTooSmall,
+    InvalidGame,
     InvalidOption,
     MethodNotApplicable,
     ProtocolViolated,
@@ -52,14 +53,14 @@ class AskTell:
     n_players
         Number of owners.
     sizes, names
-        Rows and names of the owners, if known.
+        Rows and names of the owners, if known; sizes are needed to draw rows.
     fractions
         What you can answer: "none" (whole owners), "rows" (drawn parts of them, by draw id) or
         "exact" (fractions as arithmetic).
     options, budget, seed
         As in `dushapley.value`.
     batch
-        How many pools to be asked at a time, roughly.
+        How many pools to be asked at a time, roughly, by methods that ask in rounds.
 
     Examples
     --------
@@ -87,7 +88,9 @@ class AskTell:
         self.n_players = check_n_players(n_players)
         self.names = check_names(names, self.n_players)
         self.sizes = check_sizes(sizes, self.n_players)
-        self.fractions: Fractions = fractions
+        if fractions == "rows" and sizes is None:
+            raise InvalidGame("Drawing rows needs sizes=: how many rows each owner has.")
+        self.fractions: Fractions = check_fractions(fractions, self.sizes)
         self.plan = (
             method
             if isinstance(method, Plan)
@@ -113,7 +116,7 @@ class AskTell:
         """Answer the pending question, one number per pool."""
         if self._pending is None:
             raise ProtocolViolated("Nothing was asked; the conversation is over.")
-        answers = np.asarray(values, dtype=np.float64)
+        answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
         if answers.shape != (len(self._pending.queries),):
             raise ProtocolViolated(
                 f"Told {answers.shape} values for {len(self._pending.queries)} pools; one each."
@@ -161,6 +164,7 @@ class AskTell:
             self._finish(stop.value)
             return
         self._count(ask.queries)
+        ask.queries.setflags(write=False)  # the estimator still needs them as they are
         if ask.so_far is not None:
             self.estimate = ask.so_far
         self._pending = ask
@@ -205,8 +209,14 @@ def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | 
     chosen = find(name)
     complete = chosen.complete(None)
     cost = everything if name == "exact" else _price(chosen, complete, n_players, granted)
-    versus = "fit" if name == "exact" else "exceed"
-    reason = f"auto: {everything:,} coalitions {versus} the budget of {granted:,}, so {name}."
+    everyone = all_coalitions(n_players)
+    if name == "exact":
+        reason = f"auto: all {everyone} coalitions fit the budget of {granted:,}, so exact."
+    else:
+        reason = (
+            f"auto: all {everyone} coalitions exceed the budget of {granted:,}, so {name}, "
+            "which learns from the pools it asks and is the most accurate method at such budgets."
+        )
     return Plan(chosen, complete, cost, f"{AUTO} → {name}", reason)
 
 
@@ -219,7 +229,8 @@ def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: i
     if granted < least:
         raise BudgetTooSmall(
             f"{method.name} was given a budget of {granted:,} evaluations; for {n_players} owners "
-            f"it needs at least {least:,}. Raise the budget or choose a cheaper method."
+            f"it needs at least {least if least < 2**40 else '2^40'}. Raise the budget or choose "
+            "a cheaper method."
         )
     return granted
 
@@ -240,15 +251,37 @@ def refuse_unless_applicable(
             "game does not offer. Make a KNNGame(owners, X_test, y_test) from them, or choose "
             f"among: {', '.join(coalition_methods())}."
         )
+    if need == "formula":
+        raise MethodNotApplicable(
+            f"{method.name} asks no questions: it is computed from a game's own formula, and this "
+            "game has none for it. It needs the owners' sizes and a curve of the pooled size "
+            "(SizeGame, RegressogramGame); for any other game use du."
+        )
+
+
+def all_coalitions(n_players: int) -> str:
+    """The number of all coalitions, in words that stay short."""
+    power = f"2^{n_players}"
+    return power if n_players > 40 else f"{power} = {2**n_players:,}"
+
+
+def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
+    """What can be answered; rows can be drawn only from whole numbers of them."""
+    if fractions == "rows" and not bool((sizes == np.floor(sizes)).all()):
+        raise InvalidGame("Rows are drawn only from whole numbers of them; found other sizes.")
+    if fractions in ("exact", "rows", "none"):
+        return fractions
+    raise InvalidGame(f"fractions is {fractions!r}; choose 'exact', 'rows' or 'none'.")
 
 
 def check_budget(budget: object) -> int | None:
     if budget is None:
         return None
-    if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 2:
+    if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)):
+        raise InvalidOption(f"budget is {budget!r}; it is a whole number of evaluations.")
+    if budget < 2:
         raise BudgetTooSmall(
-            f"budget is {budget!r}; it is a whole number of evaluations, at least 2 (nobody and "
-            "everybody are always asked)."
+            f"budget is {budget!r}; at least 2 are needed: nobody and everybody are always asked."
         )
     return int(budget)
 

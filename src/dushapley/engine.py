@@ -10,8 +10,10 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ import numpy as np
 from dushapley.conversation import (
     AskTell,
     Plan,
+    all_coalitions,
     check_budget,
     check_seed,
     make_plan,
@@ -35,7 +38,8 @@ from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray
 from dushapley.valuation import Valuation
 
-CHEAP_BATCH, PAID_BATCH = 2**16, 64
+CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
+"""Pools asked at a time: many where they cost nothing (but no more than fit in memory)."""
 MOST_CHEAP, MOST_PAID = 2**24, 2**12
 """Coalitions that `exact` enumerates without being given a budget."""
 ENOUGH_REPLICATES = 30
@@ -73,8 +77,8 @@ def value(
         found in the ledger or repeated; so what was saved never changes the plan. None: what the
         method needs by default (`exact` 2^I, `du` one replicate, `auto` 6I, sampling 2I²).
     precision
-        Stop once every 95% interval is narrower than this part of the spread of the values
-        (largest minus smallest).
+        Stop once the half-width of every 95% interval is at most this part of the spread of the
+        values (largest minus smallest); a run that ends before that says so.
     seed
         Drives the estimator. Same inputs and seed, same bits.
     n_jobs, executor
@@ -116,7 +120,7 @@ def value(
         names=played.names,
         fractions=played.fractions,
         seed=seed,
-        batch=CHEAP_BATCH if played.cheap else PAID_BATCH,
+        batch=_batch(played),
     )
     talk = begin()
     with ExitStack() as stack:
@@ -129,7 +133,20 @@ def value(
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
             raise _stopped(talk, payer, played, budget, ledger, begin) from None
-    return _valuation(talk, payer, played, budget, begin)
+    found = _valuation(talk, payer, played, budget, begin)
+    return found if precision is None else _judged(found, talk.estimate, precision)
+
+
+def _judged(found: Valuation, estimate: Estimate | None, precision: float) -> Valuation:
+    """Say so when the wanted precision was not reached."""
+    if found.method_run == "exact" or precise_enough(estimate, precision):
+        return found
+    note = (
+        f"The wanted precision of {precision:g} was not reached within {found.n_evaluations:,} "
+        "evaluations; raise the budget"
+        + ("." if found.std_errors is not None else " or choose a method with standard errors.")
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) -> None:
@@ -142,13 +159,13 @@ def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) 
 
 
 def precise_enough(estimate: Estimate | None, precision: float) -> bool:
-    """Whether every 95% interval is within `precision` of the spread of the values."""
+    """Whether every 95% half-width is within `precision` of the spread of the values."""
     if estimate is None or estimate.std_errors is None:
         return False
     if estimate.replicates is not None and estimate.replicates < ENOUGH_REPLICATES:
         return False
-    spread = float(np.ptp(estimate.values))
-    return bool(1.96 * estimate.std_errors.max() <= precision * spread)
+    spread, widest = float(np.ptp(estimate.values)), 1.96 * float(estimate.std_errors.max())
+    return 0 < widest <= precision * spread  # 0: nothing varied yet, so nothing is known
 
 
 class Payer:
@@ -201,7 +218,6 @@ class LedgerPayer(Payer):
         for position, outcomes in self.executor.run(self.game, work):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
-        self.n_distinct = len(self.known)
         self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
 
@@ -224,6 +240,7 @@ class LedgerPayer(Payer):
 
     def _know(self, key: bytes, outcome: Outcome) -> None:
         self.known[key] = outcome
+        self.n_distinct = len(self.known)
         if outcome.failure is not None:
             self.failures[outcome.failure] += 1
 
@@ -292,13 +309,12 @@ def choose_plan(
 
 
 def _refuse_endless(game: Game) -> None:
-    everything, most = 2**game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
-    if everything > most:
+    power, most = game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
+    if 2**power > most:
         raise MethodNotApplicable(
-            f"exact would ask all 2^{game.n_players} = {everything:,} coalitions; without a "
-            f"budget it stops at {most:,} for a game of this kind. Pass budget={everything} if "
-            "you mean it, or choose among: "
-            f"{', '.join(name for name in coalition_methods() if name != 'exact')}."
+            f"exact would ask all {all_coalitions(power)} coalitions; without a budget it stops "
+            f"at {most:,} for a game of this kind. Pass budget=2**{power} if you mean it, or "
+            f"choose among: {', '.join(name for name in coalition_methods() if name != 'exact')}."
         )
 
 
@@ -362,6 +378,7 @@ def _build(
         biased=plan.method.is_biased(plan.options),
         complete=complete,
         fingerprint=game.fingerprint,
+        guarantee=estimate.guarantee,
         failures=dict(sorted(failures.items())),  # workers finish in any order
         errors=errors or {},
         notes=(*reason, *estimate.notes, *game.notes),
@@ -391,10 +408,19 @@ def _stopped(
     )
 
 
+def _batch(game: Game) -> int:
+    """How many pools to ask at a time; a matter of memory, and fixed by the game."""
+    if not game.cheap:
+        return PAID_BATCH
+    return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))
+
+
 def _check_precision(precision: object) -> None:
     if precision is None:
         return
-    if isinstance(precision, bool) or not isinstance(precision, (int, float)) or precision <= 0:
+    if isinstance(precision, bool) or not (
+        isinstance(precision, Real) and 0 < float(precision) < 1e9
+    ):
         raise InvalidOption(
             f"precision is {precision!r}; it is a positive part of the spread of values, say 0.05."
         )

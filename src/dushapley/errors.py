@@ -48,6 +48,10 @@ class MethodNotApplicable(DUShapleyError, ValueError):
     """The method needs something that this game does not offer."""
 
 
+class AssumptionFails(DUShapleyError, ValueError):
+    """A bound was asked for whose assumptions this game does not meet."""
+
+
 class BudgetTooSmall(DUShapleyError, ValueError):
     """Fewer evaluations were granted than the method needs for any answer."""
 
@@ -70,6 +74,10 @@ class LedgerUnreadable(LedgerError):
 
 class LedgerReadOnly(LedgerError):
     """The ledger cannot be written, so paid work could not be kept."""
+
+
+class LedgerBusy(LedgerError):
+    """Another program keeps the ledger locked."""
 
 
 class LedgerMismatch(LedgerError, ValueError):

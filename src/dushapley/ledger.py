@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.errors import LedgerMismatch, LedgerReadOnly, LedgerUnreadable
+from dushapley.errors import (
+    LedgerBusy,
+    LedgerError,
+    LedgerMismatch,
+    LedgerReadOnly,
+    LedgerUnreadable,
+)
 from dushapley.games.base import Outcome
 
 FORMAT = "dushapley.ledger/1"
@@ -32,6 +38,8 @@ insert into evaluations values (?, ?, ?, ?, ?) on conflict (key) do update set
     scores = excluded.scores, spread = excluded.spread
 where evaluations.failure is not null
 """  # a failure may be tried again; an answer stands
+_PATIENCE = 60
+"""Seconds to wait while another run is writing."""
 _AT_ONCE = 500
 """Keys looked up by one statement."""
 
@@ -61,7 +69,7 @@ class Ledger:
         self.path = Path(path)
         self._refuse_read_only()
         try:
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            self._db = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
         except sqlite3.Error as error:
             raise LedgerUnreadable(
                 f"The ledger {self.path} cannot be opened ({error}). Name a file in a folder that "
@@ -86,6 +94,7 @@ class Ledger:
 
     def _prepare(self, context: str) -> None:
         try:
+            self._refuse_foreign()
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")
             self._db.executescript(_SCHEMA)
@@ -94,15 +103,8 @@ class Ledger:
                 self._db.execute("insert or ignore into about values (?, ?)", (name, value))
             about = dict(self._db.execute("select name, value from about").fetchall())
             self._db.execute("commit")
-        except sqlite3.OperationalError as error:
-            if "readonly" in str(error):
-                raise LedgerReadOnly(
-                    f"The ledger {self.path} cannot be written ({error}). Make it writable, copy "
-                    "it elsewhere, or run without one."
-                ) from error
-            raise self._unreadable(error) from error
         except sqlite3.DatabaseError as error:
-            raise self._unreadable(error) from error
+            raise self._refusal(error) from error
         if about["format"] != FORMAT:
             raise LedgerUnreadable(
                 f"The ledger {self.path} has format {about['format']!r}; this version reads "
@@ -115,7 +117,27 @@ class Ledger:
                 "data, seed or fingerprint differ. Use another file, or the game it was made with."
             )
 
-    def _unreadable(self, error: sqlite3.Error) -> LedgerUnreadable:
+    def _refuse_foreign(self) -> None:
+        """Refuse a database that is somebody else's before anything is written to it."""
+        tables = {name for (name,) in self._db.execute("select name from sqlite_master")}
+        if tables and not {"about", "evaluations"} <= tables:
+            raise LedgerUnreadable(
+                f"{self.path} is a database, but not a ledger: it holds "
+                f"{', '.join(sorted(tables))}. It was left alone; name another file."
+            )
+
+    def _refusal(self, error: sqlite3.Error) -> LedgerError:
+        """What an error of SQLite means to the user."""
+        if "locked" in str(error) or "busy" in str(error):
+            return LedgerBusy(
+                f"Another program has been writing to the ledger {self.path} for {_PATIENCE} "
+                "seconds. Wait until it is done, or use another file."
+            )
+        if "readonly" in str(error):
+            return LedgerReadOnly(
+                f"The ledger {self.path} cannot be written ({error}). Make it writable, copy it "
+                "elsewhere, or run without one."
+            )
         return LedgerUnreadable(
             f"{self.path} is not a readable ledger ({error}). Name another file; if this one was "
             f"damaged, `sqlite3 {self.path.name} .recover` may save what is intact."
@@ -150,6 +172,8 @@ class Ledger:
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("rollback")
+            if "locked" in str(error):
+                raise self._refusal(error) from error
             raise LedgerReadOnly(
                 f"The ledger {self.path} could not take an evaluation ({error}). What it held "
                 "before is intact; free space or make it writable, and run again to go on."
@@ -162,7 +186,7 @@ class Ledger:
         try:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._unreadable(error) from error
+            raise self._refusal(error) from error
 
     def close(self) -> None:
         """Close the file; everything written is already safe."""

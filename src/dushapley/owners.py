@@ -7,6 +7,8 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from dushapley.statistics import Kind, Statistics
 
 Array = np.ndarray[Any, Any]
+
+_KINDS = {"numbers": "biuf", "text": "US", "objects": "O", "dates": "M", "durations": "m"}
+_GROUPS = {kind: group for group, kinds in _KINDS.items() for kind in kinds}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +60,11 @@ class Owners:
     reduced: tuple[Statistics, ...] | None = None
 
     @classmethod
-    def from_arrays(cls, blocks: Mapping[str, ArrayLike | Sequence[ArrayLike]]) -> Owners:
+    def from_arrays(cls, blocks: Mapping[str, ArrayLike | tuple[ArrayLike, ArrayLike]]) -> Owners:
         """Owners from ``{name: (X, y)}``, or ``{name: X}`` where there is no target.
+
+        A tuple is always features and targets. The arrays are copied and made read-only, so that
+        an owner stays what its hash says.
 
         Examples
         --------
@@ -65,14 +73,16 @@ class Owners:
         >>> owners.sizes.tolist()
         [2.0, 1.0]
         """
-        if not blocks:
+        if not isinstance(blocks, Mapping) or not blocks:
             raise InvalidOwners("No owners were given; pass {name: (X, y)}, one entry per owner.")
         names = tuple(str(name) for name in blocks)
         pairs = [_as_pair(name, block) for name, block in zip(names, blocks.values(), strict=True)]
-        X = tuple(pair[0] for pair in pairs)
-        y = tuple(pair[1] for pair in pairs)
-        _check_blocks(names, X, y)
-        hashes = tuple(content_hash(a, b) for a, b in pairs)
+        _check_columns(names, list(blocks.values()))
+        _check_blocks(names, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        X = _of_one_type(names, [pair[0] for pair in pairs], "features")
+        targets = [pair[1] for pair in pairs if pair[1] is not None]
+        y = _of_one_type(names, targets, "targets") if targets else (None,) * len(names)
+        hashes = tuple(content_hash(a, b) for a, b in zip(X, y, strict=True))
         return cls(names=names, X=X, y=y, hashes=hashes)
 
     @classmethod
@@ -213,8 +223,10 @@ class Owners:
 
 
 def _as_pair(name: str, block: Any) -> tuple[Array, Array | None]:
-    X, y = block if isinstance(block, tuple) and len(block) == 2 else (block, None)
-    features, target = np.asarray(X), None if y is None else np.asarray(y)
+    if isinstance(block, tuple) and len(block) != 2:
+        raise InvalidOwners(f"Owner {name!r}: found a tuple of {len(block)}; (X, y) is needed.")
+    X, y = block if isinstance(block, tuple) else (block, None)
+    features, target = _as_array(name, X), None if y is None else _as_array(name, y)
     if features.ndim == 0:
         raise InvalidOwners(f"Owner {name!r}: found a single value, needed an array of rows.")
     if len(features) == 0:
@@ -227,9 +239,34 @@ def _as_pair(name: str, block: Any) -> tuple[Array, Array | None]:
     return features, target
 
 
-def _check_blocks(
-    names: tuple[str, ...], X: tuple[Array, ...], y: tuple[Array | None, ...]
-) -> None:
+def _as_array(name: str, values: Any) -> Array:
+    try:
+        array = np.array(values)
+    except ValueError as error:
+        raise InvalidOwners(
+            f"Owner {name!r}: rows of different lengths ({error}). Pass an array of rows, or a "
+            "tuple (X, y) of features and targets."
+        ) from error
+    if array.dtype.kind not in "biufOUSmM":
+        raise InvalidOwners(
+            f"Owner {name!r} holds {array.dtype}; numbers, text, dates or plain objects are needed."
+        )
+    return array
+
+
+def _check_columns(names: Sequence[str], blocks: Sequence[Any]) -> None:
+    """Tables must name the same columns in the same order: pooled rows have no names any more."""
+    features = [block[0] if isinstance(block, tuple) else block for block in blocks]
+    columns = [list(getattr(X, "columns", [])) for X in features]
+    for name, own in zip(names, columns, strict=True):
+        if own != columns[0]:
+            raise InvalidOwners(
+                f"Owner {name!r} has the columns {own}, {names[0]!r} has {columns[0]}; the same "
+                "ones in the same order are needed. Owners.from_tables puts them in order."
+            )
+
+
+def _check_blocks(names: Sequence[str], X: Sequence[Array], y: Sequence[Array | None]) -> None:
     if len(set(names)) != len(names):
         raise InvalidOwners("Two owners have the same name; give each its own.")
     for name, features, target in zip(names, X, y, strict=True):
@@ -238,8 +275,30 @@ def _check_blocks(
                 f"Owner {name!r} has rows of shape {features.shape[1:]}, but {names[0]!r} has "
                 f"{X[0].shape[1:]}; all owners need the same columns."
             )
-        if (target is None) != (y[0] is None):
-            raise InvalidOwners(f"Owner {name!r} and {names[0]!r} differ in having a target.")
+        first = y[0]
+        if target is None or first is None:
+            if target is not first:
+                raise InvalidOwners(f"Owner {name!r} and {names[0]!r} differ in having a target.")
+        elif target.shape[1:] != first.shape[1:]:
+            raise InvalidOwners(
+                f"Owner {name!r} has targets of shape {target.shape[1:]}, {names[0]!r} of "
+                f"{first.shape[1:]}; all owners need the same."
+            )
+
+
+def _of_one_type(names: Sequence[str], blocks: Sequence[Array], what: str) -> tuple[Array, ...]:
+    """Blocks of one common type, read-only; a pool's type must not depend on who is in it."""
+    for name, block in zip(names, blocks, strict=True):
+        if _GROUPS[block.dtype.kind] != _GROUPS[blocks[0].dtype.kind]:
+            raise InvalidOwners(
+                f"The {what} of owner {name!r} are {block.dtype}, those of {names[0]!r} are "
+                f"{blocks[0].dtype}; all owners need the same type."
+            )
+    common = np.result_type(*blocks)
+    cast = tuple(block.astype(common, copy=False) for block in blocks)
+    for block in cast:
+        block.setflags(write=False)
+    return cast
 
 
 def warn_of_shared_rows(owners: Owners) -> None:
@@ -287,7 +346,8 @@ def _as_bytes(array: Array) -> list[bytes]:
 def content_hash(X: Array, y: Array | None) -> str:
     """Hash of the rows in their order: equal data, equal hash, in any process.
 
-    Strings and mixed objects are hashed through their text, numbers through their bytes.
+    Numbers are hashed through their bytes, text and plain objects through their type and text;
+    objects whose text does not tell all of them are refused.
     """
     sha = hashlib.sha256()
     for array in (X, y):
@@ -297,9 +357,24 @@ def content_hash(X: Array, y: Array | None) -> str:
         sha.update(f"{array.dtype.kind}{array.shape};".encode())
         if array.dtype.kind in "OUS":
             for item in array.ravel():
-                text = f"{type(item).__name__}:{item!r}".encode("utf-8", "surrogatepass")
+                text = _told(item)
                 sha.update(f"{len(text)}:".encode() + text)
         else:
             sha.update(f"{array.dtype.str};".encode())
             sha.update(np.ascontiguousarray(array).tobytes())
     return sha.hexdigest()
+
+
+_PLAIN = (str, bytes, int, float, type(None), np.generic, date, time, timedelta, Decimal)
+
+
+def _told(item: object) -> bytes:
+    """All of one object as bytes."""
+    if isinstance(item, np.ndarray) and not item.dtype.hasobject:
+        return f"array {item.dtype.str} {item.shape} ".encode() + item.tobytes()
+    if isinstance(item, _PLAIN) or type(item).__name__ in ("NAType", "NaTType"):
+        return f"{type(item).__name__}:{item!r}".encode("utf-8", "surrogatepass")
+    raise InvalidOwners(
+        f"A cell holds {type(item).__name__}, whose content cannot be compared. Numbers, text, "
+        "dates and arrays of numbers can."
+    )

@@ -54,6 +54,9 @@ class Estimate:
         Where the estimate is a linear function of the answers: shape (I, answers), one column per
         value received so far in the order it was asked, ∅ and the grand coalition first. It lets
         other errors (of the test set, say) be carried through without another question.
+    guarantee
+        A proven bound on the error of each value, where there is one, plain JSON types only; see
+        `dushapley.guarantees.Guarantee.to_dict`.
     """
 
     values: FloatArray
@@ -63,6 +66,7 @@ class Estimate:
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     weights: FloatArray | None = None
+    guarantee: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidValuation
+from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.questions import FloatArray
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 FORMAT = "dushapley.valuation/1"
 _REQUIRED = (MISSING, MISSING)
+_MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
 
 
@@ -97,10 +101,18 @@ class Valuation:
                 frozen = np.array(array, dtype=np.float64)
                 frozen.setflags(write=False)
                 object.__setattr__(self, name, frozen)
+        for name in _MAPPINGS:
+            mapping = getattr(self, name)
+            if mapping is not None:
+                object.__setattr__(self, name, MappingProxyType(_plain(mapping)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as plain data, for those who send results between processes."""
+        return Valuation.from_dict, (self.to_dict(),)
 
     def __eq__(self, other: object) -> bool:
         """Equal when every field is, to the last bit."""
-        return isinstance(other, Valuation) and self.to_dict() == other.to_dict()
+        return isinstance(other, Valuation) and self.to_json() == other.to_json()
 
     def __hash__(self) -> int:
         return hash(self.to_json())
@@ -144,6 +156,14 @@ class Valuation:
         """Each owner's part of the sum of all values; NaN where they add up to nothing."""
         total = self.values.sum()
         return np.asarray(self.values / total) if total != 0 else np.full(len(self.values), np.nan)
+
+    def uniformity(self, gamma: ArrayLike | None = None) -> Uniformity:
+        """How uniform is this collaboration? Theorem 1's law of coalition sizes, see `guarantees`.
+
+        Rests on the owners' sizes alone (and their precisions `gamma`, if given): what DU-Shapley
+        takes for granted of them, whatever method these values come from.
+        """
+        return uniformity(self.sizes, gamma)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best first: owner, size, value, std_error, low, high, share, rank.
@@ -247,16 +267,16 @@ class Valuation:
         order = np.argsort(-self.values, kind="stable")
         shown = order if len(order) <= 30 else [*order[:15], *order[-15:]]
         width = max(5, *(len(_shorten(self.owners[i])) for i in shown))
-        digits = _digits(self.values)
+        number = _number_format(self.values)
         lines = [f"  {'owner':<{width}}  {'rows':>9}  {'value':>12}  {'± 95%':>10}  {'share':>7}"]
         shares, known = self.shares, self.total_errors
         for position, i in enumerate(shown):
             if len(order) > 30 and position == 15:
                 lines.append(f"  ... {len(order) - 30} more ...")
-            error = "-" if known is None else f"{1.96 * known[i]:.{digits}f}"
+            error = "-" if known is None else format(1.96 * known[i], number)
             lines.append(
                 f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
-                f"{self.values[i]:>12.{digits}f}  {error:>10}  {shares[i]:>7.1%}"
+                f"{format(self.values[i], number):>12}  {error:>10}  {shares[i]:>7.1%}"
             )
         return lines
 
@@ -285,10 +305,13 @@ class Valuation:
         return ", ".join(told)
 
 
-def _digits(values: FloatArray) -> int:
-    """Decimals that show four significant figures of the largest value."""
+def _number_format(values: FloatArray) -> str:
+    """Four significant figures of the largest value, in decimals where those are readable."""
     largest = float(np.abs(values).max(initial=0.0))
-    return 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
+    if largest != 0 and not 1e-6 < largest < 1e12:
+        return ".3e"
+    digits = 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
+    return f".{digits}f"
 
 
 def _shorten(name: str, width: int = 40) -> str:

@@ -13,7 +13,7 @@ from math import comb
 
 import numpy as np
 
-from dushapley.estimators.subsets import all_subsets, distinct_subsets, random_subsets
+from dushapley.estimators.subsets import distinct_subsets, random_subsets
 from dushapley.questions import BoolArray, FloatArray, IntArray, Problem
 
 

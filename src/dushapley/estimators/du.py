@@ -14,8 +14,8 @@ from dushapley.questions import Ask, Conversation, Estimate, FloatArray, IntArra
 
 Steps = Generator[Ask, FloatArray, FloatArray]
 
-MOST_POOLS = 2**16
-"""Pools asked at a time, at the most."""
+MOST_CELLS = 2**22
+"""Pools times owners asked at a time, so that memory stays bounded with a thousand owners."""
 
 BIAS_NOTE = (
     "DU-Shapley draws the other owners' rows from one pool: it is blind to differences in quality "
@@ -73,10 +73,10 @@ def ends(problem: Problem) -> Generator[Ask, FloatArray, tuple[FloatArray, Float
 def middle(problem: Problem, so_far: Estimate | None) -> Steps:
     """Sum over k = 1..I−2 of what each owner adds to D^(k), one replicate.
 
-    Owners are asked about in groups, so that memory stays bounded with a thousand of them.
+    Owners are asked about in groups, for the sake of memory.
     """
     n = problem.n_players
-    at_once = max(1, MOST_POOLS // (2 * (n - 2)))
+    at_once = max(1, MOST_CELLS // (2 * n * (n - 2)))
     gains = []
     for start in range(0, n, at_once):
         owners = np.arange(start, min(n, start + at_once))
@@ -101,14 +101,17 @@ def pools(problem: Problem, owner: int) -> FloatArray:
     if problem.fractions == "exact":
         return steps[:, None] * (np.arange(n) != owner)
     counts = sizes.astype(np.int64)
-    rows = np.rint(steps * counts.sum()).astype(np.int64)
-    drawn = np.stack([draw_counts(problem.rng, counts, int(m)) for m in rows])
-    return drawn / np.maximum(counts, 1)
+    return np.stack([draw_share(problem.rng, counts, step) for step in steps])
 
 
-def draw_counts(rng: np.random.Generator, sizes: IntArray, rows: int) -> IntArray:
-    """How many of `rows` rows, drawn uniformly without replacement, come from each owner."""
-    return rng.multivariate_hypergeometric(sizes, rows, method="marginals")
+def draw_share(rng: np.random.Generator, sizes: IntArray, share: float) -> FloatArray:
+    """Draw a share of all rows (rounded) without replacement: the part of each owner's that came.
+
+    How many come from each owner is multivariate hypergeometric.
+    """
+    rows = round(share * int(sizes.sum()))
+    drawn = rng.multivariate_hypergeometric(sizes, rows, method="marginals")
+    return np.asarray(drawn / np.maximum(sizes, 1))
 
 
 def one_replicate(n_players: int, options: Mapping[str, Any]) -> int:

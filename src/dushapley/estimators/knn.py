@@ -18,6 +18,7 @@ def knn(problem: Problem) -> Conversation:
     they value another model (nearest neighbours) on the same rows, and the result says so.
     Jia et al. (2019), for owners of many rows.
     """
+    del problem
     raise ProtocolViolated("knn asks no questions; only a game with rows can answer it.")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.estimators.du import draw_counts
+from dushapley.estimators.du import draw_share
 from dushapley.estimators.method import Method, Option
 from dushapley.questions import Ask, Conversation, Estimate, Problem
 
@@ -33,8 +33,7 @@ def loo(problem: Problem) -> Conversation:
         else:
             sizes = problem.sizes.astype(np.int64)
             sizes[i] = 0
-            drawn = draw_counts(problem.rng, sizes, round(k * int(sizes.sum()) / (n - 1)))
-            others[i] = drawn / np.maximum(sizes, 1)
+            others[i] = draw_share(problem.rng, sizes, k / (n - 1))
         others[i, i] = 0.0
     draws = problem.rng.integers(2**62, size=n)
     answers = yield Ask(

@@ -10,7 +10,7 @@ from dushapley.errors import InvalidOption
 from dushapley.questions import Conversation, Problem
 
 Keeps = Literal["efficiency", "symmetry", "null player"]
-Needs = Literal["coalitions", "fractions", "rows"]
+Needs = Literal["coalitions", "fractions", "rows", "formula"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Method:
         them.
     needs
         "coalitions": whole owners suffice. "fractions": true fractions of owners. "rows": actual
-        rows (closed form only). A function of the options where it depends on them.
+        rows (closed form only). "formula": a game that knows the method's answer itself. A function
+        of the options where it depends on them.
     options
         What `options=` may hold.
     cite

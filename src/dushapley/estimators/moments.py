@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import stdtrit
 
 from dushapley.questions import Estimate, FloatArray
+
+ENOUGH = 30
+"""Replicates from which on a standard error needs no warning."""
 
 
 class Moments:
@@ -44,14 +46,34 @@ class Moments:
         if self.count == 1:
             return Estimate(self.mean, replicates=1)
         covariance = self.scatter / (self.count * (self.count - 1))
+        errors = np.sqrt(np.diag(covariance)) * student(self.count - 1)
         return Estimate(
             self.mean,
-            std_errors=np.sqrt(np.diag(covariance)) * student(self.count - 1),
+            std_errors=errors,
             covariance=covariance,
             replicates=self.count,
+            notes=warnings_of(self.count, errors),
         )
 
 
-def student(freedom: int) -> float:
+def warnings_of(count: int, errors: FloatArray) -> tuple[str, ...]:
+    """What to know of standard errors that rest on few or on equal replicates."""
+    notes = []
+    if count < ENOUGH:
+        notes.append(
+            f"The standard errors rest on {count} replicates only; where an owner's contribution "
+            "is seldom but large, so few can miss it."
+        )
+    if not errors.all():
+        notes.append(
+            f"For {int((errors == 0).sum())} owners all {count} replicates agreed: a standard "
+            "error of 0 says that nothing else was seen, not that nothing else can happen."
+        )
+    return tuple(notes)
+
+
+def student(freedom: float | FloatArray) -> FloatArray:
     """How much wider Student's 95% interval is than the normal one, by its degrees of freedom."""
-    return float(stdtrit(freedom, 0.975)) / 1.959963984540054
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(freedom, 0.975) / 1.959963984540054)

@@ -10,7 +10,9 @@ from dushapley.estimators import (
     chance,
     differences,
     du,
+    du_second,
     exact,
+    gp,
     knn,
     loo,
     owen,
@@ -28,6 +30,8 @@ REGISTRY: dict[str, Method] = {
         exact.METHOD,
         du.METHOD,
         du.PLUS_PLUS,
+        du_second.METHOD,
+        gp.METHOD,
         permutations.METHOD,
         permutations.ANTITHETIC,
         spheres.ORTHOGONAL,
@@ -46,11 +50,9 @@ REGISTRY: dict[str, Method] = {
 }
 
 AUTO = "auto"
-AUTO_SUMMARY = (
-    "the game's exact formula, all coalitions if the budget allows, else the best there is"
-)
-FALLBACK = "permutation"
-"""What `auto` runs when exact values are out of reach: the best method there is so far."""
+AUTO_SUMMARY = "the game's exact formula, all coalitions if the budget allows, else gp"
+FALLBACK = "gp"
+"""What `auto` runs when exact values are out of reach: the most accurate at any budget measured."""
 
 
 def methods() -> dict[str, str]:
@@ -69,7 +71,7 @@ def find(name: str | Method) -> Method:
     """The method of this name, or the nearest suggestion; a method itself is taken as it is."""
     if isinstance(name, Method):
         return name
-    if name in REGISTRY:
+    if isinstance(name, str) and name in REGISTRY:
         return REGISTRY[name]
     near = difflib.get_close_matches(str(name), [*REGISTRY, AUTO], n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""

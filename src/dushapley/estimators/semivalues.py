@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from scipy.special import betaln, gammaln
 
 from dushapley.questions import FloatArray
 
@@ -40,6 +39,8 @@ def semivalue_weights(name: str, n_players: int) -> FloatArray:
     k = np.arange(n_players)
     if name == SHAPLEY:
         return np.full(n_players, 1 / n_players)
+    from scipy.special import betaln, gammaln
+
     log_choices = gammaln(others + 1) - gammaln(k + 1) - gammaln(others - k + 1)
     if name == "banzhaf":
         weights = np.exp(log_choices - others * np.log(2))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import numpy as np
-from scipy.special import ndtri
 
 from dushapley.estimators.method import Method, two_squares
 from dushapley.estimators.moments import Moments, student
@@ -121,6 +120,8 @@ def sobol_orders(rng: np.random.Generator, count: int, n_players: int) -> IntArr
 
     sequence = qmc.Sobol(n_players - 1, scramble=True, rng=rng)
     points = sequence.random_base2(max(0, count - 1).bit_length())[:count]
+    from scipy.special import ndtri
+
     normal = ndtri(np.clip(points, 1e-12, 1 - 1e-12))
     return (normal @ hyperplane(n_players)).argsort(axis=1)
 

@@ -3,16 +3,20 @@
 from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
 from dushapley.games.checks import digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
+from dushapley.games.curves import (
+    LearningCurve,
+    logarithmic,
+    mean_estimation,
+    power_law,
+    rational,
+    saturating,
+)
 from dushapley.games.datasets import DatasetGame, RowsGame
 from dushapley.games.folds import FoldsGame
-from dushapley.games.formulas import (
-    LinearRegressionGame,
-    RegressogramGame,
-    SizeGame,
-    mean_estimation,
-)
+from dushapley.games.formulas import LinearRegressionGame, RegressogramGame, SizeGame
 from dushapley.games.knn import KNNGame
 from dushapley.games.models import ModelGame
+from dushapley.games.ridge import RidgeGame, ridge_minimiser
 
 
 def __getattr__(name: str) -> object:
@@ -31,10 +35,12 @@ __all__ = [
     "FoldsGame",
     "Game",
     "KNNGame",
+    "LearningCurve",
     "LinearRegressionGame",
     "ModelGame",
     "Outcome",
     "RegressogramGame",
+    "RidgeGame",
     "RowsGame",
     "SizeGame",
     "TableGame",
@@ -42,6 +48,11 @@ __all__ = [
     "as_game",
     "digest",
     "glove",
+    "logarithmic",
     "mean_estimation",
+    "power_law",
+    "rational",
+    "ridge_minimiser",
+    "saturating",
     "voting",
 ]

@@ -14,11 +14,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery
-from dushapley.games.checks import check_n_players, check_names, check_sizes, digest, is_partial
+from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
+from dushapley.games.checks import (
+    check_n_players,
+    check_names,
+    check_sizes,
+    digest,
+    is_partial,
+    pool_name,
+)
 from dushapley.questions import BoolArray, Estimate, FloatArray, Fractions, IntArray, Queries
-
-FRACTION_FREE = "exact, permutation, loo (and all sampling methods but du)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +114,9 @@ class Game(ABC):
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Name each pool for de-duplication and ledger: equal keys have equal values."""
         del draws  # without rows there is nothing to draw
-        if queries.dtype == np.bool_:
+        if self.fractions == "none":
             return [row.tobytes() for row in np.packbits(queries.astype(np.bool_), axis=1)]
-        return [row.tobytes() for row in queries]
+        return [row.tobytes() for row in queries + 0.0]  # no negative zeros
 
     def check(
         self, fractions: np.ndarray[Any, Any], draws: ArrayLike | None
@@ -143,7 +148,7 @@ class Game(ABC):
         if not bool((whole | (shares == 0)).all()):
             raise FractionsRefused(
                 f"A pool holds part of an owner's rows, but {type(self).__name__} knows whole "
-                f"owners only. Use a method that asks for coalitions: {FRACTION_FREE}."
+                f"owners only. Use a method that asks for coalitions: exact or permutation, say."
             )
         return whole
 
@@ -179,8 +184,8 @@ class CallableGame(Game):
     sizes, names
         Rows and names of the owners, if they have any.
     fingerprint
-        Names the content of the function; needed to keep a ledger, since two functions cannot be
-        compared.
+        Names the content of the function and the order of its owners; needed to keep a ledger,
+        since two functions cannot be compared.
     cheap
         True when an evaluation costs nothing worth remembering.
     block
@@ -221,7 +226,15 @@ class CallableGame(Game):
             self.fingerprint = digest("callable", fingerprint, self.n_players)
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        values = np.asarray(self.function(queries.astype(np.bool_, copy=False)), dtype=np.float64)
+        try:
+            answers = self.function(queries.astype(np.bool_, copy=False))
+            values = np.asarray(answers, dtype=np.float64)
+        except Exception as error:
+            raise UtilityFailed(
+                f"The game raised {type(error).__name__} ({error}) when asked for {len(queries)} "
+                f"coalitions, the first {pool_name(queries[0], self.names)}. It must map an "
+                "(m, I) boolean matrix, which is not to be written to, to m numbers."
+            ) from error
         if values.shape != (len(queries),):
             raise InvalidGame(
                 f"The game returned shape {values.shape} for {len(queries)} coalitions; needed is "
@@ -270,9 +283,12 @@ class TableGame(Game):
 
 def as_game(game: object, n_players: int | None = None) -> Game:
     """Take a game as it is; wrap a callable on boolean matrices that knows its `n_players`."""
+    own = getattr(game, "n_players", None)
+    if n_players is not None and own is not None and n_players != own:
+        raise InvalidGame(f"The game has {own} owners, but n_players={n_players} was passed.")
     if isinstance(game, Game):
         return game
-    known = n_players if n_players is not None else getattr(game, "n_players", None)
+    known = n_players if n_players is not None else own
     if not callable(game) or known is None:
         raise InvalidGame(
             f"Found {type(game).__name__}, which is not a game. Pass a game of this library, or a "

@@ -27,7 +27,9 @@ def check_n_players(number: object, name: str = "n_players") -> int:
     return int(number)
 
 
-def check_sizes(sizes: ArrayLike | None, n_players: int | None = None) -> FloatArray:
+def check_sizes(
+    sizes: ArrayLike | None, n_players: int | None = None, name: str = "sizes"
+) -> FloatArray:
     """Sizes as a read-only float vector; ones where they are unknown."""
     if sizes is None:
         array = np.ones(n_players or 0)
@@ -35,18 +37,18 @@ def check_sizes(sizes: ArrayLike | None, n_players: int | None = None) -> FloatA
         try:
             array = np.array(sizes, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidGame(f"sizes are not numbers ({error}). Pass rows per owner.") from error
+            raise InvalidGame(f"{name} are not numbers ({error}). Pass one per owner.") from error
     wanted = len(array) if n_players is None and array.ndim == 1 else n_players
     if array.ndim != 1 or array.size == 0 or len(array) != wanted:
         raise InvalidGame(
-            f"sizes has shape {array.shape}; needed is one number of rows per owner"
+            f"{name} has shape {array.shape}; needed is one number per owner"
             + ("." if n_players is None else f", ({n_players},).")
         )
     if not bool(np.isfinite(array).all() and (array >= 0).all()):
         worst = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
         raise InvalidGame(
-            f"Owner {worst + 1} has size {array[worst]}; sizes are finite and not negative "
-            "(zero rows are legal)."
+            f"Owner {worst + 1} has {array[worst]} in {name}; needed are finite numbers that are "
+            "not negative (zero rows are legal)."
         )
     array.setflags(write=False)
     return array

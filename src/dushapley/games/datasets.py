@@ -22,7 +22,7 @@ class RowsGame(Game):
     """What all games with rows share: which rows a pool holds, and what it is called.
 
     A fraction f of owner j takes round(f·n_j) of its rows, chosen without replacement by a
-    generator seeded from (draw id, content of j, rank of j among owners of equal content, count),
+    hash of (draw id, content of j, rank of j among owners of equal content, count),
     so pools under one draw id hold the same rows of every owner who gives as many. Rows are
     concatenated in an order fixed by content: a value depends neither on the order of the owners
     nor on who is absent. A subclass with a test set calls it `X_test` and `y_test`.
@@ -41,7 +41,7 @@ class RowsGame(Game):
         self.order = content_order(owners)
 
     def closed_form(self, method: str) -> Estimate | None:
-        """ "knn", where there is a test set: values of the nearest-neighbour game on these rows."""
+        """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
         if method != "knn" or self.X_test is None or self.y_test is None:
             return None
         values = knn_values(self.owners, self.X_test, self.y_test, DEFAULT_K)
@@ -59,9 +59,9 @@ class RowsGame(Game):
         if draw is None:
             raise InvalidGame("Part of an owner's rows was asked for without a draw id.")
         name = f"{draw} {self.owners.hashes[owner]} {self.ranks[owner]} {count}"
-        seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big")
-        chosen = np.random.default_rng(seed).choice(size, count, replace=False, shuffle=False)
-        return np.sort(chosen)
+        # one random number per row from an extendable hash: the same in every version of numpy
+        numbers = np.frombuffer(hashlib.shake_128(name.encode()).digest(8 * size), dtype="<u8")
+        return np.sort(np.argpartition(numbers, count)[:count])
 
     def pool(self, counts: IntArray, draw: int | None) -> tuple[Array, Array | None]:
         """Rows and targets of one pool, in the order of content."""
@@ -130,6 +130,11 @@ class DatasetGame(RowsGame):
         *,
         fingerprint: str | None = None,
     ) -> None:
+        if not isinstance(owners, Owners) or not callable(utility):
+            raise InvalidGame(
+                f"Found {type(owners).__name__} and {type(utility).__name__}; needed are Owners "
+                "(ds.Owners.from_arrays({name: (X, y)})) and a function utility(X, y) -> number."
+            )
         super().__init__(owners)
         self.utility = utility
         self._context = None if fingerprint is None else digest("dataset game", fingerprint)
@@ -147,8 +152,9 @@ class DatasetGame(RowsGame):
         return np.array([self._utility(query, count, draw) for query, count, draw in rows])
 
     def _utility(self, query: Array, counts: IntArray, draw: int | None) -> float:
+        X, y = self.pool(counts, draw)
         try:
-            return float(self.utility(*self.pool(counts, draw)))
+            return float(self.utility(X, y))
         except Exception as error:
             raise UtilityFailed(
                 f"The utility of {pool_name(query, self.names)} raised "

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist
 
-from dushapley.games.base import digest
+from dushapley.games.checks import digest
 from dushapley.games.datasets import RowsGame
 from dushapley.games.nearest import (
     DEFAULT_K,
@@ -61,6 +60,8 @@ class KNNGame(RowsGame):
         rows = np.concatenate([as_numbers(owners.X[j]) for j in self.order])
         targets = np.concatenate([self._target(j) for j in self.order])
         self._starts = np.cumsum([0] + [len(owners.X[j]) for j in self.order])
+        from scipy.spatial.distance import cdist
+
         distances = cdist(self.X_test, rows, "sqeuclidean")
         self._near = np.argsort(distances, axis=1, kind="stable")
         self._right = targets[self._near] == self.y_test[:, None]

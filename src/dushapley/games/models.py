@@ -89,8 +89,9 @@ class ModelGame(RowsGame):
     [0.0, 0.78]
     """
 
-    trained = True
     block = 1
+    X_test: Array
+    y_test: Array
 
     def __init__(
         self,

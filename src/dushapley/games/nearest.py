@@ -6,7 +6,6 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from dushapley.errors import InvalidGame, MethodNotApplicable
 from dushapley.owners import Owners
@@ -77,6 +76,8 @@ def nearest_rows(
     owners: Owners, X_test: FloatArray, y_test: Array, k: int
 ) -> tuple[IntArray, Array]:
     """Each owner's k nearest rows, all together from near to far: whose they are, and if right."""
+    from scipy.spatial.distance import cdist
+
     distances, match, owner = [], [], []
     for j in content_order(owners):
         block = cdist(X_test, as_numbers(owners.X[j]), "sqeuclidean")

@@ -1,0 +1,119 @@
+r"""Which pools to ask: a pilot that knows nothing, then those that tell most about the values.
+
+The pilot holds every owner alone and pools of random composition with sizes in proportion to 1/k:
+small pools are where utilities vary. After it, a pool c is worth asking for what its answer would
+take from the summed variance of the values,
+
+.. math:: \sum_i \frac{\mathrm{Cov}(\varphi_i, y_c)^2}{\mathrm{Var}(y_c)},
+
+both under the posterior. Pools are taken greedily; after each, covariances are updated as if it
+had been answered (they do not depend on the answer), by one column of a pivoted Cholesky factor.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dushapley.estimators.exact import bits
+from dushapley.estimators.gp import kernel
+from dushapley.estimators.gp.fit import Posterior
+from dushapley.estimators.gp.functional import Functional, exact_weights, smooth_covariance
+from dushapley.questions import BoolArray, FloatArray
+
+CANDIDATES = 1000
+"""Unseen pools that compete for being asked."""
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def pilot_size(n_players: int) -> int:
+    """Pools of the pilot, ∅ and the grand coalition included."""
+    return 2 * n_players + 2 + n_players // 2
+
+
+def pilot(n_players: int, count: int, rng: np.random.Generator) -> BoolArray:
+    """`count` pools: every owner alone, then balanced random pools with sizes ∝ 1/k."""
+    alone = np.eye(n_players, dtype=np.bool_)
+    seen = {row.tobytes() for row in alone} | {np.ones(n_players, dtype=np.bool_).tobytes()}
+    return np.concatenate([alone, spread_pools(n_players, count - n_players, 1.0, seen, rng)])
+
+
+def spread_pools(
+    n_players: int, count: int, power: float, seen: set[bytes], rng: np.random.Generator
+) -> BoolArray:
+    """Up to `count` unseen random pools of 2..I−1 owners, sizes ∝ k^−power, owners taking turns.
+
+    `seen` is added to. Sizes follow the golden-ratio sequence, so that any beginning of the list
+    is spread; an owner who has been in fewer pools goes first, ties at random.
+    """
+    sizes = np.arange(2, n_players)
+    chance = np.cumsum(sizes**-power)
+    turns = np.zeros(n_players)
+    place = rng.random()
+    found: list[BoolArray] = []
+    for _ in range(20 * count):
+        if len(found) == count:
+            break
+        place = (place + GOLDEN) % 1.0
+        size = int(sizes[np.searchsorted(chance, place * chance[-1], side="right")])
+        pool = np.zeros(n_players, dtype=np.bool_)
+        pool[np.argsort(turns + rng.random(n_players), kind="stable")[:size]] = True
+        if pool.tobytes() not in seen:
+            seen.add(pool.tobytes())
+            turns += pool
+            found.append(pool)
+    return np.array(found, dtype=np.bool_).reshape(-1, n_players)
+
+
+def candidates(n_players: int, seen: set[bytes], rng: np.random.Generator) -> BoolArray:
+    """Unseen pools worth considering: all if they are few, else all but one, pairs and others."""
+    if 2**n_players - len(seen) <= CANDIDATES:
+        pools = bits(np.arange(1, 2**n_players), n_players)
+    else:
+        alone = np.eye(n_players, dtype=np.bool_)
+        first, second = np.triu_indices(n_players, 1)
+        some = rng.permutation(len(first))[: CANDIDATES // 3]
+        pairs = alone[first[some]] | alone[second[some]]
+        known = set(seen) | {p.tobytes() for p in (*alone, *pairs, *~alone)}
+        room = CANDIDATES - len(pairs)
+        pools = np.concatenate(
+            [alone, ~alone, pairs, spread_pools(n_players, room, 1.0, known, rng)]
+        )
+    return pools[[pool.tobytes() not in seen for pool in pools]]
+
+
+def most_telling(
+    posterior: Posterior, of: Functional, with_answers: FloatArray, pools: BoolArray, count: int
+) -> BoolArray:
+    """The `count` pools that together take most from the variance of the values, greedily.
+
+    `with_answers` is the covariance of the values with the observed pools, see `functional`.
+    """
+    seen = posterior.view(pools)
+    nugget = kernel.nugget(posterior.hyper, seen.z)
+    white = posterior.whiten(posterior.cross(seen).T)
+    own = posterior.whiten(with_answers.T)
+    between = kernel.covariance(posterior.hyper, seen, seen) - white.T @ white
+    with_values = smooth_covariance(posterior, of, seen) - own.T @ white
+    with_values += exact_weights(pools).T * nugget
+    return pools[_greedy(with_values, between, nugget, min(count, len(pools)))]
+
+
+def _greedy(
+    with_values: FloatArray, between: FloatArray, nugget: FloatArray, count: int
+) -> list[int]:
+    """Indices of the best pools; `with_values` (I, pools) is used up."""
+    variance = np.diag(between) + nugget
+    columns = np.zeros((len(nugget), count))
+    chosen: list[int] = []
+    for step in range(count):
+        gain = (with_values**2).sum(axis=0) / np.maximum(variance, kernel.JITTER)
+        gain[chosen] = -1.0
+        best = int(np.argmax(gain))
+        chosen.append(best)
+        column = between[:, best] - columns[:, :step] @ columns[best, :step]
+        column[best] += nugget[best]
+        column /= np.sqrt(max(variance[best], kernel.JITTER))
+        columns[:, step] = column
+        variance = variance - column**2
+        with_values -= np.multiply.outer(with_values[:, best] / column[best], column)
+    return chosen

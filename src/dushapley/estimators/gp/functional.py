@@ -1,0 +1,180 @@
+r"""From beliefs about pools to beliefs about values: the Shapley functional.
+
+A value is linear in the utilities. Rearranged by the size of the pool,
+
+.. math:: \varphi_i = \frac{u(I) - u(∅)}{I}
+          + \frac1I \sum_{k=1}^{I-1} \big(E_k[u \mid i \in S] - E_k[u \mid i \notin S]\big)
+          = \frac{u(I) - u(∅)}{I} + \frac{1}{I-1} \sum_{k=1}^{I-1} b_{ik}
+
+with :math:`E_k` over uniform pools of k owners, and :math:`b_k` the coefficients (summing to zero)
+of the least-squares regression of u on membership, whose slope is the difference of the two means
+times (I−1)/I. With all pools of a size the regression is exact; with a sample it is exact for the
+linear part of u, and only the rest is averaged. So the functional is a matrix Ω (`weights`) on a
+list of pools (`pools`), and everything the process says of pools it says of values:
+
+.. math:: E\varphi = BK^{-1}y, \qquad \mathrm{Cov}\,\varphi = ΩK_{FF}Ω^\top + N - BK^{-1}B^\top,
+          \qquad B = ΩK_{FT} + D\,\mathrm{diag}(\nu)
+
+for pools F of the functional and observed pools T; D holds the exact Shapley weights of the
+observed pools and N what the nuggets of all pools add. The nugget being part of the game, an
+observed pool counts with its observed utility.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from dushapley.estimators.exact import bits, shapley_weights
+from dushapley.estimators.gp import kernel
+from dushapley.estimators.gp.fit import Posterior
+from dushapley.estimators.gp.kernel import View
+from dushapley.questions import BoolArray, FloatArray, IntArray, Queries
+
+BLOCK = 2**17
+"""Entries of a covariance matrix made at a time, so that memory stays bounded."""
+LEAST_SIZES, MOST_SIZES = 8, 32
+"""Sizes of pools looked at; between them slopes are interpolated."""
+PER_OWNER = 3
+"""Pools of a size per owner, at least, for the regression on owners to be sound."""
+
+
+@dataclass(frozen=True)
+class Functional:
+    """The Shapley functional on a list of non-empty pools: values ≈ weights @ utilities − u(∅)/I.
+
+    `weights` has shape (I, pools).
+    """
+
+    pools: BoolArray
+    weights: FloatArray
+
+
+def functional(n_players: int, points: int, rng: np.random.Generator) -> Functional:
+    """The functional on about `points` pools: all of them if they are no more than that.
+
+    Sizes with few pools are taken whole, the others by a balanced sample.
+    """
+    everybody = np.ones((1, n_players), dtype=np.bool_)
+    if 2**n_players <= points:
+        return _complete(n_players)
+    affordable = points // (PER_OWNER * n_players)
+    sizes, shares = size_grid(n_players, min(max(affordable, LEAST_SIZES), MOST_SIZES))
+    per_size = max(points // len(sizes), PER_OWNER * n_players)
+    pools, weights = [everybody], [np.full((n_players, 1), 1 / n_players)]
+    for size, share in zip(sizes.tolist(), shares.tolist(), strict=True):
+        some = pools_of_size(n_players, size, per_size, rng)
+        pools.append(some)
+        weights.append(slopes(some) * (share / (n_players - 1)))
+    return Functional(np.concatenate(pools), np.concatenate(weights, axis=1))
+
+
+def slopes(pools: BoolArray) -> FloatArray:
+    """Matrix that maps utilities of pools of one size to their slopes in membership.
+
+    Slopes are fixed up to a constant, as memberships sum to the size; adding the matrix of ones
+    picks those that sum to zero.
+    """
+    centred = pools - pools.mean(axis=0)
+    return np.asarray(np.linalg.solve(centred.T @ centred + 1.0, centred.T))
+
+
+def _complete(n_players: int) -> Functional:
+    pools = bits(np.arange(1, 2**n_players), n_players)
+    return Functional(pools, exact_weights(pools).T)
+
+
+def size_grid(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
+    """About `most` of the sizes 1..I−1, and how many sizes each stands for when interpolating."""
+    everything = np.arange(1, n_players, dtype=np.int64)
+    if len(everything) <= most:
+        return everything, np.ones(len(everything))
+    low = np.unique(np.rint(np.geomspace(1, n_players / 2, most // 2)).astype(np.int64))
+    sizes = np.unique(np.concatenate([low, n_players - low]))
+    tents = [np.interp(everything, sizes, row).sum() for row in np.eye(len(sizes))]
+    return sizes, np.array(tents)
+
+
+def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator) -> BoolArray:
+    """All pools of a size if there are at most `most`, else a balanced uniform sample of them.
+
+    Random orders of the owners are cut into as many pools as fit, so that everybody is in about
+    as many; of pools of more than half of the owners the complements are drawn.
+    """
+    if comb(n_players, size) <= most:
+        return _all_of_size(n_players, size)
+    if 2 * size > n_players:
+        return ~pools_of_size(n_players, n_players - size, most, rng)
+    cuts = n_players // size
+    orders = np.tile(np.arange(n_players), (-(-most // cuts), 1))
+    members = rng.permuted(orders, axis=1)[:, : cuts * size].reshape(-1, size)
+    pools = np.zeros((len(members), n_players), dtype=np.bool_)
+    np.put_along_axis(pools, members, True, axis=1)
+    return pools[:most]
+
+
+def _all_of_size(n_players: int, size: int) -> BoolArray:
+    members = np.array(list(combinations(range(n_players), size)))
+    pools = np.zeros((len(members), n_players), dtype=np.bool_)
+    np.put_along_axis(pools, members, True, axis=1)
+    return pools
+
+
+def exact_weights(pools: Queries) -> FloatArray:
+    """Weight of each coalition's utility in each owner's value, shape (pools, I)."""
+    n = pools.shape[1]
+    outside = np.append(shapley_weights(n), 0.0)
+    inside = np.concatenate([[0.0], outside[:-1]])
+    size = np.rint(pools.sum(axis=1)).astype(np.int64)
+    weights = np.where(pools == 1, inside[size][:, None], -outside[size][:, None])
+    whole = ((pools == 0) | (pools == 1)).all(axis=1)
+    return np.where(whole[:, None], weights, 0.0)  # a true fraction is no coalition
+
+
+def nugget_covariance(posterior: Posterior) -> FloatArray:
+    """What the nuggets of all coalitions add to the covariance of the values, N."""
+    n = posterior.observed.pools.shape[1]
+    nu = kernel.nugget_of_size(posterior.hyper, np.arange(1.0, n + 1))
+    p = shapley_weights(n)
+    own = float((nu[:-1] * (p[:-1] + p[1:])).sum()) / n
+    return np.full((n, n), nu[-1] / n**2 - own / (n - 1)) + np.eye(n) * (own * n / (n - 1))
+
+
+def smooth_covariance(posterior: Posterior, of: Functional, pools: View) -> FloatArray:
+    """ΩK: prior covariance of the values with pools, nuggets left out, shape (I, pools)."""
+    step = max(1, BLOCK // len(pools.z))
+    total = np.zeros((len(of.weights), len(pools.z)))
+    for start in range(0, len(of.pools), step):
+        part = posterior.view(of.pools[start : start + step])
+        total += of.weights[:, start : start + step] @ kernel.covariance(
+            posterior.hyper, part, pools
+        )
+    return total
+
+
+def covariance_with_answers(posterior: Posterior, of: Functional) -> FloatArray:
+    """B: covariance of the values with the observed pools, shape (I, observed)."""
+    own = exact_weights(posterior.observed.pools) * posterior.nugget[:, None]
+    return smooth_covariance(posterior, of, posterior.seen) + own.T
+
+
+def value_covariance(posterior: Posterior, one: Functional, two: Functional) -> FloatArray:
+    """Covariance of the errors of the values, in standardised units, before any calibration.
+
+    Two independent samples of pools keep the noise of sampling them out of it.
+    """
+    white = posterior.whiten(covariance_with_answers(posterior, one).T)
+    other = white if two is one else posterior.whiten(covariance_with_answers(posterior, two).T)
+    prior = smooth_covariance(posterior, one, posterior.view(two.pools)) @ two.weights.T
+    found = prior - white.T @ other
+    return (found + found.T) / 2 + nugget_covariance(posterior)
+
+
+def linear_map(posterior: Posterior, with_answers: FloatArray) -> FloatArray:
+    """Map from the answers (∅ left out) to the values, shape (I, observed)."""
+    n, seen = with_answers.shape
+    a = posterior.unwhiten(posterior.whiten(with_answers.T)).T
+    return a + (1 / n - a.sum(axis=1, keepdims=True)) / seen  # what centring the answers adds

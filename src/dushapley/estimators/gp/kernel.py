@@ -1,0 +1,225 @@
+r"""How alike are two pools of data? The covariance of utilities under the Gaussian process.
+
+Utilities of trained models are smooth in two things: how much data a pool holds, and whose. Both
+are read off a pool's shares z (0 or 1 per owner, or the part of its rows) once every owner j has a
+weight :math:`w_j`, the rows it is effectively worth:
+
+.. math:: \log w_j = \gamma \log(n_j/\bar n) + \eta_j, \qquad
+          \ell = \log\frac{\sum_j w_j z_j}{\sum_j w_j}, \qquad
+          p_j = \frac{w_j z_j}{\sum_k w_k z_k}
+
+with sizes :math:`n_j`, `log_size` ℓ ≤ 0 (zero for the grand coalition) and `mix` p, the
+composition. Two pools overlap by :math:`C = \sum_j \sqrt{p_j p'_j}`, one for equal mixtures, zero
+for disjoint pools; :math:`m = \ell + \log I` counts data in average owners. The covariance is a sum
+of terms, each one thing a utility can do:
+
+=========  ==========================================  =========================================
+constant   1                                           a level
+curve      s·R, R = exp(−(ℓ−ℓ')²/2λ²)                  a learning curve
+trend      s·ℓℓ'                                       a straight line in log size
+owners     s·exp(−e(m+m'))·Σ z_j z'_j                  an effect of each owner, less in big pools
+mix        s·exp(−e(m+m'))·exp((C−1)/λ)                what the mixture does, less in big pools
+shift      s·R·exp((C−1)/λ)                            a learning curve of each mixture
+blend      s·exp(−e(m+m'))·Σ p_j p'_j                  the average quality of the rows
+=========  ==========================================  =========================================
+
+plus a nugget :math:`\nu(S) = c\,|S|^{-d} + 10^{-8}` on the diagonal: what no smooth function
+explains. The nugget belongs to the game, so an observed pool is worth exactly what was observed.
+The empty pool has no size and no mixture; it is never part of the process.
+
+All of s, e, λ, c are positive and live as logarithms in one vector `theta`, with normal priors
+and bounds (`PRIORS`); γ and d are plain; the last I entries are η.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dushapley.questions import FloatArray, Queries
+
+JITTER = 1e-8
+"""Variance that every pool has of its own, for the sake of arithmetic."""
+
+
+class Hyper(NamedTuple):
+    """Hyper-parameters in their natural units; the docstring of the module has the formulas."""
+
+    curve_length: float
+    curve: float
+    trend: float
+    owners: float
+    owners_decay: float
+    mix: float
+    mix_decay: float
+    mix_length: float
+    shift: float
+    shift_length: float
+    blend: float
+    blend_decay: float
+    size_power: float
+    noise: float
+    noise_decay: float
+
+
+class Prior(NamedTuple):
+    """Normal prior of one entry of `theta`, and the box it is fitted in.
+
+    The boxes are wide: they only keep line searches from overflowing.
+    """
+
+    mean: float
+    spread: float
+    low: float
+    high: float
+
+
+PRIORS = {
+    "curve_length": Prior(0.5, 0.6, -4.0, 6.0),
+    "curve": Prior(-1.6, 1.2, -9.0, 6.0),
+    "trend": Prior(-2.4, 1.0, -9.0, 6.0),
+    "owners": Prior(-2.7, 1.5, -9.0, 6.0),
+    "owners_decay": Prior(0.0, 0.5, -9.0, 2.0),
+    "mix": Prior(0.0, 1.4, -9.0, 6.0),
+    "mix_decay": Prior(-0.2, 0.7, -9.0, 2.0),
+    "mix_length": Prior(-0.5, 0.7, -4.0, 6.0),
+    "shift": Prior(-4.3, 1.5, -9.0, 6.0),
+    "shift_length": Prior(-0.2, 0.7, -4.0, 6.0),
+    "blend": Prior(-1.8, 1.8, -9.0, 6.0),
+    "blend_decay": Prior(-0.7, 0.6, -9.0, 2.0),
+    "size_power": Prior(0.9, 0.2, -0.3, 1.7),
+    "noise": Prior(-8.0, 2.5, -16.0, 1.0),
+    "noise_decay": Prior(0.5, 0.5, -1.0, 4.0),
+}
+OWNER = Prior(0.0, 0.15, -4.0, 4.0)
+"""Prior of every η: how much the rows of one owner differ in worth from another's."""
+COUNT = len(Hyper._fields)
+SIZE_POWER = Hyper._fields.index("size_power")
+NOISE_DECAY = Hyper._fields.index("noise_decay")
+"""Where the two that are no logarithms lie in `theta`."""
+
+
+def prior(n_players: int) -> FloatArray:
+    """Prior means, standard deviations, lower and upper bounds of `theta`, shape (4, entries)."""
+    rows = [PRIORS[name] for name in Hyper._fields] + [OWNER] * n_players
+    return np.array(rows, dtype=np.float64).T
+
+
+def natural(theta: FloatArray) -> Hyper:
+    """Hyper-parameters out of `theta`."""
+    return Hyper(*np.exp(theta[:COUNT]).tolist())._replace(
+        size_power=float(theta[SIZE_POWER]), noise_decay=float(theta[NOISE_DECAY])
+    )
+
+
+def log_relative_sizes(sizes: FloatArray) -> FloatArray:
+    """log(n_j/mean n); owners without rows count as half a row."""
+    filled = np.maximum(sizes, 0.5)
+    return np.log(filled / filled.mean())
+
+
+def owner_weights(theta: FloatArray, log_sizes: FloatArray) -> FloatArray:
+    """What the rows of each owner are worth, w."""
+    return np.exp(theta[SIZE_POWER] * log_sizes + theta[COUNT:])
+
+
+@dataclass(frozen=True)
+class View:
+    """Non-empty pools as the kernel sees them under given owner weights."""
+
+    z: FloatArray
+    log_size: FloatArray
+    mix: FloatArray
+    root_mix: FloatArray
+
+    @property
+    def log_count(self) -> FloatArray:
+        """Data in the pool, counted in average owners, as a logarithm."""
+        return self.log_size + np.log(self.z.shape[1])
+
+
+def view(pools: Queries, weights: FloatArray) -> View:
+    """Sizes and mixtures of pools."""
+    z = pools.astype(np.float64, copy=False)
+    held = z * weights
+    total = held.sum(axis=1)
+    mix = held / total[:, None]
+    return View(z, np.log(total / weights.sum()), mix, np.sqrt(mix))
+
+
+class Terms(NamedTuple):
+    """The parts of a covariance matrix that are learnt, and the overlap C−1 behind them."""
+
+    curve: FloatArray
+    trend: FloatArray
+    owners: FloatArray
+    mix: FloatArray
+    shift: FloatArray
+    blend: FloatArray
+    overlap: FloatArray
+
+    def total(self) -> FloatArray:
+        """The covariance itself, constant included, nugget not."""
+        total = self.curve + self.trend
+        for term in (self.owners, self.mix, self.shift, self.blend):
+            total += term
+        total += 1.0
+        return total
+
+
+def terms(h: Hyper, a: View, b: View) -> Terms:
+    """Each term of the covariance between two lists of pools, shape (len(a), len(b))."""
+    curve = a.log_size[:, None] - b.log_size[None, :]
+    np.square(curve, out=curve)
+    curve *= -0.5 / h.curve_length**2
+    np.exp(curve, out=curve)
+    overlap = a.root_mix @ b.root_mix.T
+    overlap -= 1.0
+    shift = overlap * (1 / h.shift_length)
+    np.exp(shift, out=shift)
+    shift *= curve
+    shift *= h.shift
+    curve *= h.curve
+    mix = overlap * (1 / h.mix_length)
+    np.exp(mix, out=mix)
+    _damp(mix, h.mix, h.mix_decay, a, b)
+    owners = _faded(a.z, h.owners, h.owners_decay, a) @ _faded(b.z, 1.0, h.owners_decay, b).T
+    blend = _faded(a.mix, h.blend, h.blend_decay, a) @ _faded(b.mix, 1.0, h.blend_decay, b).T
+    trend = np.multiply.outer(h.trend * a.log_size, b.log_size)
+    return Terms(curve, trend, owners, mix, shift, blend, overlap)
+
+
+def covariance(h: Hyper, a: View, b: View) -> FloatArray:
+    """Covariance of the smooth part of the utilities of two lists of pools."""
+    return terms(h, a, b).total()
+
+
+def nugget(h: Hyper, z: FloatArray) -> FloatArray:
+    """Variance of the part of each pool's utility that no smooth function explains."""
+    return nugget_of_size(h, z.sum(axis=1))
+
+
+def nugget_of_size(h: Hyper, size: FloatArray) -> FloatArray:
+    """The nugget by number of owners in the pool."""
+    return np.asarray(h.noise * size**-h.noise_decay + JITTER)
+
+
+def _faded(features: FloatArray, scale: float, decay: float, pools: View) -> FloatArray:
+    return features * (scale * np.exp(-decay * pools.log_count))[:, None]
+
+
+def _damp(term: FloatArray, scale: float, decay: float, a: View, b: View) -> None:
+    term *= (scale * np.exp(-decay * a.log_count))[:, None]
+    term *= np.exp(-decay * b.log_count)[None, :]
+
+
+def terms_diagonal(h: Hyper, pools: View) -> FloatArray:
+    """Covariance of each pool with itself, nugget not included."""
+    count = pools.log_count
+    diagonal = 1.0 + h.curve + h.shift + h.trend * pools.log_size**2
+    diagonal += h.owners * np.exp(-2 * h.owners_decay * count) * (pools.z**2).sum(axis=1)
+    diagonal += h.mix * np.exp(-2 * h.mix_decay * count)
+    diagonal += h.blend * np.exp(-2 * h.blend_decay * count) * (pools.mix**2).sum(axis=1)
+    return np.asarray(diagonal)

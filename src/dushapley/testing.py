@@ -1,0 +1,370 @@
+"""Tests that every game and every estimator must pass, shipped for authors of plug-ins.
+
+Subclass in a test module and say what is tested; pytest collects the rest::
+
+    class TestMyGame(GameContract):
+        def make_game(self):
+            return MyGame(...)
+
+
+    class TestMyMethod(EstimatorContract):
+        method = MY_METHOD  # a `dushapley.estimators.Method`, or the name of one
+        options = {"form": "fast"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from dushapley.conversation import AskTell
+from dushapley.engine import value
+from dushapley.errors import (
+    BudgetTooSmall,
+    FractionsRefused,
+    InvalidOption,
+    InvalidQuery,
+    MethodNotApplicable,
+)
+from dushapley.estimators.exact import bits
+from dushapley.estimators.method import Method
+from dushapley.estimators.registry import find
+from dushapley.games import (
+    Game,
+    LinearRegressionGame,
+    RegressogramGame,
+    SizeGame,
+    TableGame,
+    airport,
+    glove,
+    mean_estimation,
+    voting,
+)
+from dushapley.questions import Estimate, FloatArray, IntArray, Queries
+
+MOST_LISTED = 10
+"""Owners up to which games are listed whole."""
+
+
+class CountingGame(Game):
+    """Another game, asked honestly: without its formulas, and counting every pool."""
+
+    cheap = True
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.n_players, self.sizes, self.names = game.n_players, game.sizes, game.names
+        vars(self)["fractions"] = game.fractions
+        self.asked = 0
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        self.asked += len(queries)
+        return self.game.evaluate(queries, draws)
+
+
+def small_games(n_players: int) -> dict[str, Game]:
+    """One game of each kind with a formula or a table, for so many owners."""
+    rng = np.random.default_rng(n_players)
+    sizes = rng.integers(20, 200, n_players).astype(np.float64)
+    counts = rng.integers(0, 20, (n_players, 3))
+    games: dict[str, Game] = {
+        "size": SizeGame(sizes, lambda n: n / (n + 100)),
+        "linear regression": LinearRegressionGame(sizes, rng.uniform(0.5, 2, n_players), d=5),
+        "regressogram": RegressogramGame(counts, [0.5, 0.3, 0.2], mean_estimation(1.0, 1.0)),
+        "airport": airport(rng.integers(1, 9, n_players)),
+        "voting": voting(rng.integers(1, 9, n_players), quota=2 * n_players),
+        "table": TableGame(rng.normal(size=2**n_players)),
+    }
+    if n_players >= 2:
+        games["glove"] = glove(1, n_players - 1)
+    return games
+
+
+def run(
+    method: str | Method, game: Game, options: Mapping[str, Any], budget: int | None, seed: int
+) -> Estimate:
+    """Run an estimator on a game without an engine: fast enough to be repeated a thousand times."""
+    talk = AskTell(
+        method,
+        game.n_players,
+        sizes=game.sizes,
+        fractions=game.fractions,
+        options=options,
+        budget=budget,
+        seed=seed,
+        batch=2**16,
+    )
+    while (ask := talk.ask()) is not None:
+        talk.tell(game.evaluate(ask.queries, ask.draws))
+    assert talk.estimate is not None
+    return talk.estimate
+
+
+def bias_scores(
+    method: str | Method,
+    game: Game,
+    options: Mapping[str, Any],
+    budget: int,
+    seeds: Iterable[int],
+) -> FloatArray:
+    """How many standard errors the mean over seeds lies from the exact values, owner by owner.
+
+    Standard normal for an unbiased method. An owner whose value is the same for every seed scores
+    0 if it is right up to rounding, and infinity if not.
+    """
+    truth = value(game, "exact").values
+    off = np.stack([run(method, game, options, budget, seed).values for seed in seeds]) - truth
+    mean, error = off.mean(axis=0), off.std(axis=0, ddof=1) / sqrt(len(off))
+    rounding = 1e-12 * max(1.0, float(np.abs(truth).max()))
+    wrong = np.where(np.abs(mean) <= rounding, 0.0, np.inf)
+    return np.divide(mean, error, out=wrong, where=error > rounding)
+
+
+def coverage(
+    method: str | Method,
+    game: Game,
+    options: Mapping[str, Any],
+    budget: int,
+    seeds: Iterable[int],
+) -> float:
+    """Part of the exact values that lie within ±1.96 standard errors, over owners and seeds."""
+    truth = value(game, "exact").values
+    rounding = 1e-12 * max(1.0, float(np.abs(truth).max()))
+    inside = []
+    for seed in seeds:
+        found = run(method, game, options, budget, seed)
+        assert found.std_errors is not None, f"no standard errors at budget {budget}"
+        inside.append(np.abs(found.values - truth) <= 1.96 * found.std_errors + rounding)
+    return float(np.mean(inside))
+
+
+class GameContract:
+    """What every game must obey. Override `make_game`; it must build the same game every time."""
+
+    def make_game(self) -> Game:
+        """Build the game under test."""
+        raise AssertionError("Override make_game to build the game under test.")
+
+    def pools(self, game: Game) -> Queries:
+        """Some coalitions: nobody, everybody, and random ones."""
+        n = game.n_players
+        masks = np.random.default_rng(0).random((8, n)) < 0.5
+        masks[0], masks[1] = False, True
+        return masks
+
+    def test_one_finite_number_per_pool(self) -> None:
+        game = self.make_game()
+        values = game(self.pools(game))
+        assert values.shape == (8,)
+        assert values.dtype == np.float64
+        assert np.isfinite(values).all()
+
+    def test_a_pool_is_worth_the_same_in_any_company(self) -> None:
+        game = self.make_game()
+        pools = self.pools(game)
+        alone = [float(game(pool[None, :])[0]) for pool in pools]
+        assert np.allclose(game(pools), alone, rtol=1e-9, atol=1e-12)
+
+    def test_zeros_and_ones_are_coalitions(self) -> None:
+        game = self.make_game()
+        pools = self.pools(game)
+        assert np.allclose(game(pools), game(pools.astype(np.float64)), rtol=1e-9, atol=1e-12)
+
+    def test_the_same_game_twice_gives_the_same_bits(self) -> None:
+        first, second = self.make_game(), self.make_game()
+        pools = self.pools(first)
+        assert first(pools).tobytes() == second(pools).tobytes()
+        assert first.fingerprint == second.fingerprint
+
+    def test_pools_with_equal_keys_have_equal_values(self) -> None:
+        game = self.make_game()
+        pools = self.pools(game)
+        known: dict[bytes, float] = {}
+        for key, worth in zip(game.keys(pools, None), game(pools), strict=True):
+            assert np.isclose(known.setdefault(key, worth), worth, rtol=1e-9)
+
+    def test_wrong_pools_are_refused(self) -> None:
+        game = self.make_game()
+        for wrong in (np.zeros((1, game.n_players + 1)), np.full((1, game.n_players), 1.5)):
+            assert raises(InvalidQuery, game, wrong)
+
+    def test_fractions_are_taken_as_declared(self) -> None:
+        game = self.make_game()
+        half = np.full((1, game.n_players), 0.5)
+        if game.fractions == "none":
+            assert raises(FractionsRefused, game, half)
+        elif game.fractions == "rows":
+            drawn = game(half, draws=[7])
+            assert np.isfinite(drawn).all()
+            assert drawn.tobytes() == game(half, draws=[7]).tobytes()
+            if bool((game.sizes > 1).all()):
+                assert raises(InvalidQuery, game, half)
+        else:
+            assert np.isfinite(game(half)).all()
+
+    def test_its_formula_agrees_with_enumeration(self) -> None:
+        game = self.make_game()
+        formula = game.closed_form("exact")
+        if formula is not None and game.n_players <= MOST_LISTED:
+            listed = value(game, "exact", options={"by": "enumeration"}, budget=2**game.n_players)
+            assert np.allclose(formula.values, listed.values, rtol=1e-9, atol=1e-12)
+
+
+class EstimatorContract:
+    """What every estimator must obey. Set `method` and, where needed, `options`.
+
+    Attributes
+    ----------
+    method
+        A `Method`, or the name of one.
+    options
+        Its options; those left out keep their defaults.
+    seeds
+        Runs of the test for bias. A method passes whose mean is within `most` standard errors of
+        the exact value for every owner.
+    """
+
+    method: str | Method
+    options: Mapping[str, Any] = {}
+    seeds: Iterable[int] = range(300)
+    most = 4.0
+
+    def declared(self) -> tuple[Method, dict[str, Any]]:
+        """The method and its complete options."""
+        method = find(self.method)
+        return method, method.complete(self.options)
+
+    def games(self, n_players: int) -> dict[str, Game]:
+        """The closed-form games that can answer this method."""
+        method, options = self.declared()
+        wanted = method.need(options)
+        games = small_games(n_players)
+        if wanted in ("rows", "formula"):  # no questions: closed forms only
+            return {}
+        return {k: g for k, g in games.items() if wanted != "fractions" or g.fractions != "none"}
+
+    def budgets(self, n_players: int) -> list[int]:
+        """The least budget, one more, and the default."""
+        if n_players == 1:
+            return [2]
+        method, options = self.declared()
+        least = method.least(n_players, options)
+        return [least, least + 1, max(least, method.default(n_players, options))]
+
+    def test_the_budget_is_honest(self) -> None:
+        for n in (1, 2, 3, 4, 7):
+            for name, game in self.games(n).items():
+                for budget in self.budgets(n):
+                    counted = CountingGame(game)
+                    found = run(self.method, counted, self.options, budget, seed=2)
+                    where = f"{name}, {n} owners, budget {budget}"
+                    assert 2 <= counted.asked <= budget, where
+                    assert np.isfinite(found.values).all(), where
+
+    def test_the_result_tells_what_was_asked(self) -> None:
+        for game in self.games(4).values():
+            counted = CountingGame(game)
+            found = value(counted, self.method, options=self.options)
+            assert found.n_evaluations == found.n_computed == counted.asked
+
+    def test_too_small_a_budget_is_refused(self) -> None:
+        method, options = self.declared()
+        for n in (2, 3, 4, 7):
+            least = method.least(n, options)
+            for game in self.games(n).values():
+                ask = CountingGame(game)
+                if least > 2:
+                    arguments = {"options": self.options, "budget": least - 1}
+                    assert raises(BudgetTooSmall, value, ask, self.method, **arguments)
+                assert ask.asked == 0, "refused only after something was paid"
+
+    def test_games_that_cannot_answer_are_refused(self) -> None:
+        accepted = self.games(4)
+        for name, game in small_games(4).items():
+            if name not in accepted:
+                ask = CountingGame(game)
+                arguments = {"options": self.options}
+                assert raises(MethodNotApplicable, value, ask, self.method, **arguments)
+                assert ask.asked == 0, "refused only after something was paid"
+
+    def test_unknown_options_are_refused(self) -> None:
+        game = small_games(3)["size"]
+        assert raises(InvalidOption, value, game, self.method, options={"no such option": 1})
+
+    def test_same_seed_same_bits(self) -> None:
+        for n in (2, 4, 7):
+            for game in self.games(n).values():
+                first, second = (
+                    run(self.method, game, self.options, None, seed=5) for _ in range(2)
+                )
+                assert first.values.tobytes() == second.values.tobytes()
+
+    def test_one_owner_gets_everything(self) -> None:
+        for game in self.games(1).values():
+            found = run(self.method, game, self.options, 2, seed=0)
+            ends = game(np.array([[False], [True]]))
+            assert found.values.tolist() == [ends[1] - ends[0]]
+
+    def test_declared_axioms_hold_exactly(self) -> None:
+        method, options = self.declared()
+        kept = method.kept(options)
+        for n in (2, 3, 4, 7) if self.games(2) else ():
+            for name, game in self.games(n).items():
+                full, empty = game(np.stack([np.full(n, True), np.full(n, False)]))
+                found = run(self.method, game, self.options, None, seed=3).values
+                slack = 1e-9 * max(1.0, abs(full), abs(empty), float(np.abs(found).max()))
+                if "efficiency" in kept:
+                    assert abs(found.sum() - (full - empty)) <= slack, name
+            if "null player" in kept:
+                assert abs(self.play(null_player_game(n))[-1]) <= 1e-12
+            if "symmetry" in kept:
+                assert np.ptp(self.play(symmetric_game(n))) <= 1e-12
+
+    def play(self, game: Game) -> FloatArray:
+        """Values by the method under test."""
+        return run(self.method, game, self.options, None, seed=3).values
+
+    def test_standard_errors_are_none_or_sensible(self) -> None:
+        for n in (2, 3, 4, 7):
+            for game in self.games(n).values():
+                for budget in self.budgets(n):
+                    found = run(self.method, game, self.options, budget, seed=1)
+                    if found.std_errors is not None:
+                        assert np.isfinite(found.std_errors).all()
+                        assert (found.std_errors >= 0).all()
+                        assert found.replicates is None or found.replicates >= 2
+
+    def test_unbiased_where_declared(self) -> None:
+        method, options = self.declared()
+        if method.is_biased(options):
+            return
+        for name in ("size", "table"):
+            game = small_games(5).get(name)
+            if game is not None and name in self.games(5):
+                budget = max(method.least(5, options), 40)
+                scores = bias_scores(self.method, game, self.options, budget, self.seeds)
+                assert np.abs(scores).max() <= self.most, f"{name}: {scores.round(1)}"
+
+
+def null_player_game(n_players: int) -> Game:
+    """A random game in which the last owner changes nothing."""
+    half = np.random.default_rng(0).normal(size=2 ** (n_players - 1))
+    return TableGame(np.tile(half, 2))
+
+
+def symmetric_game(n_players: int) -> Game:
+    """A random game in which only the number of owners counts."""
+    worth = np.random.default_rng(0).normal(size=n_players + 1)
+    return TableGame(worth[bits(np.arange(2**n_players), n_players).sum(axis=1)])
+
+
+def raises(error: type[Exception], function: Any, *arguments: Any, **named: Any) -> bool:
+    """Whether a call raises this error."""
+    try:
+        function(*arguments, **named)
+    except error:
+        return True
+    return False
