@@ -163,9 +163,7 @@ def quick_cases(seed: int) -> Iterator[Case]:
     """Six owners, a few hundred rows: seconds instead of hours, and no conclusions."""
     for case in full_cases(seed):
         if case.owners == 10 and (case.scenario == "iid" or case.data == "breast-cancer"):
-            yield replace(
-                case, owners=6, most_rows=400, replicates=2, boosting=Boosting(bins=8)
-            )
+            yield replace(case, owners=6, most_rows=400, replicates=2, boosting=Boosting(bins=8))
 
 
 def save(folder: Path, data: str, found: dict[str, tuple[str, Utilities]]) -> None:

@@ -110,9 +110,7 @@ def find(file: str, origin: str, name: str) -> Path:
     folder = os.environ.get(FOLDER)
     if folder is not None and (Path(folder) / file).is_file():
         return Path(folder) / file
-    found = (
-        f"{FOLDER} is not set" if folder is None else f"the folder {folder} ({FOLDER}) lacks it"
-    )
+    found = f"{FOLDER} is not set" if folder is None else f"the folder {folder} ({FOLDER}) lacks it"
     raise DataMissing(
         f"{name} needs the file {file}, but {found}. Its original: {origin}. Put {file} into a "
         f"folder and name it: export {FOLDER}=/path/to/folder. Nothing is downloaded unless you "
@@ -218,7 +216,9 @@ def _read_cifar(path: Path) -> Table:
 
 
 UCI = "https://archive.ics.uci.edu/dataset"
-EMBED = "embed it yourself, and store arrays X (rows, dimensions) and y (class codes) by numpy.savez"
+EMBED = (
+    "embed it yourself, and store arrays X (rows, dimensions) and y (class codes) by numpy.savez"
+)
 SOURCES = {
     "adult": Source("adult.parquet", f"{UCI}/2/adult", _read_adult),
     "bank": Source("bank_marketing.parquet", f"{UCI}/222/bank+marketing", _read_bank),
@@ -233,9 +233,7 @@ SOURCES = {
         _read_housing,
     ),
     "year": Source("year_msd_90f_1176.parquet", f"{UCI}/203/yearpredictionmsd", _read_year),
-    "BBC": Source(
-        "bbc_minilm_emb.npz", f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}", _read_bbc
-    ),
+    "BBC": Source("bbc_minilm_emb.npz", f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}", _read_bbc),
     "IMDB": Source(
         "imdb_minilm_emb.npz",
         f"https://ai.stanford.edu/~amaas/data/sentiment; {EMBED}",

@@ -109,7 +109,9 @@ def sheets(result: Result) -> list[Sheet]:
         for p in panels
     ]
     header = ("version", "I", "draws", "distance to uniform", "95% of noise alone")
-    return [Sheet("Kolmogorov–Smirnov distance (the paper shows histograms only)", header, tuple(rows))]
+    return [
+        Sheet("Kolmogorov–Smirnov distance (the paper shows histograms only)", header, tuple(rows))
+    ]
 
 
 def draw(result: Result) -> Figure:

@@ -169,7 +169,9 @@ def sheets(result: Result) -> list[Sheet]:
         for m in result["measured"]
     ]
     return [
-        Sheet("Iterations for an error of DUbias (the paper shows curves only)", header, tuple(rows)),
+        Sheet(
+            "Iterations for an error of DUbias (the paper shows curves only)", header, tuple(rows)
+        ),
         Sheet(
             "Euclidean norms of errors over all owners",
             ("n_max", "I", *TRUE.values()),

@@ -14,9 +14,7 @@ from dushapley.questions import FloatArray
 Array = np.ndarray[Any, Any]
 
 
-def knn_point_sums(
-    owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K
-) -> FloatArray:
+def knn_point_sums(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K) -> FloatArray:
     r"""Shapley values of rows in the K-nearest-neighbour game, added up by owner.
 
     For one test point, rows sorted from near to far and m_j = 1 where label j is right, the value

@@ -35,13 +35,17 @@ PUBLISHED: dict[str, dict[str, tuple[float, float, float, float]]] = {
 def run(profile: Profile, seed: int) -> Result:
     """The paper's splits (owners alike) under both conventions for u(∅)."""
     quick = profile == "quick"
-    chosen = [case for case in (quick_cases if quick else full_cases)(seed) if is_chosen(case, quick)]
+    chosen = [
+        case for case in (quick_cases if quick else full_cases)(seed) if is_chosen(case, quick)
+    ]
     return {"cases": [measure(case, utilities(case), 5 if quick else 50) for case in chosen]}
 
 
 def is_chosen(case: Case, quick: bool) -> bool:
     """Owners alike; for the quick profile one set per model."""
-    return case.scenario == "iid" and (not quick or case.data in ("breast-cancer", "make-regression"))
+    return case.scenario == "iid" and (
+        not quick or case.data in ("breast-cancer", "make-regression")
+    )
 
 
 def measure(case: Case, table: Utilities, seeds: int) -> Result:
@@ -147,7 +151,14 @@ def sheet(result: Result, empty: str) -> Sheet:
         ]
         corrected = short(found["DU-Shapley++ corrected"]["mse"])
         rows.append((case["data"], str(case["owners"]), *cells, corrected))
-    header = ("data set", "I", "DU-Shapley", "DU-Shapley++ as printed", *COLUMNS[2:], "++ corrected")
+    header = (
+        "data set",
+        "I",
+        "DU-Shapley",
+        "DU-Shapley++ as printed",
+        *COLUMNS[2:],
+        "++ corrected",
+    )
     return Sheet(f"MSE to exact values, published → found, {EMPTY[empty]}", header, tuple(rows))
 
 

@@ -73,7 +73,9 @@ def panel(
 ) -> Result:
     """One panel: sizes uniform on 10..1000, or 2^i."""
     rng = np.random.default_rng([seed, n_owners])
-    sizes = rng.integers(10, 1001, n_owners) if kind == "uniform" else 2 ** np.arange(1, n_owners + 1)
+    sizes = (
+        rng.integers(10, 1001, n_owners) if kind == "uniform" else 2 ** np.arange(1, n_owners + 1)
+    )
     game = SizeGame(sizes, CURVES[form])
     exact = exact_values(game)
     du = value(game, "du").values

@@ -105,7 +105,12 @@ def claims(result: Result) -> list[Verdict]:
 
 def sheets(result: Result) -> list[Sheet]:
     """MSEs at equal evaluations and at ten times."""
-    header = ("panel", "utility", "DU-Shapley", *(f"{m} {s}" for s in ("1×", "10×") for m in MONTE_CARLO))
+    header = (
+        "panel",
+        "utility",
+        "DU-Shapley",
+        *(f"{m} {s}" for s in ("1×", "10×") for m in MONTE_CARLO),
+    )
     rows = ratio_rows(result, ("form",), (1.0, 10.0))
     return [Sheet("MSE to the exact values (the paper shows curves only)", header, rows)]
 

@@ -313,9 +313,7 @@ def against(result: Result, rival: str, cells: list[tuple[str, str]]) -> Verdict
     for name, column in cells:
         sign = 1 if column.startswith("NLD") else -1
         scores = result["sets"][name]
-        pairs = zip(
-            scores["DU-Shapley"][column]["all"], scores[rival][column]["all"], strict=True
-        )
+        pairs = zip(scores["DU-Shapley"][column]["all"], scores[rival][column]["all"], strict=True)
         gap = np.array([sign * (a - b) for a, b in pairs])
         differences.append(float(gap.mean()))
         se = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else 0.0

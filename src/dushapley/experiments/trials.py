@@ -80,4 +80,8 @@ def interval(errors: Sequence[float], repeats: int) -> dict[str, float]:
     """Mean of repeated MSEs with the spread that 95% of them keep to."""
     means = np.array(errors).reshape(repeats, -1).mean(axis=1)
     half = 1.96 * means.std(ddof=1) if repeats > 1 else 0.0
-    return {"mse": float(means.mean()), "low": float(means.mean() - half), "high": float(means.mean() + half)}
+    return {
+        "mse": float(means.mean()),
+        "low": float(means.mean() - half),
+        "high": float(means.mean() + half),
+    }
