@@ -222,7 +222,7 @@ class Network:
 
 
 def report_network(args: argparse.Namespace, device: str) -> list[dict[str, object]]:
-    n_pools = 40 if args.small else 20_000
+    n_pools = 12 if args.small else 20_000
     recipe = Recipe(hidden=64, steps=100, learning_rate=0.001, optimizer="adam", batch_size=64)
     data = Network(n_pools, 10_000, recipe)
     few = slice(0, n_pools, max(1, n_pools // 12))

@@ -80,7 +80,7 @@ def error_bars(
     Returns
     -------
     dict
-        Empty where nothing but the sampling error is known.
+        Empty where no pool has scores by row or repeated trainings.
     """
     if all(outcome.scores is None and outcome.spread is None for outcome in outcomes):
         return {}
@@ -90,13 +90,13 @@ def error_bars(
         "training": _training_error(carry, outcomes, repeats),
         "test set": _test_set_error(carry, outcomes),
     }
-    if found["training"] is None and found["test set"] is None:
-        return {}
     return {name: None if e is None else e.tolist() for name, e in found.items()} | _total(found)
 
 
 def _total(found: dict[str, FloatArray | None]) -> dict[str, Any]:
     known = {name: error for name, error in found.items() if error is not None}
+    if not known.keys() - {"sampling"}:  # they exist, but could not be carried through
+        return {"total": None, "dominant": None}
     dominant = max(known, key=lambda name: float((known[name] ** 2).sum()))
     if found["sampling"] is None:  # a total without it would promise too much
         return {"total": None, "dominant": dominant}

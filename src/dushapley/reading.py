@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dushapley.errors import InvalidOwners
+from dushapley.tables import check_columns, refuse_other_columns, refuse_twins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,8 +61,6 @@ def read_together(paths: PathLike | Iterable[PathLike]) -> pd.DataFrame:
     """All files as one table; they need the same columns."""
     import pandas as pd
 
-    from dushapley.tables import check_columns, refuse_other_columns
-
     files = files_in(paths)
     tables = [read_table(path) for path in files]
     for path, table in zip(files, tables, strict=True):
@@ -92,10 +92,16 @@ def read_csv(file: Path) -> pd.DataFrame:
         header = pd.read_csv(
             file, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig"
         )
-        table = pd.read_csv(file, encoding="utf-8-sig", low_memory=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(file, encoding="utf-8-sig", low_memory=False, index_col=False)
     except pd.errors.EmptyDataError as error:
         raise InvalidOwners(
             f"{file} is empty; needed is a line of names and one line per row."
+        ) from error
+    except pd.errors.ParserWarning as error:
+        raise InvalidOwners(
+            f"{file} has rows with more fields than its first line has names. Name every column."
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidOwners(
@@ -103,31 +109,19 @@ def read_csv(file: Path) -> pd.DataFrame:
         ) from error
     except (pd.errors.ParserError, ValueError, OSError) as error:
         raise InvalidOwners(f"{file} cannot be read as CSV: {str(error).strip()}.") from error
-    check_header(file, [str(name) for name in header.iloc[0]], table)
+    check_header(file, [str(name) for name in header.iloc[0]])
     return table
 
 
-def check_header(file: Path, names: list[str], table: pd.DataFrame) -> None:
+def check_header(file: Path, names: list[str]) -> None:
     """Refuse headers that pandas would mend in silence."""
-    import pandas as pd
-
-    if not isinstance(table.index, pd.RangeIndex):
-        raise InvalidOwners(
-            f"{file} has rows with more fields than its first line has names. Name every column."
-        )
     blank = [position for position, name in enumerate(names) if not name.strip()]
     if blank:
         raise InvalidOwners(
             f"Column {blank[0] + 1} of {file} has no name. Name it, or leave it out (pandas "
             "writes such a column unless told index=False)."
         )
-    twice = (
-        sorted({name for name in names if names.count(name) > 1})
-        if (len(set(names)) < len(names))
-        else []
-    )
-    if twice:
-        raise InvalidOwners(f"{file} has two columns named {twice[0]!r}; rename one.")
+    refuse_twins(names, str(file))
 
 
 def read_parquet(file: Path) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,14 +78,16 @@ def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:
 def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Array:
     """Features of another table, the test set say, in the shape of the owners'."""
     check_columns(table, whose)
-    lacking = [name for name in features if name not in set(table.columns)]
+    there = set(table.columns)
+    lacking = [name for name in features if name not in there]
     if lacking:
         raise InvalidOwners(
             f"{whose} lacks {listed(lacking)}, which the owners have. "
             f"It has: {listed(list(table.columns))}."
         )
+    kinds = kinds_of(table)
     for name, kind in features.items():
-        found = kind_of(table[name])
+        found = kinds[name]
         if found not in (kind, "nothing") and kind != "text":
             raise InvalidOwners(
                 f"Column {name!r} holds {found} in {whose[0].lower()}{whose[1:]} but {kind} for "
@@ -97,7 +100,7 @@ def aligned_target(table: pd.DataFrame, target: str, example: Array | None, whos
     """Targets of another table, of the owners' type."""
     require_column(table, target, "target column", whose)
     kind = "text" if example is not None and example.dtype.kind == "O" else "number"
-    if kind == "number" and kind_of(table[target]) == "text":
+    if kind == "number" and kinds_of(table[[target]])[target] == "text":
         raise InvalidOwners(f"{whose} has text in {target!r}, where the owners have numbers.")
     check_targets({whose: table}, target, kind)
     values = column_values(table[target], kind)
@@ -121,11 +124,12 @@ def check_columns(table: pd.DataFrame, whose: str) -> None:
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise InvalidOwners(f"{whose} has a column named {odd[0]!r}; names of columns are text.")
-    twice = (
-        sorted({name for name in names if names.count(name) > 1})
-        if (len(set(names)) < len(names))
-        else []
-    )
+    refuse_twins(names, whose)
+
+
+def refuse_twins(names: Sequence[str], whose: str) -> None:
+    """Refuse two columns of one name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidOwners(f"{whose} has two columns named {twice[0]!r}; rename one.")
 
@@ -142,8 +146,9 @@ def require_column(table: pd.DataFrame, wanted: str, role: str, whose: str) -> N
 
 def refuse_other_columns(one: str, first: pd.DataFrame, other: str, table: pd.DataFrame) -> None:
     """Refuse two owners whose columns differ, showing the difference."""
-    lacks = [name for name in first.columns if name not in set(table.columns)]
-    extra = [name for name in table.columns if name not in set(first.columns)]
+    ours, theirs = set(first.columns), set(table.columns)
+    lacks = [name for name in first.columns if name not in theirs]
+    extra = [name for name in table.columns if name not in ours]
     if not lacks and not extra:
         return
     told = [f"lacks {listed(lacks)}"] if lacks else []
@@ -156,31 +161,39 @@ def refuse_other_columns(one: str, first: pd.DataFrame, other: str, table: pd.Da
 
 def common_kinds(tables: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> dict[str, str]:
     """What each column holds: numbers, dates or text; refused where owners disagree."""
+    found = {name: kinds_of(table) for name, table in tables.items()}
     kinds: dict[str, str] = {}
     for column in columns:
-        found = {name: kind_of(table[column]) for name, table in tables.items()}
-        different = {kind: name for name, kind in reversed(found.items()) if kind != "nothing"}
-        if len(different) > 1:
-            told = " but ".join(f"{kind} for {name!r}" for kind, name in sorted(different.items()))
+        told = {of[column]: name for name, of in reversed(found.items())}
+        told.pop("nothing", None)
+        if len(told) > 1:
+            holds = " but ".join(f"{kind} for {name!r}" for kind, name in sorted(told.items()))
             raise InvalidOwners(
-                f"Column {column!r} holds {told}; all owners need the same type. Look for stray "
+                f"Column {column!r} holds {holds}; all owners need the same type. Look for stray "
                 "text among numbers, or for different missing-value marks."
             )
-        kinds[column] = next(iter(different), "number")
+        kinds[column] = next(iter(told), "number")
     return kinds
 
 
-def kind_of(values: pd.Series[Any]) -> str:
-    """Number, date, text, or nothing (only missing values)."""
+def kinds_of(table: pd.DataFrame) -> dict[str, str]:
+    """Number, date, text, or nothing (only missing values), column by column."""
+    nothing = table.isna().all()
+    return {
+        name: "nothing" if empty else kind_of(dtype, table, name)
+        for name, dtype, empty in zip(table.columns, table.dtypes, nothing, strict=True)
+    }
+
+
+def kind_of(dtype: Any, table: pd.DataFrame, name: str) -> str:
+    """Number, date or text, by the type of the column, or of its entries where that is open."""
     import pandas as pd
 
-    if bool(values.isna().all()):
-        return "nothing"
-    if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
+    if pd.api.types.is_numeric_dtype(dtype):
         return "number"
-    if pd.api.types.is_datetime64_any_dtype(values):
+    if pd.api.types.is_datetime64_any_dtype(dtype):
         return "date"
-    inferred = pd.api.types.infer_dtype(values, skipna=True)
+    inferred = pd.api.types.infer_dtype(table[name], skipna=True)
     if inferred in {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}:
         return "number"
     return "date" if inferred in {"date", "datetime", "datetime64"} else "text"
@@ -204,8 +217,9 @@ def check_targets(tables: Mapping[str, pd.DataFrame], target: str, kind: str) ->
 
 def features_of(table: pd.DataFrame, features: Mapping[str, str]) -> Array:
     """Features as one array: of numbers, or of objects where some column is no number."""
-    numeric = set(features.values()) == {"number"}
-    result = np.empty((len(table), len(features)), dtype=np.float64 if numeric else object)
+    if set(features.values()) == {"number"}:
+        return table[list(features)].to_numpy(dtype=np.float64, na_value=np.nan)
+    result = np.empty((len(table), len(features)), dtype=object)
     for position, (name, kind) in enumerate(features.items()):
         result[:, position] = column_values(table[name], kind)
     return result

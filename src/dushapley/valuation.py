@@ -149,7 +149,7 @@ class Valuation:
         known = [s for s in ("sampling", "training", "test set") if self.errors.get(s) is not None]
         if self.errors.get("total") is not None:
             return f"95% interval for {', '.join(known)}" + (", not for bias" * self.biased)
-        return "sampling error only" if self.biased else "95% interval"
+        return "sampling error only" if self.biased or self.errors else "95% interval"
 
     @property
     def shares(self) -> FloatArray:

@@ -143,7 +143,7 @@ class Program:
     def bytes_of_tile(self) -> int:
         """Memory that one tile takes while it is multiplied."""
         rows = self.recipe.batch_size or min(int(self.sizes.max()), self.numbers.piece)
-        across = 4 * (self.recipe.hidden + self.columns) + (self.recipe.batch_size or 0) // 8
+        across = 4 * (self.recipe.hidden + self.columns)
         wide = 2 * self.width if self.recipe.batch_size else 0
         return self.numbers.tile * rows * (across + wide + 4) * self.numbers.item_bytes
 
@@ -271,7 +271,7 @@ class Program:
         back = (weights[1].swapaxes(1, 2) @ missed) * (hidden > 0)
         second = numbers.sums(missed, hidden.swapaxes(1, 2))
         first = self._back(back, X) if X.ndim == 2 else numbers.sums(back, X)
-        return [first, second, missed.sum(axis=2, keepdims=True)]
+        return [first, second, missed.sum(axis=2, keepdims=True, dtype=numbers.dtype)]
 
     def _across(self, weights: Any, XT: Any) -> Any:
         """(t, k, d) weights times the same rows for all pools: (t, k, n)."""
@@ -344,21 +344,20 @@ class Program:
         on_device = self.numbers.index(rows)
         for step in range(self.recipe.steps):
             batch = on_device[:, step * size : (step + 1) * size]
-            slopes = self._batch_slopes(weights, self.rows[batch], self.targets[batch], absent)
-            for slope in slopes:
-                slope /= 2 * size if self.sign_only else size
-            steps.take(slopes)
+            steps.take(self._batch_slopes(weights, self.rows[batch], self.targets[batch], absent))
         return weights
 
     def _batch_slopes(self, weights: list[Any], X: Any, targets: Any, absent: Any) -> list[Any]:
         factors = [self.numbers.factor(w) for w in weights]
         scores = factors[0] @ X.swapaxes(1, 2)
         wanted = targets.swapaxes(1, 2)
+        share = 1 / X.shape[1]
         if self.recipe.hidden == 0:
             missed = self._activate(scores, absent)
             missed -= wanted
+            missed *= share / 2 if self.sign_only else share
             return [self.numbers.sums(missed, X)]
-        return self._network_slopes(factors, scores, wanted, 1, absent, X)
+        return self._network_slopes(factors, scores, wanted, share, absent, X)
 
 
 def _round_up(number: int, multiple: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -70,9 +70,13 @@ class Recipe:
                 f"l2={self.l2!r}; needed are a positive rate, 0 ≤ momentum < 1 and l2 ≥ 0."
             )
 
-    def described(self) -> tuple[Any, ...]:
-        """The recipe as plain values, for a content hash."""
-        return astuple(self)
+    @property
+    def told(self) -> str:
+        """The recipe in words."""
+        model = f"{self.hidden} rectified units" if self.hidden else "softmax regression"
+        rows = "all rows" if self.batch_size is None else f"{self.batch_size} rows"
+        how = self.optimizer + (f" (momentum {self.momentum:g})" if self.optimizer == "sgd" else "")
+        return f"{model}, {self.steps} steps of {how} on {rows} at rate {self.learning_rate:.3g}"
 
     def initial_weights(self, n_features: int, labels: Sequence[Any]) -> list[FloatArray]:
         """First weights: [(C, d+1)] of zeros, or [(h, d+1), (C, h), (C, 1)] drawn by the seed.

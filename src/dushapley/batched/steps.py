@@ -41,13 +41,11 @@ class Steps:
         if self.recipe.optimizer == "sgd":
             self._nesterov(slopes)
             return
-        for slope in slopes:
-            slope *= self.xp.abs(slope) >= FLAT
         if self.fused is None:
             self._adam(slopes)
             return
         for w, g in zip(self.weights, slopes, strict=True):
-            w.grad = g
+            w.grad = self.xp.nn.functional.hardshrink(g, FLAT)
         self.fused.step()
 
     def _nesterov(self, slopes: list[Any]) -> None:
@@ -63,6 +61,7 @@ class Steps:
         unbias = 1 / (1 - BETA_2**self.taken)
         rate = self.recipe.learning_rate / (1 - BETA_1**self.taken)
         for w, g, m, v in zip(self.weights, slopes, self.first, self.second, strict=True):
+            g *= self.xp.abs(g) >= FLAT
             m *= BETA_1
             m += (1 - BETA_1) * g
             g *= g

@@ -119,7 +119,7 @@ class Job:
         self, owners: Owners, X_test: np.ndarray[Any, Any], y_test: np.ndarray[Any, Any]
     ) -> ModelGame:
         """The game of one test set."""
-        from dushapley.cli.models import make_model, steps_of, trained_together
+        from dushapley.cli.models import make_model, told, trained_together
         from dushapley.games import ModelGame
 
         task, name, scoring = self.choices(owners)
@@ -141,7 +141,7 @@ class Job:
             encode=encode,
         )
         way = "each pool fitted by itself" if game.path is None else game.path.name
-        say(f"{name}: {' after '.join(map(repr, reversed(steps_of(model))))}; {way}")
+        say(f"{name}: {told(model)}; {way}")
         return game
 
     def encoding(

@@ -110,9 +110,12 @@ def make_model(name: str, task: str, *, missing: bool) -> Any:
     return make_pipeline(*filled, StandardScaler(), model)
 
 
-def steps_of(model: Any) -> list[Any]:
-    """The steps of a pipeline, or the model itself."""
-    return [step for _, step in getattr(model, "steps", [("model", model)])]
+def told(model: Any) -> str:
+    """A model in words: its steps, the last first."""
+    steps = list(getattr(model, "named_steps", {"model": model}).values())
+    recipes = [getattr(step, "recipe", None) for step in steps]
+    words = [repr(s) if r is None else r().told for s, r in zip(steps, recipes, strict=True)]
+    return " after ".join(reversed(words))
 
 
 def imported(path: str) -> Any:

@@ -59,7 +59,7 @@ class BatchedPath:
         )
         self.note = (
             f"Pools were trained together by {self.numbers.name} in {precision} on the {device}: "
-            f"{game.model!r}."
+            f"{game.model.recipe().told}."
         )
         program = self.judges()[0].program
         room = (self.memory - program.bytes_of_tile) // program.bytes_per_pool

@@ -2,7 +2,7 @@
 
 A fast path answers the pools of a `ModelGame` by other arithmetic than fitting the model pool by
 pool: sums of sufficient statistics, many small models in one batch, an accelerator. It is found
-by asking each of `makers()` in turn; the first that takes the game has it.
+by asking each maker in `MAKERS` in turn; the first that takes the game has it.
 """
 
 from __future__ import annotations
@@ -51,17 +51,25 @@ class FastPath(Protocol):
 Maker = Callable[["ModelGame"], FastPath | None]
 
 
-def makers() -> list[Maker]:
-    """Makers of fast paths, in the order they are asked."""
+def _from_sums(game: ModelGame) -> FastPath | None:
     from dushapley.games.additive import additive_path
+
+    return additive_path(game)
+
+
+def _together(game: ModelGame) -> FastPath | None:
     from dushapley.games.batched import batched_path
 
-    return [additive_path, batched_path]
+    return batched_path(game)
+
+
+MAKERS: list[Maker] = [_from_sums, _together]
+"""Makers of fast paths, in the order they are asked."""
 
 
 def fast_path(game: ModelGame) -> FastPath | None:
     """The first fast path that takes this game, or None: then each pool is fitted by itself."""
-    for maker in makers():
+    for maker in MAKERS:
         path = maker(game)
         if path is not None:
             return path

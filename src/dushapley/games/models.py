@@ -236,7 +236,7 @@ class ModelGame(RowsGame):
                 f"{seen} rows of the test set, targets included, stand in the owners' data as "
                 "well: scores on them flatter whoever holds them."
             )
-            warnings.warn(notes[-1], SharedRows, stacklevel=4)
+            warnings.warn(notes[-1], SharedRows, stacklevel=3)
         return tuple(notes)
 
     def _describe(self, fingerprint: str | None) -> str | None:

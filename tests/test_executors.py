@@ -1,0 +1,194 @@
+"""Workers: the same bits, nothing left behind, and no loss when they or the parent die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dushapley as ds
+from dushapley.errors import InvalidOption, UtilityFailed
+from dushapley.executors import Local
+
+PROGRAM = """
+import sys, time
+import numpy as np
+import dushapley as ds
+from sklearn.ensemble import RandomForestClassifier
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(3400, 20)); y = (X[:, 0] * X[:, 1] + rng.normal(size=3400) > 0).astype(int)
+parts = [slice(200 * i, 200 * i + 200) for i in range(7)]
+owners = ds.Owners.from_arrays({f"o{i}": (X[p], y[p]) for i, p in enumerate(parts)})
+game = ds.ModelGame(owners, RandomForestClassifier(8, max_depth=4), X[1400:], y[1400:])
+if __name__ == "__main__":
+    jobs, ledger = int(sys.argv[1]), sys.argv[2]
+    result = ds.value(game, "exact", n_jobs=jobs, ledger=ledger, progress=False)
+    print(result.n_computed, result.values.tobytes().hex(), result.total_errors.tobytes().hex())
+"""
+
+
+def program(folder):
+    file = folder / "program.py"
+    file.write_text(textwrap.dedent(PROGRAM))
+    return file
+
+
+def run(folder, jobs, ledger):
+    found = subprocess.run(
+        [sys.executable, program(folder), str(jobs), folder / ledger],
+        capture_output=True, text=True, timeout=240, check=True,
+    )  # fmt: skip
+    return found.stdout.split()
+
+
+def committed(ledger):
+    import sqlite3
+
+    if not ledger.exists():
+        return 0
+    try:
+        with sqlite3.connect(ledger) as db:
+            return db.execute("select count(*) from evaluations").fetchone()[0]
+    except sqlite3.Error:
+        return 0
+
+
+def start_and_wait(folder, jobs, ledger, some=12):
+    process = subprocess.Popen(
+        [sys.executable, program(folder), str(jobs), folder / ledger],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    for _ in range(600):
+        if committed(folder / ledger) >= some or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    return process
+
+
+def children_of(pid):
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+            if parent == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def alive(pids):
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def shared_files(pid):
+    return [p.name for p in Path("/dev/shm").iterdir() if f"_{pid}_" in p.name]
+
+
+@pytest.mark.slow
+def test_one_and_two_workers_and_a_kill_give_the_same_bits(tmp_path):
+    alone = run(tmp_path, 1, "one.sqlite")
+    assert run(tmp_path, 2, "two.sqlite") == alone
+    killed = start_and_wait(tmp_path, 2, "killed.sqlite")
+    workers = children_of(killed.pid)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait(30)
+    kept = committed(tmp_path / "killed.sqlite")
+    assert 0 < kept < 128
+    for _ in range(150):
+        if not alive(workers) and not shared_files(killed.pid):
+            break
+        time.sleep(0.1)
+    assert not alive(workers)
+    assert not shared_files(killed.pid)
+    again = run(tmp_path, 1, "killed.sqlite")
+    assert again[1:] == alone[1:]
+    assert int(again[0]) == 128 - kept
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_workers_and_files(tmp_path):
+    process = start_and_wait(tmp_path, 2, "stopped.sqlite")
+    workers = children_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "Stopped after" in errors
+    assert process.returncode == 1
+    time.sleep(1)
+    assert not alive(workers)
+    assert not shared_files(process.pid)
+
+
+def slow_identity(z):
+    return z.sum(axis=1).astype(float)
+
+
+def test_workers_serve_bare_functions_and_errors_come_home():
+    game = ds.CallableGame(slow_identity, 5, block=2)
+    assert ds.value(game, "exact", n_jobs=2).values == pytest.approx(np.ones(5))
+
+    def fails(z):
+        raise UtilityFailed("out of order")
+
+    with pytest.raises(UtilityFailed, match="out of order"):
+        ds.value(ds.CallableGame(fails, 5, block=2), "exact", n_jobs=2)
+
+
+def die_once(marker):
+    def function(z):
+        if z.sum() == 3 and not Path(marker).exists():
+            Path(marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return z.sum(axis=1).astype(float)
+
+    return function
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_worker_that_dies_is_replaced(tmp_path):
+    game = ds.CallableGame(die_once(str(tmp_path / "died")), 4, block=1)
+    assert ds.value(game, "exact", n_jobs=2).values == pytest.approx(np.ones(4))
+    assert (tmp_path / "died").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_workers_that_keep_dying_are_explained():
+    def dies(z):
+        if 0 < z.sum() < 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return z.sum(axis=1).astype(float)
+
+    with pytest.raises(UtilityFailed, match="Workers died 3 times"):
+        list(
+            Local(2).run(
+                ds.CallableGame(dies, 4, block=1),
+                [(np.eye(4, dtype=bool)[i : i + 1], None) for i in range(4)],
+            )
+        )
+
+
+@pytest.mark.parametrize("jobs", [0, -2, 1.5, True, "2"])
+def test_numbers_of_workers_are_checked(jobs):
+    with pytest.raises(InvalidOption, match="n_jobs is"):
+        Local(jobs)
+
+
+def test_groups_are_short_and_many():
+    local = Local(2)
+    blocks = [(i, (np.zeros((1, 1)), None)) for i in range(64)]
+    assert {len(group) for group in local._groups(blocks, 2)} == {8}
+    local._seconds = 0.5
+    assert {len(group) for group in local._groups(blocks, 2)} == {2}
+    local._seconds = 30.0
+    assert {len(group) for group in local._groups(blocks, 2)} == {1}
