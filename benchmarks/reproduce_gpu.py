@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dushapley.experiments import cases
 from dushapley.experiments import table_2 as experiment
-from dushapley.experiments.data import SOURCES, find, load, save
+from dushapley.experiments.data import find, load, save
 
 
 def prepare(out: Path) -> None:
@@ -30,8 +30,7 @@ def prepare(out: Path) -> None:
     for name in (*cases.LOGISTIC, *cases.TREES):
         save(load(name), out)
     for name in ("BBC", "IMDB", "CIFAR10"):
-        source = SOURCES[name]
-        shutil.copy(find(source.file, source.origin, name), out)
+        shutil.copy(find(name), out)
 
 
 def table_1(out: Path, seed: int, device: str, only: str | None) -> None:

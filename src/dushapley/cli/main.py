@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from dushapley.cli.demo import demo
+from dushapley.cli.reproducing import reproduce
 from dushapley.cli.summing import statistics
 from dushapley.cli.valuing import methods, quote, value
 from dushapley.errors import (
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "quote": quote,
     "methods": methods,
     "statistics": statistics,
+    "reproduce": reproduce,
 }
 WRONG_COMMAND = (BudgetTooSmall, InvalidOption, MethodNotApplicable, UnknownMethod)
 

@@ -38,6 +38,11 @@ MOST_ROWS = {"cal-housing": 4000, "year": 4000}
 """Rows used where the whole set would cost more than it teaches."""
 
 
+TWENTY_STEPS = Recipe(steps=20)
+TWENTY_ROUNDS = Boosting()
+"""Trainings as short as the paper's."""
+
+
 class TableMissing(DUShapleyError, FileNotFoundError):
     """A case needs more trainings than this machine should do, and its table is not stored."""
 
@@ -68,8 +73,8 @@ class Case:
     seed: int = 0
     most_rows: int | None = None
     sizes: Spread = "uniform"
-    recipe: Recipe = Recipe(steps=20)
-    boosting: Boosting = Boosting()
+    recipe: Recipe = TWENTY_STEPS
+    boosting: Boosting = TWENTY_ROUNDS
     replicates: int = 10
 
     @property

@@ -7,7 +7,7 @@ missing file raises `DataMissing`, which says which file, where its original is,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -66,11 +66,14 @@ class Source:
         Where people get the original.
     read
         Makes the table from the path of the file.
+    public
+        Whether `dushapley.experiments.download` can make the file from the original.
     """
 
     file: str
     origin: str
     read: Callable[[Path], Table]
+    public: bool = True
 
 
 def load(name: str) -> Table:
@@ -83,13 +86,20 @@ def load(name: str) -> Table:
     DataMissing
         Names the file, its origin and the folder.
     """
-    prepared = Path(os.environ.get(FOLDER, ".")) / f"{name}.npz"
-    if prepared.is_file():
+    prepared = Path(os.environ[FOLDER]) / f"{name}.npz" if FOLDER in os.environ else None
+    if prepared is not None and prepared.is_file():
         return _read_prepared(prepared)
     if name == "make-regression":
         return _make_regression()
-    source = SOURCES[name]
-    return source.read(find(source.file, source.origin, name))
+    return SOURCES[name].read(find(name))
+
+
+def check(names: Iterable[str]) -> None:
+    """Raise `DataMissing` unless all these data sets can be read: before anything is computed."""
+    for name in names:
+        prepared = Path(os.environ.get(FOLDER, "")) / f"{name}.npz"
+        if not (FOLDER in os.environ and prepared.is_file()):
+            find(name)
 
 
 def save(table: Table, folder: Path) -> None:
@@ -105,16 +115,20 @@ def _read_prepared(path: Path) -> Table:
         return Table(path.stem, file["X"], file["y"], task, str(file["note"]))
 
 
-def find(file: str, origin: str, name: str) -> Path:
-    """Path of a file in the data folder, or what to do about its absence."""
-    folder = os.environ.get(FOLDER)
-    if folder is not None and (Path(folder) / file).is_file():
-        return Path(folder) / file
+def find(name: str) -> Path:
+    """Path of a data set's file in the data folder, or what to do about its absence."""
+    source, folder = SOURCES[name], os.environ.get(FOLDER)
+    if folder is not None and (Path(folder) / source.file).is_file():
+        return Path(folder) / source.file
     found = f"{FOLDER} is not set" if folder is None else f"the folder {folder} ({FOLDER}) lacks it"
+    fetching = (
+        "Nothing is downloaded unless you ask: add --download to fetch it into that folder."
+        if source.public
+        else "It cannot be downloaded ready-made."
+    )
     raise DataMissing(
-        f"{name} needs the file {file}, but {found}. Its original: {origin}. Put {file} into a "
-        f"folder and name it: export {FOLDER}=/path/to/folder. Nothing is downloaded unless you "
-        "ask: `dushapley reproduce NAME --download` fetches what is public into that folder."
+        f"{name} needs the file {source.file}, but {found}. Its original: {source.origin}. Put "
+        f"{source.file} into a folder and name it: export {FOLDER}=/path/to/folder. {fetching}"
     )
 
 
@@ -149,7 +163,7 @@ def _codes(column: pd.Series[Any]) -> FloatArray:
     """Numbers as they are, words as their rank in the alphabet."""
     if column.dtype.kind in "iuf":
         return column.to_numpy(dtype=np.float64)
-    return column.astype(str).astype("category").cat.codes.to_numpy(dtype=np.float64)
+    return np.asarray(column.astype(str).astype("category").cat.codes, dtype=np.float64)
 
 
 def _read_breast(path: Path) -> Table:
@@ -233,16 +247,20 @@ SOURCES = {
         _read_housing,
     ),
     "year": Source("year_msd_90f_1176.parquet", f"{UCI}/203/yearpredictionmsd", _read_year),
-    "BBC": Source("bbc_minilm_emb.npz", f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}", _read_bbc),
+    "BBC": Source(
+        "bbc_minilm_emb.npz", f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}", _read_bbc, False
+    ),
     "IMDB": Source(
         "imdb_minilm_emb.npz",
         f"https://ai.stanford.edu/~amaas/data/sentiment; {EMBED}",
         _read_imdb,
+        False,
     ),
     "CIFAR10": Source(
         "cifar10_resnet50_emb.npz",
         "https://www.cs.toronto.edu/~kriz/cifar.html; embed it yourself, and store X_train, "
         "y_train, X_test and y_test by numpy.savez",
         _read_cifar,
+        False,
     ),
 }

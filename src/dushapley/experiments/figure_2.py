@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
+from dushapley.engine import value
 from dushapley.experiments.curves import COLOURS
 from dushapley.experiments.experiment import (
     Experiment,
@@ -23,7 +25,9 @@ from dushapley.experiments.theory import (
     measured_errors,
     new_figure,
 )
-from dushapley.guarantees import du_bias, group_testing_samples, permutation_samples
+from dushapley.games.curves import logarithmic
+from dushapley.games.formulas import SizeGame
+from dushapley.guarantees import du_bias, group_testing_samples, permutation_samples, theorem2
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,6 +51,7 @@ def run(profile: Profile, seed: int) -> Result:
             panel(n_max, delta, "10", owners, draws, seed) for delta in DELTAS for n_max in LARGEST
         ],
         "natural logarithm": [panel(100, 0.1, "e", owners, draws, seed)],
+        "theorem 2": counterexample(),
         "measured": [
             {"owners": n, "n_max": n_max, **measured(n, n_max, 2 if quick else 10, seed)}
             for n_max in LARGEST
@@ -84,7 +89,30 @@ def iterations(
 def measured(n_owners: int, n_max: int, draws: int, seed: int) -> Any:
     """True errors, beside the bias that is only bounded."""
     games = [draw_game(n_owners, n_max, (seed, d)) for d in range(draws)]
-    return averaged([{"bias": du_bias(g), **measured_errors(g, seed)} for g in games])
+    return averaged([measured_once(g, seed) for g in games])
+
+
+def measured_once(game: SizeGame, seed: int) -> dict[str, float]:
+    """Errors of one draw of owners; `relative` is the typical one over the mean value."""
+    errors = measured_errors(game, seed)
+    n, whole = game.n_players, highest(game)
+    return {
+        "bias": du_bias(game),
+        **errors,
+        "typical": errors["du"] / sqrt(n),
+        "relative": errors["du"] / sqrt(n) / (whole / n),
+    }
+
+
+def counterexample() -> dict[str, float]:
+    """Three owners, w(n) = ln(1+n): the largest owner's error, and Theorem 2's bounds."""
+    game = SizeGame([3162, 3_160_000, 10**12], logarithmic())
+    exact, du = (value(game, method, progress=False).values for method in ("exact", "du"))
+    return {
+        "error": float(abs(du[2] - exact[2])),
+        "stated": float(theorem2(game, "stated").bound[2]),
+        "repaired": float(theorem2(game, "repaired").bound[2]),
+    }
 
 
 def claims(result: Result) -> list[Verdict]:
@@ -94,6 +122,8 @@ def claims(result: Result) -> list[Verdict]:
         in_marginals(result),
         bound_is_wide(result),
         truly_nearer(result),
+        theorem_2_stands(result),
+        *vanishes(result),
     ]
 
 
@@ -150,6 +180,38 @@ def truly_nearer(result: Result) -> Verdict:
     )
 
 
+def theorem_2_stands(result: Result) -> Verdict:
+    """Theorem 2 with its printed constants against one game."""
+    found = result["theorem 2"]
+    return Verdict(
+        "Theorem 2 bounds DU-Shapley's error as stated",
+        "holds" if found["error"] <= found["stated"] else "does not hold",
+        f"w(n) = ln(1+n), others of 3,162 and 3.16 million rows and a huge owner: error "
+        f"{found['error']:.4f}, bound {found['stated']:.4f}; with its proof repaired the bound is "
+        f"{short(found['repaired'])}, true and of little use. A computed certificate is offered "
+        "instead (`dushapley.guarantees.certificate`)",
+    )
+
+
+def vanishes(result: Result) -> list[Verdict]:
+    """The error as owners grow in number: in itself, and beside values that shrink too."""
+    verdicts = []
+    for key, said in (("typical", "one owner's error"), ("relative", "error over mean value")):
+        ends = []
+        for n_max in LARGEST:
+            of_size = [m for m in result["measured"] if m["n_max"] == n_max]
+            ends.append(of_size[-1][key]["mean"] / of_size[0][key]["mean"])
+        verdicts.append(
+            Verdict(
+                f"DU-Shapley's error vanishes as owners grow in number ({said})",
+                judge(sum(e < 1 for e in ends), len(ends), some=0.3),
+                f"from I = {result['measured'][0]['owners']} to {result['measured'][-1]['owners']} "
+                f"it changes by the factors {', '.join(map(short, ends))} (n_max 10, 50, 100)",
+            )
+        )
+    return verdicts
+
+
 def sheets(result: Result) -> list[Sheet]:
     """Iterations at the ends of the range, and true errors."""
     rows = []
@@ -173,7 +235,7 @@ def sheets(result: Result) -> list[Sheet]:
             "Iterations for an error of DUbias (the paper shows curves only)", header, tuple(rows)
         ),
         Sheet(
-            "Euclidean norms of errors over all owners",
+            "Errors, not bounds (Euclidean norms over all owners in the first three columns)",
             ("n_max", "I", *TRUE.values()),
             tuple(truth),
         ),
@@ -184,6 +246,8 @@ TRUE = {
     "bias": "DUbias (bound as printed)",
     "du": "DU-Shapley, true",
     "permutation": "permutation sampling at the same evaluations, true",
+    "typical": "DU-Shapley, one owner's typical error",
+    "relative": "the same over the mean value",
 }
 
 

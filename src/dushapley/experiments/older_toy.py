@@ -155,8 +155,8 @@ EXPERIMENT = Experiment(
     sheets=sheets,
     draw=draw,
     settings=(
-        "w(n) = d/(d+1−n) has a pole at n = d+1 and is positive below it, so sizes near d count for "
-        "more than everything else; 'floored' sets w to −d where there are too few rows.",
+        "w(n) = d/(d+1−n) has a pole at n = d+1 and is positive below it, so sizes near d count "
+        "for more than everything else; 'floored' sets w to −d where there are too few rows.",
         "Budgets in evaluations for all owners, as in synthetic-figure.",
     ),
 )

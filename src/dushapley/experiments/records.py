@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dushapley.errors import DUShapleyError
+from dushapley.experiments.data import check
 from dushapley.experiments.experiment import Experiment, Profile
 from dushapley.experiments.registry import EXPERIMENTS
 
@@ -30,6 +31,14 @@ def find_experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
+def find_profile(name: str) -> Profile:
+    """The profile of this name."""
+    profiles: dict[str, Profile] = {"quick": "quick", "full": "full"}
+    if name not in profiles:
+        raise UnknownExperiment(f"There is no profile {name!r}. Choose quick or full.")
+    return profiles[name]
+
+
 def reproduce(name: str, profile: Profile = "quick", seed: int = 0) -> Record:
     """Run an experiment; the record holds its result, and how and where it was found.
 
@@ -41,8 +50,7 @@ def reproduce(name: str, profile: Profile = "quick", seed: int = 0) -> Record:
     ('figure-1', 'quick', 0)
     """
     experiment = find_experiment(name)
-    if profile not in ("quick", "full"):
-        raise UnknownExperiment(f"profile is {profile!r}; choose 'quick' or 'full'.")
+    check(experiment.needs)
     begun = time.perf_counter()
     result = experiment.run(profile, seed)
     return {

@@ -74,6 +74,9 @@ OURS = {
 """Our variants, by short name."""
 
 
+PERCEPTRON = Recipe(hidden=64, steps=50, learning_rate=0.003, optimizer="adam", batch_size=64)
+
+
 @dataclass(frozen=True)
 class Setting:
     """What one game of the table is made of.
@@ -99,9 +102,7 @@ class Setting:
     noisy: float = 0.2
     wrong: float = 1.0
     sizes: Spread = "uniform"
-    recipe: Recipe = Recipe(
-        hidden=64, steps=50, learning_rate=0.003, optimizer="adam", batch_size=64
-    )
+    recipe: Recipe = PERCEPTRON
 
 
 FULL = Setting()

@@ -33,7 +33,7 @@ def draw_game(n_owners: int, n_max: int, seed: Sequence[int], base: Base = "10")
 
 
 def highest(game: SizeGame) -> float:
-    """w of everybody's rows: the range of the utility, since w(0) = 0."""
+    """What everybody's rows are worth: the range of the utility, since w(0) = 0."""
     return float(game(np.ones((1, game.n_players)))[0])
 
 
