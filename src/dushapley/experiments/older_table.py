@@ -38,7 +38,7 @@ def run(profile: Profile, seed: int) -> Result:
     chosen = [
         case for case in (quick_cases if quick else full_cases)(seed) if is_chosen(case, quick)
     ]
-    return {"cases": [measure(case, utilities(case), 5 if quick else 50) for case in chosen]}
+    return {"cases": [measure(case, utilities(case), 5 if quick else 20) for case in chosen]}
 
 
 def is_chosen(case: Case, quick: bool) -> bool:
