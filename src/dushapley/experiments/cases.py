@@ -8,7 +8,7 @@ trainings are wanted) and can be kept in a folder named by ``DUSHAPLEY_TABLES``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,23 @@ def utilities(case: Case) -> Utilities:
             f"with a GPU (a few minutes), copy FOLDER here and name it: export {TABLES}=FOLDER."
         )
     return compute(case, rows, device)
+
+
+def known(cases: Iterable[Case]) -> tuple[list[tuple[Case, Utilities]], list[str]]:
+    """Cases with their tables, and the keys of those that need a GPU first.
+
+    Results name the latter; where all do, the first one's error says what to do.
+    """
+    found: list[tuple[Case, Utilities]] = []
+    missing: dict[str, TableMissing] = {}
+    for case in cases:
+        try:
+            found.append((case, utilities(case)))
+        except TableMissing as error:
+            missing[case.key] = error
+    if missing and not found:
+        raise next(iter(missing.values()))
+    return found, list(missing)
 
 
 def compute(case: Case, rows: Split, device: str | None) -> Utilities:
