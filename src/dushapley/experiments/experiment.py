@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -103,6 +103,13 @@ def judge(holds: int, of: int, *, enough: float = 1.0, some: float = 0.5) -> Fin
     if holds >= enough * of:
         return "holds"
     return "holds weaker" if holds > some * of else "does not hold"
+
+
+def qualified(verdict: Verdict, absent: Sequence[str]) -> Verdict:
+    """The same, naming the games that were not run; what they would say is not known."""
+    if not absent:
+        return verdict
+    return replace(verdict, numbers=f"{verdict.numbers}; not run: {', '.join(absent)}")
 
 
 def short(number: float | None) -> str:

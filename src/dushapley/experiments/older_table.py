@@ -14,10 +14,11 @@ from dushapley.experiments.experiment import (
     Sheet,
     Verdict,
     judge,
+    qualified,
     short,
 )
 from dushapley.experiments.older_toy import plus_plus_as_printed
-from dushapley.experiments.table_1 import EMPTY, qualified, summary
+from dushapley.experiments.table_1 import EMPTY, summary
 from dushapley.experiments.trials import MONTE_CARLO, du_evaluations, exact_values, squared_errors
 
 COLUMNS = ("DU-Shapley", "DU-Shapley++", "MC-Shapley", "MC-anti-Shapley")

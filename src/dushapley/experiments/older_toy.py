@@ -157,7 +157,7 @@ EXPERIMENT = Experiment(
     settings=(
         "w(n) = d/(d+1−n) has a pole at n = d+1 and is positive below it, so sizes near d count "
         "for more than everything else; 'floored' sets w to −d where there are too few rows.",
-        "Budgets in evaluations for all owners, as in synthetic-figure. An MSE is over 25 estimates; "
-        "4 of them, not the paper's 10, give the bands.",
+        "Budgets in evaluations for all owners, as in synthetic-figure. An MSE is over 25 "
+        "estimates; 4 of them, not the paper's 10, give the bands.",
     ),
 )

@@ -29,6 +29,7 @@ from dushapley.experiments.experiment import (
     Sheet,
     Verdict,
     judge,
+    qualified,
     short,
 )
 from dushapley.experiments.trials import Rival, du_evaluations, exact_values, squared_errors
@@ -211,13 +212,6 @@ def against_monte_carlo(cases: list[Result], empty: str, where: str) -> Verdict:
     )  # fmt: skip
     finding: Finding = judge(len(ratios) - len(lost), len(ratios))
     return Verdict(f"DU-Shapley beats MC and antithetic (section 4.1; {where})", finding, numbers)
-
-
-def qualified(verdict: Verdict, absent: list[str]) -> Verdict:
-    """The same, naming the games that were not run; what they would say is not known."""
-    if not absent:
-        return verdict
-    return replace(verdict, numbers=f"{verdict.numbers}; not run: {', '.join(absent)}")
 
 
 def against_strata(cases: list[Result], empty: str, meaning: str) -> Verdict:
