@@ -187,4 +187,4 @@ def trained_on(result: Mapping[str, Any]) -> str:
     places = set(result.get("where", [])) | {
         case["where"] for case in result.get("cases", []) if "where" in case
     }
-    return f"; models trained on {', '.join(sorted(places))}" if places else ""
+    return f" (trainings not counted: {', '.join(sorted(places))})" if places else ""
