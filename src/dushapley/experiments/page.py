@@ -74,7 +74,11 @@ HEADLINES = (
     Headline(
         "rivals need more iterations for the same accuracy",
         "section 4.2",
-        (("figure-2", "DataShapley needs"), ("figure-2", "IGTB")),
+        (
+            ("figure-2", "DataShapley needs"),
+            ("figure-2", "the same for DataShapley"),
+            ("figure-2", "IGTB"),
+        ),
     ),
     Headline(
         "competitive in noisy label detection, removal and addition",

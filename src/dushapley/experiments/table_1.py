@@ -198,7 +198,7 @@ def claims(result: Result) -> list[Verdict]:
             verdicts.append(qualified(verdict, absent))
     for empty, meaning in EMPTY.items():
         verdicts.append(against_strata(result["cases"], empty, meaning))
-    return verdicts
+    return [*verdicts, magnitudes(result["cases"])]
 
 
 def against_monte_carlo(cases: list[Result], empty: str, where: str) -> Verdict:
@@ -228,6 +228,27 @@ def against_strata(cases: list[Result], empty: str, meaning: str) -> Verdict:
         judge(wins, len(ratios)),
         f"in {wins} of {len(ratios)} cases; best of them over DU's MSE: median "
         f"{short(float(np.median(ratios)))}, from {short(min(ratios))} to {short(max(ratios))}",
+    )
+
+
+def magnitudes(cases: list[Result]) -> Verdict:
+    """Whether the printed errors themselves come out, where u(∅) fits them better."""
+    ratios: dict[str, list[float]] = {name: [] for name in ("DU-Shapley", "MC-Shapley")}
+    for case in cases:
+        printed = PUBLISHED[case["data"]].get(str(case["owners"]))
+        if case["scenario"] == "iid" and printed is not None:
+            for name, found in ratios.items():
+                found.append(printed[name] / case["zero"][name]["mse"])
+    told = [
+        f"{name}'s printed MSE over the one found: {short(min(r))} to {short(max(r))}"
+        for name, r in ratios.items()
+        if r
+    ]
+    near = sum(0.1 <= r <= 10 for found in ratios.values() for r in found)
+    return Verdict(
+        "the printed errors come out to within a factor of ten (Table 1; u(∅) = 0)",
+        judge(near, sum(map(len, ratios.values())), some=0.3),
+        "; ".join(told) or "no case of the printed sizes",
     )
 
 
@@ -283,13 +304,20 @@ def lost_sheet(result: Result) -> Sheet:
             if advantage(errors) <= 1:
                 du, best = errors["DU-Shapley"]["mse"], min(errors[m]["mse"] for m in PAPERS)
                 bias = errors["DU bias"]
-                because = "bias alone exceeds it" if bias > best else "bias and one run's noise"
+                because = reason(bias, du - bias, best)
                 owners = SCENARIOS[case["scenario"]]
                 cells = (short(du), short(bias), short(du - bias), short(best), because)
                 rows.append((case["data"], str(case["owners"]), owners, meaning, *cells))
     header = ("data set", "I", "owners", "u(∅)", "DU-Shapley", "bias", "noise of one run",
               "better of MC and antithetic", "why")  # fmt: skip
     return Sheet("Where DU-Shapley is not below both, in MSE", header, tuple(rows))
+
+
+def reason(bias: float, noise: float, rival: float) -> str:
+    """Which part of DU-Shapley's error puts it above a rival's."""
+    if bias > rival:
+        return "bias alone exceeds it: more runs do not help"
+    return "noise of one run alone exceeds it: more runs help" if noise > rival else "both together"
 
 
 def wide_sheet(result: Result, scenario: str, empty: str) -> Sheet:
