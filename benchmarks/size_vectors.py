@@ -17,6 +17,7 @@ from dushapley.games import LearningCurve, logarithmic, power_law, rational, sat
 KINDS = (
     "uniform", "lognormal", "giant among dwarfs", "dwarf among giants", "powers of two",
     "all equal", "ones and one", "two scales", "scales to 1e15", "fractions",
+    "giant at large scale",
 )  # fmt: skip
 
 
@@ -51,11 +52,19 @@ def draw_sizes(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
         "two scales": lambda: np.where(rng.random(n) < 0.5, 1.0, np.ceil(giant)),
         "scales to 1e15": lambda: np.ceil(10.0 ** rng.uniform(0, 15, n)),
         "fractions": lambda: rng.uniform(0.001, 50, n),
+        "giant at large scale": lambda: large_scale(rng, n),
     }[kind]()
 
 
+def large_scale(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Equal others, a giant among them, and an owner larger still: what Theorem 2 overlooks."""
+    dwarf = 10.0 ** rng.uniform(2, 9)
+    giant = dwarf ** rng.uniform(1.2, 1.67)
+    return np.r_[np.full(n - 2, dwarf), giant, giant * 10.0 ** rng.uniform(0, 3)]
+
+
 def draw_curve(rng: np.random.Generator, total: float) -> LearningCurve:
-    c = total * 10.0 ** rng.uniform(-5, 1)
+    c = total * 10.0 ** rng.uniform(-5, 1) if rng.random() < 0.5 else 10.0 ** rng.uniform(-1, 3)
     which = int(rng.integers(4))
     if which == 0:
         return rational(c)

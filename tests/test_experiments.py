@@ -158,8 +158,9 @@ def test_all_checks_data_before_it_runs_anything(
 
 
 def test_unknown_names_list_the_known(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stop:
         main(["reproduce", "figure-9"])
+    assert stop.value.code == 2
     assert "older-table, or all" in capsys.readouterr().err
     with pytest.raises(UnknownExperiment, match="quick or full"):
         find_profile("slow")

@@ -194,6 +194,8 @@ def test_valuations_carry_the_guarantee_and_the_limitation() -> None:
     assert any("allows more than 10%" in note for note in found.notes)
     text = json.loads(found.to_json())
     assert ds.Valuation.from_dict(text).guarantee == dict(found.guarantee)
+    alike = ds.value(ds.SizeGame([34, 33, 33], rational(40.0)), "du")
+    assert not any("very large" in note for note in alike.notes)
     calm = ds.value(ds.SizeGame(np.full(40, 25), rational(40.0)), "du")
     assert not calm.notes
 
@@ -222,6 +224,8 @@ def test_du_bias_and_older_bound_by_hand() -> None:
     bound = gu.older_bound(game, rho=3.0)
     np.testing.assert_allclose(bound.bound, older, rtol=1e-12)
     assert not bound.is_guarantee
+    with pytest.raises(AssumptionFails, match="two owners"):
+        gu.du_bias(ds.SizeGame([10], rational(30.0)))
 
 
 def test_sample_sizes_both_ways() -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from numbers import Real
 from typing import Any
@@ -36,6 +36,7 @@ from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
 from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray
+from dushapley.trail import trail
 from dushapley.valuation import Valuation
 
 CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
@@ -75,7 +76,7 @@ def value(
     budget
         Most pools that may be asked, ∅ and the grand coalition included, whether computed now,
         found in the ledger or repeated; so what was saved never changes the plan. None: what the
-        method needs by default (`exact` 2^I, `du` one replicate, `auto` 6I, sampling 2I²).
+        method needs by default (`exact` 2^I, `du` one replicate, `auto` and `gp` 6I, sampling 2I²).
     precision
         Stop once the half-width of every 95% interval is at most this part of the spread of the
         values (largest minus smallest); a run that ends before that says so.
@@ -128,12 +129,12 @@ def value(
         bar = stack.enter_context(
             Progress(plan.budget, show=False if played.cheap and progress is None else progress)
         )
-        stack.enter_context(_one_blas_thread())
+        stack.enter_context(_one_blas_thread(played))
         try:
             _drive(talk, payer, bar, precision)
         except KeyboardInterrupt:
             raise _stopped(talk, payer, played, budget, ledger, begin) from None
-    found = _valuation(talk, payer, played, budget, begin)
+    found = replace(_valuation(talk, payer, played, budget, begin), precision=precision)
     return found if precision is None else _judged(found, talk.estimate, precision)
 
 
@@ -155,6 +156,7 @@ def _drive(talk: AskTell, payer: Payer, bar: Progress, precision: float | None) 
             talk.stop()
             talk.finished = True  # the user's wish is the plan
             return
+        bar.settle(ask.so_far, talk.names)
         talk.tell(payer.answer(ask, bar))
 
 
@@ -188,6 +190,10 @@ class Payer:
         bar.advance(len(values))
         return values
 
+    def details(self, final: Estimate) -> dict[str, Any]:
+        """Results of the method, and what a payer noted on the way."""
+        return dict(final.details)
+
 
 class LedgerPayer(Payer):
     """Answers questions that cost something: each different pool is paid at most once."""
@@ -220,6 +226,12 @@ class LedgerPayer(Payer):
             bar.advance(len(outcomes))
         self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
+
+    def details(self, final: Estimate) -> dict[str, Any]:
+        values = np.array([self.known[key].value for key in self.number])
+        with _one_blas_thread(self.game):
+            notes = trail(self.game.sizes, self.transcript, values, final)
+        return {**final.details, "trail": notes}
 
     def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
         assert talk.estimate is not None
@@ -335,7 +347,7 @@ def _valuation(
     return _build(
         game,
         talk.plan,
-        talk.estimate,
+        replace(talk.estimate, details=payer.details(talk.estimate)),
         budget,
         talk.seed,
         counts,
@@ -426,8 +438,20 @@ def _check_precision(precision: object) -> None:
         )
 
 
-def _one_blas_thread() -> Any:
-    """Results of BLAS depend on its threads, and workers have one each: so has the parent."""
-    from threadpoolctl import threadpool_limits
+def _one_blas_thread(game: Game) -> Any:
+    """Results of BLAS depend on its threads, and workers have one each: so has the parent.
 
-    return threadpool_limits(1)
+    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's alone, which
+    is looked up once; others may have loaded more of them since.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    blas = _numpy_blas() if game.cheap else ThreadpoolController()
+    return blas.limit(limits=1)
+
+
+@cache
+def _numpy_blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

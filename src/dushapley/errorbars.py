@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.conversation import AskTell
+from dushapley.estimators.exact import shapley_weights
 from dushapley.games.base import Outcome
 from dushapley.questions import Ask, Estimate, FloatArray, IntArray
 
@@ -37,6 +38,8 @@ GROUPS = 100
 """Groups of test rows left out in turn: a standard error from them is right to about 7%."""
 NOISES = 100
 """Replays with noise on the utilities."""
+AT_ONCE = 1024
+"""Pools whose scores are held in one matrix."""
 
 
 @dataclass
@@ -84,7 +87,8 @@ def error_bars(
     """
     if all(outcome.scores is None and outcome.spread is None for outcome in outcomes):
         return {}
-    carry = Carrier(begin, transcript, estimate)
+    weights = enumeration_weights(transcript) if enumerated else estimate.weights
+    carry = Carrier(begin, transcript, weights)
     found = {
         "sampling": np.zeros(len(estimate.values)) if enumerated else estimate.std_errors,
         "training": _training_error(carry, outcomes, repeats),
@@ -104,13 +108,22 @@ def _total(found: dict[str, FloatArray | None]) -> dict[str, Any]:
     return {"total": total.tolist(), "dominant": dominant}
 
 
+def enumeration_weights(transcript: Transcript) -> FloatArray:
+    """Shapley weights of all coalitions, in the order they were asked."""
+    queries = np.concatenate([np.asarray(ask.queries, dtype=np.bool_) for ask in transcript.asks])
+    n = queries.shape[1]
+    outside = np.append(shapley_weights(n), 0.0)
+    size = queries.sum(axis=1)
+    return np.where(queries, outside[size - 1, None], -outside[size, None]).T
+
+
 class Carrier:
     """Carries utilities through to values by the arithmetic of the method that ran."""
 
-    def __init__(self, begin: Begin, transcript: Transcript, estimate: Estimate) -> None:
+    def __init__(self, begin: Begin, transcript: Transcript, weights: FloatArray | None) -> None:
         self.begin = begin
         self.transcript = transcript
-        self.weights = self._per_outcome(estimate.weights)
+        self.weights = self._per_outcome(weights)
 
     def _per_outcome(self, weights: FloatArray | None) -> FloatArray | None:
         """Weights of different outcomes: those of repeated questions add up."""
@@ -137,10 +150,11 @@ def _test_set_error(carry: Carrier, outcomes: Sequence[Outcome]) -> FloatArray |
     if rows < 2:
         return None
     if carry.weights is not None:
-        influence = sum(
-            weight[:, None] * (np.zeros(rows) if o.scores is None else o.scores)
-            for weight, o in zip(carry.weights.T, outcomes, strict=False)
-        )
+        influence = np.zeros((len(carry.weights), rows))
+        for start in range(0, len(outcomes), AT_ONCE):
+            some = outcomes[start : start + AT_ONCE]
+            scores = np.stack([_rows_of(outcome, rows) for outcome in some])
+            influence += carry.weights[:, start : start + AT_ONCE] @ scores
         return np.asarray(np.std(influence, axis=1, ddof=1) / np.sqrt(rows))
     return _jackknife(carry, outcomes, rows)
 
@@ -171,7 +185,7 @@ def _training_error(carry: Carrier, outcomes: Sequence[Outcome], repeats: int) -
         return None
     noise = np.array([outcome.spread or 0.0 for outcome in outcomes]) / np.sqrt(repeats)
     if carry.weights is not None:
-        return np.asarray(np.sqrt(carry.weights**2 @ noise[: carry.weights.shape[1]] ** 2))
+        return np.asarray(np.sqrt(carry.weights**2 @ noise**2))
     values = np.array([outcome.value for outcome in outcomes])
     rng = np.random.default_rng(0)
     replayed = []

@@ -108,6 +108,12 @@ class Arithmetic:
         product = self.xp.mm if a.ndim == 2 else self.xp.bmm
         return product(a, b, out_dtype=self.dtype)
 
+    def take(self, table: Any, rows: Any) -> Any:
+        """The chosen rows of a matrix, in the shape of `rows`; whole rows move fastest."""
+        if self.name == "numpy":
+            return table[rows]
+        return table.index_select(0, rows.reshape(-1)).reshape(*rows.shape, -1)
+
     def add_rows(self, total: Any, rows: Any, part: Any) -> None:
         """Add `part` to the chosen rows of `total`, all different but for the one that fills up."""
         if self.name == "numpy":

@@ -311,7 +311,9 @@ class Program:
         seen = present | (n_rows == 0)[:, None]
         for start in range(0, n_pools, tile):
             fill = tile - len(rows[start : start + tile])
-            chosen = np.pad(rows[start : start + tile], ((0, fill), (0, 0)))
+            chosen = rows[start : start + tile]
+            if fill:
+                chosen = np.pad(chosen, ((0, fill), (0, 0)))
             there = np.pad(seen[start : start + tile], ((0, fill), (0, 0)), constant_values=True)
             weights = self._run_batches(chosen, self._absent(there))
             done.append([w[: tile - fill] for w in weights])
@@ -344,7 +346,9 @@ class Program:
         on_device = self.numbers.index(rows)
         for step in range(self.recipe.steps):
             batch = on_device[:, step * size : (step + 1) * size]
-            steps.take(self._batch_slopes(weights, self.rows[batch], self.targets[batch], absent))
+            X = self.numbers.take(self.rows, batch)
+            targets = self.numbers.take(self.targets, batch)
+            steps.take(self._batch_slopes(weights, X, targets, absent))
         return weights
 
     def _batch_slopes(self, weights: list[Any], X: Any, targets: Any, absent: Any) -> list[Any]:

@@ -54,6 +54,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 SCALED = {"logistic", "ridge", "knn", "mlp"}
 """Models that need columns of one scale, and numbers in all of them."""
+SUMS = {"lda", "naive-bayes"}
+"""Models that need numbers in all columns, but no scale."""
 MOST_CLASSES = 20
 MANY_CELLS, ROWS_PER_OWNER, MOST_COLUMNS = 2**19, 8, 4096
 """From this many rows × columns, `logistic` and `mlp` train pools together in gradient steps."""
@@ -100,14 +102,15 @@ def make_model(name: str, task: str, *, missing: bool) -> Any:
         able = ", ".join(n for n, tasks in NAMES.items() if task in tasks)
         raise InvalidOption(f"{name} is no model for {task}; choose among: {able}.")
     model = imported(NAMES[name][task])(**OPTIONS.get(name, {}))
-    if name not in SCALED:
+    if name not in SCALED and not (missing and name in SUMS):
         return model
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     filled = [SimpleImputer(keep_empty_features=True)] if missing else []
-    return make_pipeline(*filled, StandardScaler(), model)
+    scaled = [StandardScaler()] if name in SCALED else []
+    return make_pipeline(*filled, *scaled, model)
 
 
 def told(model: Any) -> str:

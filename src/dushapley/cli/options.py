@@ -60,5 +60,33 @@ MethodOption = Annotated[
 Budget = Annotated[int | None, Option(help="Most evaluations (trainings) to ask for.")]
 Seed = Annotated[int, Option(help="Seed of the method.", min=0)]
 Jobs = Annotated[int, Option(help="Workers; -1 for all processors.")]
+Precision = Annotated[
+    float | None, Option(help="Stop when 95% intervals are this part of the spread.")
+]
+Ledger = Annotated[Path | None, Option(help="File that keeps paid work.", metavar="FILE")]
+NoLedger = Annotated[bool, Option("--no-ledger", help="Keep nothing.")]
+Yes = Annotated[bool, Option("--yes", help="Do not ask before long work.")]
+Pot = Annotated[
+    str | None, Option(help="Share this amount of money, to the cent.", metavar="AMOUNT")
+]
+Currency = Annotated[str, Option(help="Its currency, say EUR.")]
+Negative = Annotated[
+    str,
+    Option(
+        help="Negative values: clip = paid nothing, charge = pay in, floor = everybody gets "
+        "something."
+    ),
+]
+Floor = Annotated[
+    str | None, Option(help="With floor: part of an equal share for everybody [default: 0.1].")
+]
+Settlement = Annotated[
+    Path, Option(help="Where the settlement goes, if there is a pot.", metavar="FILE")
+]
+Report = Annotated[Path | None, Option(help="Write a page to read in a browser.", metavar="FILE")]
+ReportFor = Annotated[
+    list[str] | None,
+    Option(help="And one for this owner, silent on the others; repeat.", metavar="OWNER"),
+]
 Json = Annotated[bool, Option("--json", help="JSON on stdout, exact to the last bit.")]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]

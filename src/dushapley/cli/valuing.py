@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -14,17 +15,18 @@ import typer
 
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, default_ledger, method_options, say
+from dushapley.cli.settling import Delivery, hashes
 from dushapley.errors import InvalidOption, Stopped
 
 if TYPE_CHECKING:
     from dushapley.games import Game
-    from dushapley.valuation import Valuation
 
 ASK_ABOVE = 120.0
 """Seconds of estimated work above which `value` asks first."""
 
 
 def value(
+    context: typer.Context,
     files: o.Files,
     target: o.Target,
     owner: o.Owner = None,
@@ -44,21 +46,24 @@ def value(
     method: o.Method = "auto",
     option: o.MethodOption = None,
     budget: o.Budget = None,
-    precision: Annotated[
-        float | None, typer.Option(help="Stop when 95% intervals are this part of the spread.")
-    ] = None,
+    precision: o.Precision = None,
     max_seconds: Annotated[
         float | None, typer.Option(help="Stop after so many seconds, with the estimate so far.")
     ] = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
     executor: Annotated[str, typer.Option(help="Where the work runs.")] = "local",
-    ledger: Annotated[
-        Path | None, typer.Option(help="File that keeps paid work.", metavar="FILE")
-    ] = None,
-    no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep nothing.")] = False,
+    ledger: o.Ledger = None,
+    no_ledger: o.NoLedger = False,
+    pot: o.Pot = None,
+    currency: o.Currency = "",
+    negative: o.Negative = "clip",
+    floor: o.Floor = None,
+    settlement: o.Settlement = Path("settlement.json"),
+    report: o.Report = None,
+    report_for: o.ReportFor = None,
     json: o.Json = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before long work.")] = False,
+    yes: o.Yes = False,
     debug: o.Debug = False,
 ) -> None:
     """What each owner's data is worth."""
@@ -69,7 +74,13 @@ def value(
     )  # fmt: skip
     chosen = method_options(option or [])
     refuse_unknown(method)
+    wanted = Delivery(
+        pot, currency, negative, floor, settlement, report, report_for or (),
+        shlex.join(["dushapley", *(context.obj or ())]),
+    )  # fmt: skip
+    inputs = hashes(job.files, job.test)  # of what is read now, not of what is there afterwards
     game = job.game()
+    wanted.refuse_strangers(game)
     agree(game, method, chosen, budget, jobs, yes=yes)
     kept = None if no_ledger else ledger or kept_at(game)
     with deadline(max_seconds) as rung:
@@ -83,10 +94,10 @@ def value(
         except Stopped as stopped:
             say(str(stopped))
             if stopped.valuation is not None:
-                show(stopped.valuation, json=json)
+                wanted.hand_over(stopped.valuation, job, game, inputs, json=json)
             code = 130 if not rung else 0 if stopped.valuation is not None else 1
             raise typer.Exit(code) from None
-    show(result, json=json)
+    wanted.hand_over(result, job, game, inputs, json=json)
 
 
 def refuse_unknown(method: str) -> None:
@@ -95,11 +106,6 @@ def refuse_unknown(method: str) -> None:
 
     if method != AUTO:
         find(method)
-
-
-def show(valuation: Valuation, *, json: bool) -> None:
-    """Data on stdout."""
-    print(valuation.to_json() if json else valuation)
 
 
 def kept_at(game: Game) -> Path | None:
@@ -144,8 +150,25 @@ def agree(
     from dushapley.engine import choose_plan
 
     plan, _ = choose_plan(game, method, options, budget)
-    seconds = seconds_each(game) * plan.budget / max(jobs, 1)
-    say(f"{plan.label}: up to {plan.budget:,} evaluations, about {clock(seconds)}")
+    each = seconds_each(game)
+    seconds = each * plan.budget / max(jobs, 1)
+    say(
+        f"{game.n_players} owners, {each:.2g} s an evaluation, up to {plan.budget:,} of them: "
+        f"about {clock(seconds)} by {plan.label}"
+    )
+    if plan.reason:
+        say(plan.reason)
+    agree_on_seconds(seconds, yes=yes)
+
+
+def agree_on(game: Game, evaluations: int, jobs: int, *, yes: bool) -> None:
+    """Ask before so many evaluations, if they are likely to take long."""
+    if evaluations:
+        agree_on_seconds(seconds_each(game) * evaluations / max(jobs, 1), yes=yes)
+
+
+def agree_on_seconds(seconds: float, *, yes: bool) -> None:
+    """Ask before work above `ASK_ABOVE`; without a terminal, --yes is needed."""
     if yes or seconds <= ASK_ABOVE:
         return
     if not sys.stdin.isatty():

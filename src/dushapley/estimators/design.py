@@ -13,7 +13,7 @@ from math import comb
 
 import numpy as np
 
-from dushapley.estimators.subsets import distinct_subsets, random_subsets
+from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.questions import BoolArray, FloatArray, IntArray, Problem
 
 
@@ -87,24 +87,65 @@ def draw_pairs(rng: np.random.Generator, n_players: int, size: int, count: int) 
     return with_complements(np.concatenate([np.ones((count, 1), dtype=np.bool_), rest], axis=1))
 
 
-def kernel_design(problem: Problem, *, paired: bool, borders: bool) -> Design:
+def kernel_design(problem: Problem, *, paired: bool, borders: bool, repeats: bool) -> Design:
     """Outer sizes whole where the kernel would draw them about as often; the rest by the kernel."""
     n = problem.n_players
-    mass = kernel_mass(n)
-    whole = whole_levels(n, problem.budget) if borders else 0
-    blocks = [draw_pairs(problem.rng, n, s, pairs_in(n, s)) for s in range(1, whole + 1)]
     width = 2 if paired else 1
-    masks = np.concatenate([np.zeros((0, 2, n), dtype=np.bool_), *blocks]).reshape(-1, width, n)
-    stratum = np.repeat(np.arange(whole), [len(block) * 2 // width for block in blocks])
-    units = (problem.budget - masks.size // n) // width if whole < len(mass) else 0
-    drawn = kernel_draws(problem.rng, mass, whole, units, n)
-    drawn = with_complements(drawn) if paired else drawn[:, None, :]
-    return Design(
-        np.concatenate([masks, drawn]),
-        np.concatenate([stratum, np.full(units, whole)]),
-        np.append(mass[:whole], mass[whole:].sum()),
-        np.append(np.bincount(stratum, minlength=whole), np.inf),
-    )
+    whole = whole_levels(n, problem.budget) if borders else 0
+    outer = [draw_pairs(problem.rng, n, s, pairs_in(n, s)) for s in range(1, whole + 1)]
+    certain = [block.reshape(-1, width, n) for block in outer]
+    units = (problem.budget - sum(block.size // n for block in outer)) // width
+    draw = repeated_draws if repeats else distinct_draws
+    strata = [
+        *zip(certain, kernel_mass(n), map(len, certain), strict=False),
+        *draw(problem.rng, n, whole, units, width),
+    ]
+    masks, mass, room = zip(*strata, strict=True)
+    stratum = np.repeat(np.arange(len(masks)), [len(block) for block in masks])
+    order = np.arange(len(stratum))
+    first = sum(map(len, certain))
+    order[first:] = problem.rng.permutation(order[first:])
+    return Design(np.concatenate(masks)[order], stratum[order], np.array(mass), np.array(room))
+
+
+Stratum = tuple[BoolArray, float, float]
+"""Units of a stratum, its mass, and how many units it has in all."""
+
+
+def repeated_draws(
+    rng: np.random.Generator, n_players: int, whole: int, units: int, width: int
+) -> list[Stratum]:
+    """One stratum of independent draws from the inner levels by the Shapley kernel."""
+    mass = kernel_mass(n_players)[whole:]
+    if len(mass) == 0:
+        return []
+    sizes = 1 + whole + rng.choice(len(mass), size=units, p=mass / mass.sum())
+    sizes = np.where(rng.random(units) < 0.5, sizes, n_players - sizes)
+    masks = random_subsets(rng, sizes, n_players)
+    paired = with_complements(masks) if width == 2 else masks[:, None, :]
+    return [(paired, float(mass.sum()), np.inf)]
+
+
+def distinct_draws(
+    rng: np.random.Generator, n_players: int, whole: int, units: int, width: int
+) -> list[Stratum]:
+    """A stratum for each inner size (or pair of sizes): numbers by the kernel, none drawn twice."""
+    n = n_players
+    if width == 2:
+        sizes = levels(n)[whole:].tolist()
+        mass = kernel_mass(n)[whole:]
+        room = [pairs_in(n, s) for s in sizes]
+    else:
+        sizes = list(range(whole + 1, n - whole))
+        mass = np.array([1 / (s * (n - s)) for s in sizes])
+        mass *= kernel_mass(n)[whole:].sum() / mass.sum() if sizes else 1.0
+        room = [comb(n, s) for s in sizes]
+    counts = spread_sizes(rng, mass, room, units).tolist()
+    drawn = [
+        draw_pairs(rng, n, s, c) if width == 2 else distinct_subsets(rng, n, s, c)[:, None, :]
+        for s, c in zip(sizes, counts, strict=True)
+    ]
+    return list(zip(drawn, mass.tolist(), map(float, room), strict=True))
 
 
 def whole_levels(n_players: int, budget: int) -> int:
@@ -117,18 +158,6 @@ def whole_levels(n_players: int, budget: int) -> int:
             return level
         left -= cost
     return len(mass)
-
-
-def kernel_draws(
-    rng: np.random.Generator, mass: FloatArray, whole: int, count: int, n_players: int
-) -> BoolArray:
-    """Coalitions drawn by the Shapley kernel, with replacement, from the inner levels."""
-    if count <= 0:
-        return np.zeros((0, n_players), dtype=np.bool_)
-    chances = mass[whole:] / mass[whole:].sum()
-    sizes = 1 + whole + rng.choice(len(chances), size=count, p=chances)
-    sizes = np.where(rng.random(count) < 0.5, sizes, n_players - sizes)
-    return random_subsets(rng, sizes, n_players)
 
 
 def leverage_design(problem: Problem) -> Design:

@@ -86,11 +86,15 @@ def random_orders(rng: np.random.Generator, count: int, n_players: int) -> IntAr
 
 
 def prefixes(orders: IntArray) -> BoolArray:
-    """The proper non-empty coalitions along each order, shape (walks·(I−1), I)."""
+    """The proper non-empty coalitions along each order, shape ((I−1)·walks, I).
+
+    All coalitions of one owner come first, then all of two: long stretches are compared at once.
+    """
     walks, n = orders.shape
-    position = np.empty((walks, n), dtype=np.int32)
-    np.put_along_axis(position, orders, np.arange(n, dtype=np.int32)[None, :], axis=1)
-    joined = position[:, None, :] < np.arange(1, n, dtype=np.int32)[None, :, None]
+    places = np.arange(n, dtype=np.min_scalar_type(n))  # the smaller the numbers, the faster
+    position = np.empty((walks, n), dtype=places.dtype)
+    np.put_along_axis(position, orders, places[None, :], axis=1)
+    joined = position < places[1:, None, None]
     return joined.reshape(-1, n)
 
 
@@ -99,7 +103,7 @@ def marginals(orders: IntArray, answers: FloatArray, problem: Problem) -> FloatA
     walks, n = orders.shape
     path = np.empty((walks, n + 1))
     path[:, 0], path[:, -1] = problem.empty, problem.full
-    path[:, 1:-1] = answers.reshape(walks, n - 1)
+    path[:, 1:-1] = answers.reshape(n - 1, walks).T
     gains = np.empty((walks, n))
     np.put_along_axis(gains, orders, np.diff(path, axis=1), axis=1)
     return gains

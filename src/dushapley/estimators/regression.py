@@ -25,8 +25,9 @@ def kernel(problem: Problem) -> Conversation:
               \sum_i v_i = u(\text{all}) - u(∅)
 
     with :math:`\mu(S) \propto 1/(s(I-s)\binom{I}{s})`, s = |S|. The sum is estimated from
-    coalitions drawn by μ, with replacement; with ``borders=True`` the outermost sizes are asked
-    whole where draws would cover them anyway.
+    coalitions drawn by μ. With ``borders=True`` the outermost sizes are asked whole where draws
+    would cover them anyway, and no coalition is drawn twice (the unbiased form needs independent
+    draws and may repeat one); with ``borders=False`` all draws are independent.
 
     ``form="paired"``: each coalition with its complement. ``form="unpaired"``: without. Both are
     biased of the order 1/budget, since the matrix of the regression is sampled too.
@@ -39,7 +40,9 @@ def kernel(problem: Problem) -> Conversation:
     the draws. Lundberg and Lee (2017); Covert and Lee (2021).
     """
     form = problem.options["form"]
-    design = kernel_design(problem, paired=form != "unpaired", borders=problem.options["borders"])
+    borders = problem.options["borders"]
+    repeats = form == "unbiased" or not borders
+    design = kernel_design(problem, paired=form != "unpaired", borders=borders, repeats=repeats)
     return (yield from regress(problem, design, exact_matrix=form == "unbiased"))
 
 
@@ -199,7 +202,7 @@ KERNEL = Method(
             "'paired' with complements, 'unpaired', or 'unbiased' (paired, exact matrix)",
             choices=("paired", "unpaired", "unbiased"),
         ),
-        "borders": Option(True, "ask the outermost sizes whole where the budget covers them"),
+        "borders": Option(True, "outermost sizes whole where the budget covers them, no repeats"),
     },
     cite="lundberg2017",
 )

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dushapley.errors import DUShapleyError
+from dushapley.errors import InvalidOption
 from dushapley.experiments.data import check
 from dushapley.experiments.experiment import Experiment, Profile
 from dushapley.experiments.registry import EXPERIMENTS
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 LIBRARIES = ("dushapley", "numpy", "scipy", "scikit-learn", "torch")
 
 
-class UnknownExperiment(DUShapleyError, ValueError):
+class UnknownExperiment(InvalidOption):
     """No figure or table has this name."""
 
 

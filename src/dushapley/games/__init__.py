@@ -12,6 +12,7 @@ from dushapley.games.curves import (
     saturating,
 )
 from dushapley.games.datasets import DatasetGame, RowsGame
+from dushapley.games.derived import DerivedGame
 from dushapley.games.folds import FoldsGame
 from dushapley.games.formulas import LinearRegressionGame, RegressogramGame, SizeGame
 from dushapley.games.knn import KNNGame
@@ -32,6 +33,7 @@ __all__ = [
     "CallableGame",
     "ClassicGame",
     "DatasetGame",
+    "DerivedGame",
     "FoldsGame",
     "Game",
     "KNNGame",

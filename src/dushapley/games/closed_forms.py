@@ -21,8 +21,8 @@ SOON = 2**21
 """(Size, k) pairs up to which DU-Shapley's certificate is computed along with its values."""
 NOTEWORTHY = 0.1
 """Part of a value that a possible error must reach to be pointed out."""
-GIANT = 1 / 3
-"""Part of all rows from which on an owner is called very large."""
+GIANT, TIMES = 1 / 3, 3
+"""Very large is an owner with this part of all rows and so many times the others' mean."""
 STATEMENT = (
     "|value − Shapley value| ≤ bound, owner by owner: terms with up to three others present or "
     "absent are exact, the rest is bracketed by three moments and the range of the others' pooled "
@@ -147,9 +147,10 @@ def certified(
 def size_notes(sizes: FloatArray) -> tuple[str, ...]:
     """DU-Shapley's own limitation, where the sizes show it."""
     total = float(sizes.sum())
-    if len(sizes) < 3 or total == 0 or sizes.max() < GIANT * total:
+    if len(sizes) < 3 or total == 0:
         return ()
-    if np.ptp(sizes) == 0:
+    others = (total - sizes.max()) / (len(sizes) - 1)
+    if sizes.max() < GIANT * total or sizes.max() < TIMES * others:
         return ()
     return (
         f"The largest owner holds {sizes.max() / total:.0%} of all rows. DU-Shapley works poorly "

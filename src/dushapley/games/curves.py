@@ -41,6 +41,9 @@ class LearningCurve:
         `rational`, `logarithmic`, `power_law`, `saturating` and `mean_estimation` do.
     name
         Names the content, parameters included, so that a game made of it has a fingerprint.
+    elementwise
+        The same curve wherever in an array a count stands. False (to be on the safe side) where a
+        regressogram's bins may have a curve each, column by column.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class LearningCurve:
     second_derivative: Curve | None = None
     shape: Shape | None = None
     name: str | None = None
+    elementwise: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -87,6 +91,7 @@ def rational(c: float) -> LearningCurve:
         lambda n: -2 * c / (n + c) ** 3,
         "completely monotone",
         f"rational c={float(c)!r}",
+        elementwise=True,
     )
 
 
@@ -98,6 +103,7 @@ def logarithmic(c: float = 1.0) -> LearningCurve:
         lambda n: -1 / (n + c) ** 2,
         "completely monotone",
         f"logarithmic c={float(c)!r}",
+        elementwise=True,
     )
 
 
@@ -109,6 +115,7 @@ def power_law(c: float, p: float) -> LearningCurve:
         lambda n: -p * (p + 1) / c**2 * np.exp(-(p + 2) * np.log1p(np.divide(n, c))),
         "completely monotone",
         f"power law c={float(c)!r} p={float(p)!r}",
+        elementwise=True,
     )
 
 
@@ -120,6 +127,7 @@ def saturating(c: float) -> LearningCurve:
         lambda n: -np.exp(-np.divide(n, c)) / c**2,
         "completely monotone",
         f"saturating c={float(c)!r}",
+        elementwise=True,
     )
 
 
@@ -140,6 +148,7 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
         lambda n: -2 * s2 / (n + s2 / v) ** 3,
         "completely monotone",
         f"mean estimation noise={s2.tolist()!r} prior={v.tolist()!r}",
+        elementwise=s2.ndim == v.ndim == 0,
     )
 
 

@@ -43,51 +43,62 @@ def du_values(sizes: FloatArray, curve: LearningCurve) -> DUValues:
     completely monotone (Gauss's rule is below the sum, Lobatto's above), bracketed where it is
     declared increasing or concave, and otherwise checked against the rule with twice the nodes.
     """
-    n, total = len(sizes), float(sizes.sum())
+    n = len(sizes)
     if n == 1:
-        ends = finite_curve(curve, np.array([0.0, total]))
+        ends = finite_curve(curve, np.append(0.0, sizes))
         return DUValues(ends[1:] - ends[:1], 0.0, "summed term by term")
-    distinct, member = np.unique(sizes, return_inverse=True)
+    distinct, member, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    owner = Owner(distinct, sum_of_others(distinct, counts), n)
     if len(distinct) * n <= MOST_TERMS:
-        found = weighted_sum(distinct, total, n, np.arange(n), np.ones(n), curve)
+        found = weighted_sum(owner, np.arange(n), np.ones(n), curve)
         return DUValues(found[member] / n, 0.0, "summed term by term")
-    found, error, how = by_rule(distinct, total, n, curve)
+    found, error, how = by_rule(owner, curve)
     return DUValues(found[member] / n, error / n, how)
 
 
+@dataclass(frozen=True)
+class Owner:
+    """Owners of each distinct size: own rows, rows of all others, and how many owners there are."""
+
+    own: FloatArray
+    others: FloatArray
+    n: int
+
+
+def sum_of_others(distinct: FloatArray, counts: IntArray) -> FloatArray:
+    """Rows of everybody but one owner of each size; added, for a difference loses the dwarfs."""
+    rows = distinct * counts
+    below = np.cumsum(np.append(0.0, rows[:-1]))
+    above = np.cumsum(np.append(0.0, rows[:0:-1]))[::-1]
+    return np.asarray(below + above + distinct * (counts - 1))
+
+
 def weighted_sum(
-    own: FloatArray,
-    total: float,
-    n: int,
-    k: FloatArray | IntArray,
-    weight: FloatArray,
-    curve: LearningCurve,
+    owner: Owner, k: FloatArray | IntArray, weight: FloatArray, curve: LearningCurve
 ) -> FloatArray:
-    """Σ weight·g(kμ) for each distinct size in `own`, k not necessarily whole."""
-    found = np.empty(len(own))
+    """Σ weight·g(kμ) for each distinct size, k not necessarily whole."""
+    found = np.empty(len(owner.own))
     at_once = max(1, 2**20 // len(k))
-    for start in range(0, len(own), at_once):
-        mine = own[start : start + at_once, None]
-        pooled = k / (n - 1) * (total - mine)
+    for start in range(0, len(found), at_once):
+        mine = owner.own[start : start + at_once, None]
+        pooled = k / (owner.n - 1) * owner.others[start : start + at_once, None]
         gain = finite_curve(curve, pooled + mine) - finite_curve(curve, pooled)
         found[start : start + at_once] = gain @ weight
     return found
 
 
-def by_rule(
-    own: FloatArray, total: float, n: int, curve: LearningCurve
-) -> tuple[FloatArray, float, str]:
+def by_rule(owner: Owner, curve: LearningCurve) -> tuple[FloatArray, float, str]:
     """Σ_k g(kμ) for many owners: values, largest error, and how the error is known."""
-    k, weight = sum_rule(n, NODES, ends=False)
-    lower = weighted_sum(own, total, n, k, weight, curve)
+    n = owner.n
+    lower = weighted_sum(owner, *sum_rule(n, NODES, ends=False), curve)
     if curve.shape == "completely monotone":
-        upper = weighted_sum(own, total, n, *sum_rule(n, NODES, ends=True), curve)
+        upper = weighted_sum(owner, *sum_rule(n, NODES, ends=True), curve)
         half = float(np.abs(upper - lower).max()) / 2
         return (lower + upper) / 2, half, "error proven (completely monotone curve)"
     if curve.shape is not None:
-        error = float(np.max(monotone_error(own, total, n, lower, curve)))
+        error = float(np.max(monotone_error(owner, lower, curve)))
         return lower, error, f"error proven ({curve.shape} curve)"
-    finer = weighted_sum(own, total, n, *sum_rule(n, 2 * NODES, ends=False), curve)
+    finer = weighted_sum(owner, *sum_rule(n, 2 * NODES, ends=False), curve)
     error = float(np.abs(finer - lower).max())
     return finer, error, "error checked numerically, not proven (no shape declared)"
 
@@ -127,20 +138,18 @@ def gauss_for_sums(length: int, nodes: int, ends: bool) -> tuple[FloatArray, Flo
     return np.asarray(x + (length - 1) / 2), np.asarray(length * vectors[0] ** 2)
 
 
-def monotone_error(
-    own: FloatArray, total: float, n: int, found: FloatArray, curve: LearningCurve
-) -> FloatArray:
+def monotone_error(owner: Owner, found: FloatArray, curve: LearningCurve) -> FloatArray:
     """How far `found` can be from the sum, knowing only that g falls (concave) or that w rises."""
+    n = owner.n
     inner = np.unique(np.geomspace(HEAD, n - 1, RIEMANN).astype(np.int64))
     a, b = np.append(np.arange(HEAD), inner[:-1]), np.append(np.arange(HEAD), inner[1:] - 1)
     a, b = np.append(a, n - 1), np.append(b, n - 1)
     length = (b - a + 1).astype(np.float64)
     if curve.shape == "concave":
-        high = weighted_sum(own, total, n, a, length, curve)
-        low = weighted_sum(own, total, n, b, length, curve)
+        high, low = (weighted_sum(owner, k, length, curve) for k in (a, b))
         return np.maximum(high - found, found - low)
-    mine = own[:, None]
-    first, last = (k / (n - 1) * (total - mine) for k in (a, b))
+    mine, others = owner.own[:, None], owner.others[:, None]
+    first, last = (k / (n - 1) * others for k in (a, b))
     high = (finite_curve(curve, last + mine) - finite_curve(curve, first)) @ length
     low = (finite_curve(curve, first + mine) - finite_curve(curve, last)) @ length
     return np.maximum(high - found, found - low)

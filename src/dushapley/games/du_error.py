@@ -105,16 +105,16 @@ def middle_terms(sizes: FloatArray, own: FloatArray, k: IntArray) -> Middle:
     m = len(sizes) - 1
     mine = own[:, None]
     ordered = np.sort(sizes)
-    rank = np.searchsorted(ordered, own)  # one owner of this size leaves
-    mean, second, third = np.array([moments(np.delete(ordered, r)) for r in rank]).T[:, :, None]
+    others = [np.delete(ordered, rank) for rank in np.searchsorted(ordered, own)]
+    mean, second, third = np.array([moments(rest) for rest in others]).T[:, :, None]
     return Middle(
         mine=mine,
         k=k,
         mean=k * mean,
         variance=second * k * (m - k) / max(m - 1, 1),
         third=third * k * (m - k) * (m - 2 * k) / max((m - 1) * (m - 2), 1),
-        low=smallest_sums(ordered, rank, mine, k),
-        high=largest_sums(ordered, rank, mine, k),
+        low=np.array([np.cumsum(np.append(0.0, rest))[k] for rest in others]),
+        high=np.array([np.cumsum(np.append(0.0, rest[::-1]))[k] for rest in others]),
     )
 
 
@@ -123,19 +123,6 @@ def moments(others: FloatArray) -> tuple[float, float, float]:
     mean = float(others.mean())
     centred = others - mean
     return mean, float(np.mean(centred**2)), float(np.mean(centred**3))
-
-
-def largest_sums(ordered: FloatArray, rank: IntArray, mine: FloatArray, k: IntArray) -> FloatArray:
-    """Sum of the k largest sizes once the owner at `rank` has left."""
-    from_top = np.concatenate([[0.0], np.cumsum(ordered[::-1])])
-    above = len(ordered) - 1 - rank[:, None]
-    return np.where(k <= above, from_top[k], from_top[np.minimum(k + 1, len(ordered))] - mine)
-
-
-def smallest_sums(ordered: FloatArray, rank: IntArray, mine: FloatArray, k: IntArray) -> FloatArray:
-    """Sum of the k smallest sizes once the owner at `rank` has left."""
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
-    return np.where(k <= rank[:, None], sums[k], sums[np.minimum(k + 1, len(ordered))] - mine)
 
 
 def gain(terms: Middle, pooled: FloatArray, curve: LearningCurve) -> FloatArray:

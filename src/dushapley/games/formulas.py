@@ -333,6 +333,8 @@ class RegressogramGame(Game):
 
     def _curve_of(self, b: int) -> LearningCurve:
         """The curve of one bin: the column b of w."""
+        if self.curve.elementwise:
+            return self.curve
         width = len(self.probabilities)
 
         def column(function: Curve) -> Curve:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -142,6 +142,36 @@ class ModelGame(RowsGame):
             self.fingerprint = digest(
                 self._context, on_failure, self.nobody.value, *sorted(owners.hashes)
             )
+
+    def with_owners(self, owners: Owners) -> Self:
+        """The same model, test set, encoding and classes over other owners.
+
+        Nothing that decides a training changes, so pools known before keep their values.
+        """
+        other = super().with_owners(owners)
+        if self.classes is not None:
+            labels = np.unique(np.concatenate([y for y in owners.y if y is not None]))
+            new = labels[~np.isin(labels, self.classes)]
+            if len(new):
+                raise InvalidGame(
+                    f"The class {new.tolist()[0]!r} was in nobody's data when the game was made, "
+                    "so its scores cannot be compared. Make a new game of all owners."
+                )
+        other.path = None if self.path is None else fast_path(other)
+        if (other.path and other.path.name) != (self.path and self.path.name):
+            raise InvalidGame(
+                "With these owners the models would be trained by other arithmetic, so that what "
+                "was paid could not be reused. Make a new game of all owners."
+            )
+        if self._context is not None:
+            other.fingerprint = digest(
+                self._context, self.on_failure, self.nobody.value, *sorted(owners.hashes)
+            )
+        return other
+
+    def prepared(self, X: Array) -> Array:
+        """A newcomer's rows, encoded as everybody's were."""
+        return X if self.encoding is None else self.encoding(X)
 
     @property
     def context(self) -> str | None:

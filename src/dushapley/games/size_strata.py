@@ -50,13 +50,12 @@ def listed_means(sizes: FloatArray, w: Curve, depth: int, all_but: bool) -> Floa
     The mean of w(n_i + n_T) runs over the coalitions of k+1 that contain i, that of w(n_T) over
     those of k that do not. With `all_but` the coalitions listed are those who are absent.
     """
-    n, total = len(sizes), float(sizes.sum())
+    n = len(sizes)
     with_i, without_i = [], []
     for order in range(depth + 2):
         listed = list(combinations(range(n), order))
         teams = np.array(listed, dtype=np.int64).reshape(len(listed), order)
-        rows = sizes[teams].sum(axis=1)
-        worth = finite_curve(w, total - rows if all_but else rows)
+        worth = finite_curve(w, absent_rows(sizes, teams) if all_but else sizes[teams].sum(axis=1))
         inside = np.bincount(teams.ravel(), np.repeat(worth, order), minlength=n)
         with_i.append(inside / comb(n - 1, order - 1) if order else inside)
         outside = np.maximum(comb(n - 1, order), 1)
@@ -64,6 +63,17 @@ def listed_means(sizes: FloatArray, w: Curve, depth: int, all_but: bool) -> Floa
     if all_but:
         return np.stack([without_i[k] - with_i[k + 1] for k in range(depth + 1)], axis=1)
     return np.stack([with_i[k + 1] - without_i[k] for k in range(depth + 1)], axis=1)
+
+
+def absent_rows(sizes: FloatArray, teams: IntArray) -> FloatArray:
+    """Rows of everybody but each team, added up afresh: a giant's rows would drown the rest."""
+    rows = np.empty(len(teams))
+    for start in range(0, len(teams), 2**14):
+        some = teams[start : start + 2**14]
+        present = np.ones((len(some), len(sizes)))
+        np.put_along_axis(present, some, 0.0, axis=1)
+        rows[start : start + 2**14] = present @ sizes
+    return rows
 
 
 def counted_means(grid: Lattice, n: int, level: FloatArray, depth: int) -> FloatArray:

@@ -132,8 +132,26 @@ class ExactValues:
 
     values: FloatArray
     error: float
-    nodes: int
-    frequencies: int
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Transform of a curve at the frequencies that count.
+
+    Attributes
+    ----------
+    level
+        The transform there, weighted so that a sum over it is a sum over all frequencies.
+    frequency, length
+        Which frequencies, out of how many.
+    left_out
+        What all other frequencies together could add to a value, at most.
+    """
+
+    level: np.ndarray
+    frequency: IntArray
+    length: int
+    left_out: float
 
 
 def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
@@ -153,7 +171,7 @@ def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
     rounding is of the order of 1e-15 of it.
     """
     if grid.n_players == 0:
-        return ExactValues(np.zeros(len(grid.member)), 0.0, 0, 0)
+        return ExactValues(np.zeros(len(grid.member)), 0.0)
     if grid.n_players > MOST_OWNERS:
         return None
     t, weight = half_nodes(grid.n_players)
@@ -162,19 +180,18 @@ def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
     scale = float(np.abs(folded).max())
     middle = t > begins
     found = np.zeros(len(grid.steps))
-    kept, left_out = 0, 0.0
+    left_out = NEGLIGIBLE * scale
     if middle.any():
-        spectrum, chosen, left_out = significant(grid, folded, begins)
-        kept = len(chosen)
+        spectrum = significant(grid, folded, begins)
+        kept = len(spectrum.frequency)
         if kept * len(grid.steps) * int(middle.sum()) > MOST_WORK:
             return None
+        left_out += spectrum.left_out
         floor = NEGLIGIBLE * scale / max(1, kept)
-        found += from_frequencies(grid, spectrum, chosen, t[middle], weight[middle], floor)
+        found += from_frequencies(grid, spectrum, t[middle], weight[middle], floor)
     found += from_few(grid, folded, t[~middle], weight[~middle])
-    error = (
-        left_out + NEGLIGIBLE * scale + 4 * TINY * scale + 8 * float(np.finfo(float).eps) * scale
-    )
-    return ExactValues(grid.spread(found), error, 2 * len(t), kept)
+    error = left_out + (4 * TINY + 8 * float(np.finfo(float).eps)) * scale
+    return ExactValues(grid.spread(found), error)
 
 
 def half_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
@@ -246,10 +263,8 @@ def log_transform(sums: np.ndarray, n_players: int, t: float, length: int) -> np
     return total
 
 
-def significant(
-    grid: Lattice, folded: FloatArray, begins: float
-) -> tuple[np.ndarray, IntArray, float]:
-    """Transform of w, the frequencies that count in the middle, and what the others could add.
+def significant(grid: Lattice, folded: FloatArray, begins: float) -> Spectrum:
+    """Transform of w at the frequencies that count in the middle.
 
     |E z^Y| falls with t for every z, so its value where the middle begins bounds all of it; with
     one owner taken out it is larger by 1/(1−2t) at most.
@@ -266,7 +281,7 @@ def significant(
     left_out = float(rest[dropped - 1]) if dropped else 0.0
     chosen = np.sort(order[dropped:])
     weight = np.where(2 * chosen == length, 1.0, 2.0) / length  # ± frequencies together
-    return spectrum[chosen] * weight, np.stack([chosen, np.full_like(chosen, length)]).T, left_out
+    return Spectrum(spectrum[chosen] * weight, chosen, length, left_out)
 
 
 def fast_length(least: int) -> int:
@@ -276,12 +291,7 @@ def fast_length(least: int) -> int:
 
 
 def from_frequencies(
-    grid: Lattice,
-    spectrum: np.ndarray,
-    chosen: IntArray,
-    t: FloatArray,
-    weight: FloatArray,
-    floor: float,
+    grid: Lattice, spectrum: Spectrum, t: FloatArray, weight: FloatArray, floor: float
 ) -> FloatArray:
     """Nodes of the middle: Σ_z ŵ(z) (z^s − 1) Π_j(1 − t + t z^{n_j}) / (1 − t + t z^s).
 
@@ -289,18 +299,16 @@ def from_frequencies(
     """
     found = np.zeros(len(grid.steps))
     at_once = max(1, AT_ONCE // len(grid.steps))
-    for start in range(0, len(chosen), at_once):
-        frequency, length = chosen[start : start + at_once].T
-        turns = (frequency[:, None] * grid.steps) % length[:, None] / length[:, None]
-        z, w = np.exp(2j * np.pi * turns), spectrum[start : start + at_once]
+    for start in range(0, len(spectrum.frequency), at_once):
+        some = slice(start, start + at_once)
+        turns = spectrum.frequency[some, None] * grid.steps % spectrum.length / spectrum.length
+        z, w = np.exp(2j * np.pi * turns), spectrum.level[some]
         for node, part in zip(t, weight, strict=True):
             factor = (1 - node) + node * z
             law = w * product(factor, grid.counts)
             found += part * (law @ ((z - 1) / factor)).real
             keep = 2 * np.abs(law) > floor * (1 - 2 * node)
-            if not keep.any():
-                break
-            if keep.mean() < 0.8:
+            if np.count_nonzero(keep) < 0.8 * len(keep):
                 z, w = z[keep], w[keep]
     return found
 

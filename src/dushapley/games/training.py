@@ -83,6 +83,10 @@ class Fresh:
         except (pickle.PicklingError, AttributeError, TypeError):
             self.frozen = None
 
+    def __reduce__(self) -> tuple[type[Fresh], tuple[Any]]:
+        """Travel as the model: a class written in a script has no bytes that a worker can read."""
+        return Fresh, (self.template,)
+
     def __call__(self) -> Any:
         if self.frozen is not None:
             return pickle.loads(self.frozen)  # noqa: S301 - our own bytes, never stored

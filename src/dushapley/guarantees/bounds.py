@@ -166,6 +166,7 @@ def older_bound(game: SizeGame, rho: float = 1.0) -> Guarantee:
     Its constant ρ is said to exist and not given, so this is a shape, not a guarantee.
     """
     _refuse_unless(game, SizeGame, "older_bound")
+    _refuse_lonely(game)
     m = game.n_players - 1
     others = OthersSizes.of(game.sizes)
     level = np.abs(np.asarray(game.w(others.mean * m), dtype=np.float64))
@@ -190,6 +191,7 @@ def du_bias(game: SizeGame) -> float:
     The ε that the paper asks of its rivals.
     """
     _refuse_unless(game, SizeGame, "du_bias")
+    _refuse_lonely(game)
     m = game.n_players - 1
     others = OthersSizes.of(game.sizes)
     bend = kappa(game.curve, float(game.sizes.sum()), float(game.sizes[game.sizes > 0].min()))
@@ -240,3 +242,8 @@ def _refuse_unless(game: Game, kind: type | tuple[type, ...], what: str) -> None
             f"{what} is about {' and '.join(k.__name__ for k in kinds)}, found "
             f"{type(game).__name__}. For trained models no bound on DU-Shapley's error is known."
         )
+
+
+def _refuse_lonely(game: Game) -> None:
+    if game.n_players < 2 or np.count_nonzero(game.sizes) < 2:
+        raise AssumptionFails("DU-Shapley's bias is about two owners with rows, or more.")
