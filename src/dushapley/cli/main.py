@@ -16,6 +16,7 @@ import typer
 
 from dushapley.cli.asking import what_if
 from dushapley.cli.demo import demo
+from dushapley.cli.reproducing import reproduce
 from dushapley.cli.salvaging import salvage
 from dushapley.cli.settling import verify
 from dushapley.cli.summing import statistics
@@ -37,6 +38,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "quote": quote,
     "methods": methods,
     "statistics": statistics,
+    "reproduce": reproduce,
     "salvage": salvage,
 }
 WRONG_COMMAND = (BudgetTooSmall, InvalidChange, InvalidOption, MethodNotApplicable, UnknownMethod)
