@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from dushapley.cli.asking import what_if
+from dushapley.cli.comparing import compare
 from dushapley.cli.demo import demo
 from dushapley.cli.reproducing import reproduce
 from dushapley.cli.salvaging import salvage
@@ -36,6 +37,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "what-if": what_if,
     "verify": verify,
     "quote": quote,
+    "compare": compare,
     "methods": methods,
     "statistics": statistics,
     "reproduce": reproduce,
