@@ -232,6 +232,14 @@ def test_excess_raises_where_no_policy_says_otherwise() -> None:
         ds.value(faulty_game(2, Faulty(("hang",)), timeout=0.2), "exact")
 
 
+def test_a_trainer_that_cannot_start_is_no_failed_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dushapley.executors import limits
+
+    monkeypatch.setattr(limits, "_SERVE", "raise SystemExit(3)")
+    with pytest.raises(errors.WorkersLost, match="could not start"):
+        ds.value(faulty_game(2, timeout=1, on_failure="empty"), "exact")
+
+
 def test_another_limit_tries_again() -> None:
     def recalled(failure: str, **settings: Any) -> bool:
         game = faulty_game(2, on_failure="empty", **settings)

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, Pipe
 from threading import Thread, get_ident
 from typing import Any
 
-from dushapley.errors import UtilityFailed
+from dushapley.errors import UtilityFailed, WorkersLost
 from dushapley.executors.base import (
     ATTEMPTS,
     Block,
@@ -54,7 +54,7 @@ def outcomes_within(shipment: Shipment, block: Block) -> list[Outcome]:
             return trainer.outcomes(block)
         except WorkerLost as lost:
             trainer.end()
-            loss = lost
+            loss = str(lost)
     return game.failed(block[0], WorkerLost(f"{loss}, {ATTEMPTS} times"))
 
 
@@ -74,8 +74,15 @@ class Trainer:
         )
         theirs.close()
         Thread(target=self.process.wait, daemon=True).start()  # whenever it ends, no zombie stays
-        self.connection.send_bytes(cloudpickle.dumps(shipment.game))
-        self._receive(None)  # ready: the time to start is nobody's training time
+        packed = cloudpickle.dumps(shipment.game)
+        try:
+            self.connection.send_bytes(packed)
+            self._receive(None)  # ready: the time to start is nobody's training time
+        except (WorkerLost, OSError) as error:  # no training's fault, so no policy's business
+            raise WorkersLost(
+                f"The process for trainings under limits could not start ({error}). Its own "
+                "message stands above; without timeout= and memory= no such process is needed."
+            ) from error
 
     @property
     def alive(self) -> bool:
