@@ -4,13 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# further packages, for example EXTRAS="torch==2.13.0"; tests that need absent ones skip aloud
+EXTRAS ?=
+
 .PHONY: test quick lint types demo clean
 
+# two tests at a time, each file by one of them: files share fixtures such as clusters
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
 test: lint types
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 quick: lint types
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
+
+demo: $(STAMP)
+	$(BIN)/dushapley demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -23,7 +32,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dushapley needs Python 3.11 or newer, found " + sys.version.split()[0] + ". Name one: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -e ".[dev]" $(EXTRAS)
 	touch $(STAMP)
 
 clean:

@@ -1,7 +1,7 @@
 """Accuracy and coverage of `gp` on complete games of trained models, at four budgets.
 
     python benchmarks/gp_games.py            # the six stored games, 10 seeds
-    python benchmarks/gp_games.py made       # the games of made_games.py, 5 seeds
+    python benchmarks/gp_games.py made       # the games of made_games.py, 3 seeds
 
 Error is relative MSE: 1 means paying everyone the same. "Peer" is the library's permutation
 sampling in the same run; "best other" is the best of seven sampling methods at 2I², from the notes
@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -60,14 +61,12 @@ def one_run(stored: StoredGame, budget: int, seed: int) -> dict[str, float | str
 
 def measure(games: list[StoredGame], seeds: range, path: Path) -> dict[str, dict]:
     runs = json.loads(path.read_text())["runs"] if path.exists() else {}
-    for seed in seeds:  # all games and budgets of a seed first: a stopped run is balanced
-        for stored in games:
-            for name, size in BUDGETS.items():
-                key = f"{stored.name} {name} {seed}"
-                budget = size(stored.game.n_players)
-                if key not in runs and budget < 2**stored.game.n_players:
-                    runs[key] = one_run(stored, budget, seed)
-                    path.write_text(json.dumps({"runs": runs}, indent=0))
+    for seed, stored, name in product(seeds, games, BUDGETS):  # a stopped run is balanced
+        key = f"{stored.name} {name} {seed}"
+        budget = BUDGETS[name](stored.game.n_players)
+        if key not in runs and budget < 2**stored.game.n_players:
+            runs[key] = one_run(stored, budget, seed)
+            path.write_text(json.dumps({"runs": runs}, indent=0))
     return runs
 
 
@@ -126,7 +125,7 @@ def main() -> None:
     name = "gp_made_games" if made else "gp_stored_games"
     path = Path(__file__).parent / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    runs = measure(games, range(5 if made else 10), path)
+    runs = measure(games, range(3 if made else 10), path)
     lines = summary(runs, games)
     path.write_text(json.dumps({"table": lines, "runs": runs}, indent=0))
     print("\n".join(lines))

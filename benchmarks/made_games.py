@@ -1,7 +1,7 @@
 """Complete utility tables of models trained here: other data and models than the stored games.
 
-Nothing of `gp` was tuned on them. Every table holds all 2^I utilities; it is kept in a folder of
-the machine's temporary directory, since training them takes a few minutes.
+Kernel, priors and design of `gp` were not tuned on them. Every table holds all 2^I utilities; it
+is kept in a folder of the machine's temporary directory, since training them takes a few minutes.
 
     python benchmarks/made_games.py        # make them all
 """

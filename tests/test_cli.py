@@ -183,7 +183,7 @@ def test_time_limit_prints_the_estimate_so_far(capsys, folder):
         capsys, folder, "--method", "permutation", "--budget", "200000", "--max-seconds", "0.7",
         "--no-ledger", "--yes", "--model", "knn",
     )  # fmt: skip
-    assert "Stopped after" in err
+    assert "Time is up" in err
     assert code == 0
     assert "(stopped early)" in out
 

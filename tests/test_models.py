@@ -380,10 +380,13 @@ def test_large_test_sets_are_kept_in_groups_of_the_same_mean_and_error():
 class Instant:
     """A fast path that knows the answer."""
 
-    name, block = "instant", 4
+    name, note, block, fractions, cheap = "instant", "Known at once.", 4, "rows", False
 
     def __init__(self, played):
         self.played = played
+
+    def values(self, queries, draws):
+        return queries.sum(axis=1)
 
     def outcomes(self, queries, draws):
         assert len(queries) <= self.block

@@ -10,7 +10,9 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 
 from importlib.metadata import version
 
-from dushapley import estimators, games, guarantees
+from dushapley import estimators, games, guarantees, report
+from dushapley.changes import Copy, Join, Leave, Merge, MoreRows
+from dushapley.citations import bibtex
 from dushapley.compare import compare, plot_comparison
 from dushapley.conversation import AskTell
 from dushapley.engine import value
@@ -33,7 +35,10 @@ from dushapley.owners import Owners
 from dushapley.questions import Ask, Estimate, Problem
 from dushapley.ranking import probability_greater, rank_probabilities
 from dushapley.salvage import salvage
+from dushapley.settlement import Settlement, settle
 from dushapley.valuation import Valuation
+from dushapley.verification import Verdict, verify
+from dushapley.whatif import WhatIf, quote_change, what_if
 
 __version__ = version("dushapley")
 
@@ -41,23 +46,32 @@ __all__ = [
     "Ask",
     "AskTell",
     "CallableGame",
+    "Copy",
     "DUShapleyError",
     "DatasetGame",
     "Estimate",
     "FoldsGame",
     "Game",
+    "Join",
     "KNNGame",
+    "Leave",
     "Ledger",
     "LinearRegressionGame",
+    "Merge",
     "ModelGame",
+    "MoreRows",
     "Owners",
     "Problem",
     "RegressogramGame",
+    "Settlement",
     "SizeGame",
     "Stopped",
     "TableGame",
     "Valuation",
+    "Verdict",
+    "WhatIf",
     "__version__",
+    "bibtex",
     "compare",
     "estimators",
     "games",
@@ -65,7 +79,12 @@ __all__ = [
     "methods",
     "plot_comparison",
     "probability_greater",
+    "quote_change",
     "rank_probabilities",
+    "report",
     "salvage",
+    "settle",
     "value",
+    "verify",
+    "what_if",
 ]

@@ -45,6 +45,7 @@ from dushapley.games.checks import refuse_non_finite
 from dushapley.ledger import Ledger
 from dushapley.progress import Progress
 from dushapley.questions import Ask, Estimate, FloatArray
+from dushapley.trail import trail
 from dushapley.valuation import Valuation
 
 CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
@@ -86,7 +87,7 @@ def value(
     budget
         Most pools that may be asked, ∅ and the grand coalition included, whether computed now,
         found in the ledger or repeated; so what was saved never changes the plan. None: what the
-        method needs by default (`exact` 2^I, `du` one replicate, `auto` 6I, sampling 2I²).
+        method needs by default (`exact` 2^I, `du` one replicate, `auto` and `gp` 6I, sampling 2I²).
     precision
         Stop once the half-width of every 95% interval is at most this part of the spread of the
         values (largest minus smallest); a run that ends before that says so.
@@ -155,7 +156,7 @@ def value(
         except (KeyboardInterrupt, OutOfTime) as why:
             late = isinstance(why, OutOfTime)
             raise _stopped(talk, payer, played, budget, ledger, begin, late=late) from None
-    found = _valuation(talk, payer, played, budget, begin)
+    found = replace(_valuation(talk, payer, played, budget, begin), precision=precision)
     return found if precision is None else _judged(found, talk.estimate, precision)
 
 
@@ -180,6 +181,7 @@ def _drive(
             talk.stop()
             talk.finished = True  # the user's wish is the plan
             return
+        bar.settle(ask.so_far, talk.names)
         talk.tell(payer.answer(ask, bar))
 
 
@@ -212,6 +214,10 @@ class Payer:
         self.n_computed += len(values)
         bar.advance(len(values))
         return values
+
+    def details(self, final: Estimate) -> dict[str, Any]:
+        """Results of the method, and what a payer noted on the way."""
+        return dict(final.details)
 
 
 class LedgerPayer(Payer):
@@ -247,6 +253,12 @@ class LedgerPayer(Payer):
         bar.advance(len(left_out))
         self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
+
+    def details(self, final: Estimate) -> dict[str, Any]:
+        values = np.array([self.known[key].value for key in self.number])
+        with _one_blas_thread(self.game):
+            notes = trail(self.game.sizes, self.transcript, values, final)
+        return {**final.details, "trail": notes}
 
     def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
         assert talk.estimate is not None
@@ -389,7 +401,7 @@ def _valuation(
     return _build(
         game,
         talk.plan,
-        talk.estimate,
+        replace(talk.estimate, details=payer.details(talk.estimate)),
         budget,
         talk.seed,
         counts,

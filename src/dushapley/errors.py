@@ -104,6 +104,14 @@ class InvalidValuation(DUShapleyError, ValueError):
     """A stored valuation cannot be read back."""
 
 
+class InvalidSettlement(DUShapleyError, ValueError):
+    """A pot, a rule or a stored settlement that no payment can follow from."""
+
+
+class InvalidChange(DUShapleyError, ValueError):
+    """A what-if that this collaboration cannot undergo."""
+
+
 class Stopped(DUShapleyError, RuntimeError):
     """The run ended before its plan did.
 

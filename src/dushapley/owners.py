@@ -20,6 +20,8 @@ from dushapley.questions import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dushapley.statistics import Kind, Statistics
+
 Array = np.ndarray[Any, Any]
 
 _KINDS = {"numbers": "biuf", "text": "US", "objects": "O", "dates": "M", "durations": "m"}
@@ -45,6 +47,8 @@ class Owners:
         Where the owners came as tables: features by name with what they hold ("number", "text",
         "date"), and the name of the target. A table with text or dates is kept as an array of
         objects, which `ModelGame` encodes.
+    reduced
+        Where the owners handed over statistics instead of rows: those, and X and y hold no rows.
     """
 
     names: tuple[str, ...]
@@ -53,6 +57,7 @@ class Owners:
     hashes: tuple[str, ...]
     columns: Mapping[str, str] | None = None
     target: str | None = None
+    reduced: tuple[Statistics, ...] | None = None
 
     @classmethod
     def from_arrays(cls, blocks: Mapping[str, ArrayLike | tuple[ArrayLike, ArrayLike]]) -> Owners:
@@ -155,6 +160,42 @@ class Owners:
 
         return hold_out(self, fraction, seed)
 
+    @classmethod
+    def from_statistics(cls, files: Sequence[str | os.PathLike[str] | Statistics]) -> Owners:
+        """Owners who handed over statistics instead of rows: enough for additive models.
+
+        Examples
+        --------
+        >>> import dushapley as ds
+        >>> owners = ds.Owners.from_arrays({"a": ([[1.0], [2.0]], [0.5, 1.5])})
+        >>> ds.Owners.from_statistics(owners.statistics()).sizes.tolist()
+        [2.0]
+        """
+        from dushapley.statistics import joined
+
+        return joined(files)
+
+    def statistics(self, kind: Kind | None = None) -> tuple[Statistics, ...]:
+        """Each owner's rows reduced to sums, to be saved and handed over.
+
+        Parameters
+        ----------
+        kind
+            "regression" or "classification"; None: by the targets, decimal numbers being
+            regression and text or truth values classification.
+
+        See `dushapley.statistics` for what they reveal.
+        """
+        from dushapley.statistics import reduced
+
+        return reduced(self, kind)
+
+    def labels(self) -> list[Array]:
+        """Targets of each owner, or the labels that its statistics name."""
+        if self.reduced is not None:
+            return [s.arrays["classes"] for s in self.reduced if "classes" in s.arrays]
+        return [y for y in self.y if y is not None]
+
     def align(self, table: pd.DataFrame, whose: str = "The test table") -> tuple[Array, Array]:
         """Features and targets of another table with these columns, a test set say."""
         from dushapley.tables import aligned, aligned_target
@@ -170,10 +211,13 @@ class Owners:
     @property
     def sizes(self) -> FloatArray:
         """Rows of each owner."""
+        if self.reduced is not None:
+            return np.array([s.n_rows for s in self.reduced], dtype=np.float64)
         return np.array([len(block) for block in self.X], dtype=np.float64)
 
     def __repr__(self) -> str:
-        rows = ", ".join(f"{n}: {len(x)}" for n, x in zip(self.names[:6], self.X, strict=False))
+        counts = self.sizes.astype(int).tolist()
+        rows = ", ".join(f"{n}: {c}" for n, c in zip(self.names[:6], counts, strict=False))
         more = ", ..." if len(self) > 6 else ""
         return f"Owners({len(self)} owners; rows {rows}{more})"
 

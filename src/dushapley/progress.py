@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
+
+from dushapley.questions import Estimate
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -57,6 +60,21 @@ class Progress:
         """So many more evaluations are answered."""
         if self._bar is not None:
             self._bar.advance(self._task, count)
+
+    def settle(self, so_far: Estimate | None, names: Sequence[str]) -> None:
+        """Show the largest values as they settle."""
+        if self._bar is None or so_far is None:
+            return
+        best = sorted(range(len(names)), key=lambda i: -so_far.values[i])[:3]
+        errors = so_far.std_errors
+        told = [
+            f"{names[i][:16]} {so_far.values[i]:.3g}"
+            + ("" if errors is None else f"±{1.96 * errors[i]:.1g}")
+            for i in best
+        ]
+        from rich.markup import escape  # an owner's name is no markup
+
+        self._bar.update(self._task, description=escape(", ".join(told)))
 
     def __exit__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ class Valuation:
         Covariance of the errors between owners, where known.
     method
         What ran; "auto → exact" when a policy chose it.
-    options, budget, seed
+    options, budget, precision, seed
         What was asked for. `budget` None means the method's default.
     n_evaluations, n_distinct, n_computed
         Pools asked, different ones among them, and those actually computed in this run (the rest
@@ -65,7 +66,7 @@ class Valuation:
     notes
         Sentences to read before paying anybody.
     details
-        Further results of the method.
+        Further results of the method, and the "trail" of a paid run (see `dushapley.trail`).
     version
         Version of this library.
     """
@@ -83,6 +84,7 @@ class Valuation:
     seed: int
     covariance: FloatArray | None = None
     budget: int | None = None
+    precision: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     biased: bool = False
     complete: bool = True
@@ -255,6 +257,28 @@ class Valuation:
     def __repr__(self) -> str:
         """A table that can be read at a glance."""
         return "\n".join([self._headline(), *self._table(), *self._footer()])
+
+    def _repr_html_(self) -> str:
+        """The same table for notebooks; `dushapley.report` makes a whole page."""
+        told = "\n".join(escape(line.strip()) for line in self._footer())
+        number = _number_format(self.values)
+        table = "".join(
+            f"<tr><td style='text-align:left'><bdi>{escape(_shorten(name))}</bdi></td>"
+            f"<td>{size:.6g}</td><td>{value:{number}}</td>"
+            f"<td>{'' if error is None else format(1.96 * error, number)}</td></tr>"
+            for name, size, value, error in self._best_first()[:200]
+        )
+        return (
+            f"<p>{escape(self._headline())}</p><table><thead><tr><th>owner</th><th>rows</th>"
+            f"<th>value</th><th>± 95%</th></tr></thead><tbody>{table}</tbody></table>"
+            f"<pre>{told}</pre>"
+        )
+
+    def _best_first(self) -> list[tuple[str, float, float, float | None]]:
+        known = self.total_errors
+        errors = [None] * len(self.values) if known is None else known
+        order = np.argsort(-self.values, kind="stable")
+        return [(self.owners[i], self.sizes[i], self.values[i], errors[i]) for i in order]
 
     def _headline(self) -> str:
         state = "" if self.complete else " (stopped early)"

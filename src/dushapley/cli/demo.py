@@ -59,7 +59,10 @@ def demo(
     if write_files is not None:
         say(
             f"The same from files:\n  dushapley value {write_files / 'owners'} --by-file "
-            f"--target {TARGET} --test {write_files / 'test.csv'} --budget {BUDGET}"
+            f"--target {TARGET} --test {write_files / 'test.csv'} --budget {BUDGET} "
+            "--pot 100000 --currency EUR --report report.html\nAnd for those who doubt it:\n"
+            f"  dushapley verify settlement.json {write_files / 'owners'} "
+            f"{write_files / 'test.csv'}"
         )
 
 
@@ -101,7 +104,7 @@ def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFram
 
 
 def keep(result: Valuation, folder: Path) -> None:
-    """Write the valuation as JSON and as a picture."""
+    """Write the valuation as JSON, as a picture and as a page."""
     import matplotlib as mpl
 
     mpl.use("agg")
@@ -112,4 +115,8 @@ def keep(result: Valuation, folder: Path) -> None:
     result.plot()
     plt.savefig(folder / "valuation.png", dpi=120)
     plt.close()
-    say(f"Written: {folder / 'valuation.json'} and {folder / 'valuation.png'}")
+    from dushapley.report import report
+
+    page = report(result, title="Ten hospitals, one model: who contributed how much?")
+    (folder / "report.html").write_text(page, encoding="utf-8")
+    say(f"Written to {folder}: valuation.json, valuation.png and report.html")

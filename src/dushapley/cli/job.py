@@ -49,7 +49,12 @@ class Job:
     model_seed: int = 0
 
     def __post_init__(self) -> None:
-        if (self.owner is None) == (not self.by_file):
+        if self.from_statistics and (self.test is None or self.owner or self.by_file):
+            raise InvalidOption(
+                "Statistics files name their owner and hold no rows to keep back: pass --test "
+                "FILE, and neither --owner nor --by-file."
+            )
+        if not self.from_statistics and (self.owner is None) == (not self.by_file):
             raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
         given = [x for x in (self.test, self.holdout, self.cv) if x is not None]
         if len(given) != 1:
@@ -58,13 +63,30 @@ class Job:
                 "is valued), --holdout FRACTION or --cv FOLDS of the owners' rows."
             )
 
+    @property
+    def from_statistics(self) -> bool:
+        """Whether the files hold owners' statistics instead of rows."""
+        return bool(self.files) and all(file.suffix == ".npz" for file in self.files)
+
+    def owners(self) -> Owners:
+        """Read the files."""
+        from dushapley.owners import Owners
+
+        if not self.from_statistics:
+            return Owners.from_files(self.files, target=self.target, owner=self.owner)
+        owners = Owners.from_statistics(self.files)
+        if owners.target != self.target:
+            raise InvalidOption(
+                f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
+            )
+        return owners
+
     def game(self) -> ModelGame | FoldsGame:
         """Read the files and set up the game; nothing is trained."""
         from dushapley.games import FoldsGame
-        from dushapley.owners import Owners
         from dushapley.reading import read_table
 
-        owners = Owners.from_files(self.files, target=self.target, owner=self.owner)
+        owners = self.owners()
         say(
             f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
             f"{len(owners.columns or ())} columns; {', '.join(self.choices(owners))}"
@@ -82,25 +104,33 @@ class Job:
         """Task, model and score, guessed where they were not given."""
         import numpy as np
 
-        from dushapley.cli.models import DEFAULT, SCORING, guess_task
+        from dushapley.cli.models import DEFAULT, SCORING, SUMMED, guess_task
 
-        targets = np.concatenate([y for y in owners.y if y is not None])
-        task: Any = guess_task(targets) if self.task == "auto" else self.task
+        task: Any = self.task
+        if task == "auto" and owners.reduced is not None:
+            task = owners.reduced[0].kind
+        elif task == "auto":
+            task = guess_task(np.concatenate(owners.labels()))
         if task not in DEFAULT:
             raise InvalidOption(f"--task is {task!r}; choose auto, classification or regression.")
-        return task, self.model or DEFAULT[task], self.scoring or SCORING[task]
+        default = DEFAULT if owners.reduced is None else SUMMED
+        return task, self.model or default[task], self.scoring or SCORING[task]
 
     def model_game(
         self, owners: Owners, X_test: np.ndarray[Any, Any], y_test: np.ndarray[Any, Any]
     ) -> ModelGame:
         """The game of one test set."""
-        from dushapley.cli.models import make_model
+        from dushapley.cli.models import make_model, told, trained_together
         from dushapley.games import ModelGame
 
         task, name, scoring = self.choices(owners)
-        return ModelGame(
+        encode, columns = self.encoding(owners, X_test)
+        model = trained_together(name, columns, owners.sizes)
+        if model is None:
+            model = make_model(name, task, missing=has_holes([*owners.X, X_test]))
+        game = ModelGame(
             owners,
-            make_model(name, task, missing=has_holes([*owners.X, X_test])),
+            model,
             X_test,
             y_test,
             scoring=scoring,
@@ -110,8 +140,24 @@ class Job:
             on_failure=self.on_failure,
             timeout=self.timeout,
             memory=as_bytes(self.memory),
-            encode=self.encode,
+            encode=encode,
         )
+        way = "each pool fitted by itself" if game.path is None else game.path.name
+        say(f"{name}: {told(model)}; {way}")
+        return game
+
+    def encoding(
+        self, owners: Owners, X_test: np.ndarray[Any, Any]
+    ) -> tuple[Any, np.ndarray[Any, Any]]:
+        """How text becomes numbers, and the test columns as the model will see them."""
+        import numpy as np
+
+        from dushapley.games.encoding import Encoding, is_mixed
+
+        if self.encode != "pooled" or not is_mixed(owners):
+            return self.encode, X_test
+        fitted = Encoding(owners)
+        return fitted, fitted(np.asarray(X_test, dtype=object))
 
 
 def has_holes(blocks: Sequence[np.ndarray[Any, Any]]) -> bool:

@@ -14,12 +14,18 @@ from typing import Any
 
 import typer
 
+from dushapley.cli.asking import what_if
+from dushapley.cli.comparing import compare
 from dushapley.cli.demo import demo
+from dushapley.cli.reproducing import reproduce
 from dushapley.cli.salvaging import salvage
+from dushapley.cli.settling import verify
+from dushapley.cli.summing import statistics
 from dushapley.cli.valuing import methods, quote, value
 from dushapley.errors import (
     BudgetTooSmall,
     DUShapleyError,
+    InvalidChange,
     InvalidOption,
     MethodNotApplicable,
     UnknownMethod,
@@ -28,11 +34,16 @@ from dushapley.errors import (
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": demo,
     "value": value,
+    "what-if": what_if,
+    "verify": verify,
     "quote": quote,
+    "compare": compare,
     "methods": methods,
+    "statistics": statistics,
+    "reproduce": reproduce,
     "salvage": salvage,
 }
-WRONG_COMMAND = (BudgetTooSmall, InvalidOption, MethodNotApplicable, UnknownMethod)
+WRONG_COMMAND = (BudgetTooSmall, InvalidChange, InvalidOption, MethodNotApplicable, UnknownMethod)
 
 app = typer.Typer(
     help="Fair values for whole datasets: what is each owner's data worth?",
@@ -50,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _show_warning
     try:
-        app(given, prog_name="dushapley")
+        app(given, prog_name="dushapley", obj=given)
     except Exception as error:
         if "--debug" in given:
             raise

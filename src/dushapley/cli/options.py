@@ -8,7 +8,11 @@ from typing import Annotated
 from typer import Argument, Option
 
 Files = Annotated[
-    list[Path], Argument(exists=True, help="CSV or Parquet files, or a folder of them.")
+    list[Path],
+    Argument(
+        exists=True,
+        help="CSV or Parquet files, or a folder of them; or owners' statistics (.npz).",
+    ),
 ]
 Target = Annotated[str, Option(help="Column to predict.", metavar="COL")]
 Owner = Annotated[
@@ -27,7 +31,8 @@ Task = Annotated[str, Option(help="auto, classification or regression.")]
 Model = Annotated[
     str | None,
     Option(
-        help="logistic, ridge, gradient-boosting, random-forest, knn, mlp, or a dotted path "
+        help="logistic, ridge, lda, naive-bayes, gradient-boosting, gbdt, random-forest, knn, "
+        "mlp, or a dotted path "
         "[default: logistic for classes, ridge for numbers].",
         metavar="NAME",
         show_default=False,
@@ -59,6 +64,34 @@ MethodOption = Annotated[
 Budget = Annotated[int | None, Option(help="Most evaluations (trainings) to ask for.")]
 Seed = Annotated[int, Option(help="Seed of the method.", min=0)]
 Jobs = Annotated[int, Option(help="Workers; -1 for all processors.")]
+Precision = Annotated[
+    float | None, Option(help="Stop when 95% intervals are this part of the spread.")
+]
+Ledger = Annotated[Path | None, Option(help="File that keeps paid work.", metavar="FILE")]
+NoLedger = Annotated[bool, Option("--no-ledger", help="Keep nothing.")]
+Yes = Annotated[bool, Option("--yes", help="Do not ask before long work.")]
+Pot = Annotated[
+    str | None, Option(help="Share this amount of money, to the cent.", metavar="AMOUNT")
+]
+Currency = Annotated[str, Option(help="Its currency, say EUR.")]
+Negative = Annotated[
+    str,
+    Option(
+        help="Negative values: clip = paid nothing, charge = pay in, floor = everybody gets "
+        "something."
+    ),
+]
+Floor = Annotated[
+    str | None, Option(help="With floor: part of an equal share for everybody [default: 0.1].")
+]
+Settlement = Annotated[
+    Path, Option(help="Where the settlement goes, if there is a pot.", metavar="FILE")
+]
+Report = Annotated[Path | None, Option(help="Write a page to read in a browser.", metavar="FILE")]
+ReportFor = Annotated[
+    list[str] | None,
+    Option(help="And one for this owner, silent on the others; repeat.", metavar="OWNER"),
+]
 Executor = Annotated[str, Option(help="Where the work runs: local, dask or ray.")]
 Address = Annotated[
     str | None,

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json as jsons
+import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, default_ledger, method_options, say
+from dushapley.cli.settling import Delivery, hashes
 from dushapley.errors import InvalidOption, Stopped
 
 if TYPE_CHECKING:
     from dushapley.games import Game
-    from dushapley.valuation import Valuation
 
 ASK_ABOVE = 120.0
 """Seconds of estimated work above which `value` asks first."""
 
 
 def value(
+    context: typer.Context,
     files: o.Files,
     target: o.Target,
     owner: o.Owner = None,
@@ -43,20 +45,23 @@ def value(
     method: o.Method = "auto",
     option: o.MethodOption = None,
     budget: o.Budget = None,
-    precision: Annotated[
-        float | None, typer.Option(help="Stop when 95% intervals are this part of the spread.")
-    ] = None,
+    precision: o.Precision = None,
     max_seconds: o.MaxSeconds = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
     executor: o.Executor = "local",
     address: o.Address = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="File that keeps paid work.", metavar="FILE")
-    ] = None,
-    no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep nothing.")] = False,
+    ledger: o.Ledger = None,
+    no_ledger: o.NoLedger = False,
+    pot: o.Pot = None,
+    currency: o.Currency = "",
+    negative: o.Negative = "clip",
+    floor: o.Floor = None,
+    settlement: o.Settlement = Path("settlement.json"),
+    report: o.Report = None,
+    report_for: o.ReportFor = None,
     json: o.Json = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before long work.")] = False,
+    yes: o.Yes = False,
     debug: o.Debug = False,
 ) -> None:
     """What each owner's data is worth."""
@@ -67,7 +72,13 @@ def value(
     )  # fmt: skip
     chosen = method_options(option or [])
     refuse_unknown(method)
+    wanted = Delivery(
+        pot, currency, negative, floor, settlement, report, report_for or (),
+        shlex.join(["dushapley", *(context.obj or ())]),
+    )  # fmt: skip
+    inputs = hashes(job.files, job.test)  # of what is read now, not of what is there afterwards
     game = job.game()
+    wanted.refuse_strangers(game)
     agree(game, method, chosen, budget, jobs, yes=yes)
     kept = None if no_ledger else ledger or kept_at(game)
     try:
@@ -80,10 +91,10 @@ def value(
     except Stopped as stopped:
         say(str(stopped))
         if stopped.valuation is not None:
-            show(stopped.valuation, json=json)
+            wanted.hand_over(stopped.valuation, job, game, inputs, json=json)
         code = 0 if stopped.valuation is not None else 1
         raise typer.Exit(code if stopped.out_of_time else 130) from None
-    show(result, json=json)
+    wanted.hand_over(result, job, game, inputs, json=json)
 
 
 def refuse_unknown(method: str) -> None:
@@ -94,13 +105,11 @@ def refuse_unknown(method: str) -> None:
         find(method)
 
 
-def show(valuation: Valuation, *, json: bool) -> None:
-    """Data on stdout."""
-    print(valuation.to_json() if json else valuation)
-
-
 def kept_at(game: Game) -> Path | None:
     """The ledger of this game, told to the person."""
+    if game.cheap:
+        say("no ledger: this model is made of sums, and an evaluation costs nothing")
+        return None
     if game.context is None:
         say("no ledger: the model's content cannot be compared between runs")
         return None
@@ -116,8 +125,25 @@ def agree(
     from dushapley.engine import choose_plan
 
     plan, _ = choose_plan(game, method, options, budget)
-    seconds = seconds_each(game) * plan.budget / max(jobs, 1)
-    say(f"{plan.label}: up to {plan.budget:,} evaluations, about {clock(seconds)}")
+    each = seconds_each(game)
+    seconds = each * plan.budget / max(jobs, 1)
+    say(
+        f"{game.n_players} owners, {each:.2g} s an evaluation, up to {plan.budget:,} of them: "
+        f"about {clock(seconds)} by {plan.label}"
+    )
+    if plan.reason:
+        say(plan.reason)
+    agree_on_seconds(seconds, yes=yes)
+
+
+def agree_on(game: Game, evaluations: int, jobs: int, *, yes: bool) -> None:
+    """Ask before so many evaluations, if they are likely to take long."""
+    if evaluations:
+        agree_on_seconds(seconds_each(game) * evaluations / max(jobs, 1), yes=yes)
+
+
+def agree_on_seconds(seconds: float, *, yes: bool) -> None:
+    """Ask before work above `ASK_ABOVE`; without a terminal, --yes is needed."""
     if yes or seconds <= ASK_ABOVE:
         return
     if not sys.stdin.isatty():
@@ -127,7 +153,12 @@ def agree(
 
 
 def seconds_each(game: Game) -> float:
-    """Mean seconds of three trainings: one owner, half of them, all; after one that warms up."""
+    """Mean seconds of three trainings: one owner, half of them, all; after one that warms up.
+
+    Where pools are trained together, so many at a time are timed.
+    """
+    if game.cheap:
+        return 0.0
     import numpy as np
 
     from dushapley.executors import make_executor
@@ -135,12 +166,13 @@ def seconds_each(game: Game) -> float:
     here = make_executor("local", 1)  # within the game's limits, as the run itself
     largest = np.argsort(-game.sizes, kind="stable")
     seconds = []
+    at_once = min(game.block, 32)
     for count in (1, 1, (game.n_players + 1) // 2, game.n_players):
-        pool = np.zeros((1, game.n_players), dtype=np.bool_)
-        pool[0, largest[:count]] = True
+        pools = np.zeros((at_once, game.n_players), dtype=np.bool_)
+        pools[:, largest[:count]] = True
         started = time.perf_counter()
-        list(here.run(game, [(pool, None)], lambda _: False))
-        seconds.append(time.perf_counter() - started)
+        list(here.run(game, [(pools, None)], lambda _: False))
+        seconds.append((time.perf_counter() - started) / at_once)
     here.close()
     return float(np.mean(seconds[1:]))
 

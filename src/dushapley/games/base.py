@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -108,7 +108,7 @@ class Game(ABC):
         What a training may take at the most; whoever runs the work sees to it.
     """
 
-    fractions: ClassVar[Fractions] = "none"
+    fractions: Fractions = "none"
     cheap: bool = False
     block: int = 64
     n_players: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from dushapley.games.base import Game
 from dushapley.games.checks import check_names, check_sizes, digest, pool_name
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_values
 from dushapley.owners import Owners
-from dushapley.questions import Estimate, FloatArray, IntArray, Queries
+from dushapley.questions import Estimate, FloatArray, Fractions, IntArray, Queries
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +29,7 @@ class RowsGame(Game):
     nor on who is absent. A subclass with a test set calls it `X_test` and `y_test`.
     """
 
-    fractions = "rows"
+    fractions: Fractions = "rows"
     X_test: Array | None = None
     y_test: Array | None = None
 
@@ -46,6 +47,16 @@ class RowsGame(Game):
             return None
         values = knn_values(self.owners, self.X_test, self.y_test, DEFAULT_K)
         return Estimate(values, notes=(KNN_NOTE,))
+
+    def with_owners(self, owners: Owners) -> Self:
+        """The same game over other owners; pools of equal content keep their keys and values."""
+        other = copy(self)
+        RowsGame.__init__(other, owners)
+        return other
+
+    def prepared(self, X: Array) -> Array:
+        """A newcomer's rows in the form that this game pools."""
+        return X
 
     def counts(self, fractions: Queries) -> IntArray:
         """Rows taken of each owner."""
@@ -140,6 +151,13 @@ class DatasetGame(RowsGame):
         self._context = None if fingerprint is None else digest("dataset game", fingerprint)
         if self._context is not None:
             self.fingerprint = digest(self._context, *sorted(owners.hashes))
+
+    def with_owners(self, owners: Owners) -> Self:
+        """The same utility over other owners."""
+        other = super().with_owners(owners)
+        if self._context is not None:
+            other.fingerprint = digest(self._context, *sorted(owners.hashes))
+        return other
 
     @property
     def context(self) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from dushapley.games.base import Outcome
-from dushapley.questions import IntArray, Queries
+from dushapley.questions import FloatArray, Fractions, IntArray, Queries
 
 if TYPE_CHECKING:
     from dushapley.games.models import ModelGame
@@ -25,12 +25,23 @@ class FastPath(Protocol):
     name
         What it computes and how, with every number that can change a bit (precision, block
         shape): it is part of the ledger's key.
+    note
+        The same in a sentence for people.
     block
         How many pools it is given at a time.
+    fractions, cheap
+        As in `dushapley.games.Game`, which they overrule: sums take fractions as arithmetic.
     """
 
     name: str
+    note: str
     block: int
+    fractions: Fractions
+    cheap: bool
+
+    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        """Utilities of checked pools, where nobody wants to keep more of them."""
+        ...
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Outcomes of checked pools; those it does not take go to `game.outcome`, one by one."""
@@ -39,7 +50,20 @@ class FastPath(Protocol):
 
 Maker = Callable[["ModelGame"], FastPath | None]
 
-MAKERS: list[Maker] = []
+
+def _from_sums(game: ModelGame) -> FastPath | None:
+    from dushapley.games.additive import additive_path
+
+    return additive_path(game)
+
+
+def _together(game: ModelGame) -> FastPath | None:
+    from dushapley.games.batched import batched_path
+
+    return batched_path(game)
+
+
+MAKERS: list[Maker] = [_from_sums, _together]
 """Makers of fast paths, in the order they are asked."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -137,7 +137,14 @@ class ModelGame(RowsGame):
         self._makers = [Fresh(seeded(model, self.seed, r)) for r in range(self.repeats)]
         self.path: FastPath | None = fast_path(self) if fast else None
         if self.path is not None:
-            self.block = self.path.block
+            self.block, self.cheap = self.path.block, self.path.cheap
+            self.fractions = self.path.fractions
+        elif owners.reduced is not None:
+            raise InvalidGame(
+                f"The owners handed over statistics of {owners.reduced[0].kind} instead of rows, "
+                f"but {type(model).__name__} scored by {scoring!r} cannot be trained from them. "
+                "Choose an additive model (see dushapley.games.additive), or ask for the rows."
+            )
         self.notes = self._notes()
         self._context = self._describe(fingerprint)
         if self._context is not None:
@@ -145,11 +152,48 @@ class ModelGame(RowsGame):
                 self._context, on_failure, self.nobody.value, *sorted(owners.hashes)
             )
 
+    def with_owners(self, owners: Owners) -> Self:
+        """The same model, test set, encoding and classes over other owners.
+
+        Nothing that decides a training changes, so pools known before keep their values.
+        """
+        other = super().with_owners(owners)
+        if self.classes is not None:
+            labels = np.unique(np.concatenate([y for y in owners.y if y is not None]))
+            new = labels[~np.isin(labels, self.classes)]
+            if len(new):
+                raise InvalidGame(
+                    f"The class {new.tolist()[0]!r} was in nobody's data when the game was made, "
+                    "so its scores cannot be compared. Make a new game of all owners."
+                )
+        other.path = None if self.path is None else fast_path(other)
+        if (other.path and other.path.name) != (self.path and self.path.name):
+            raise InvalidGame(
+                "With these owners the models would be trained by other arithmetic, so that what "
+                "was paid could not be reused. Make a new game of all owners."
+            )
+        if self._context is not None:
+            other.fingerprint = digest(
+                self._context, self.on_failure, self.nobody.value, *sorted(owners.hashes)
+            )
+        return other
+
+    def prepared(self, X: Array) -> Array:
+        """A newcomer's rows, encoded as everybody's were."""
+        return X if self.encoding is None else self.encoding(X)
+
     @property
     def context(self) -> str | None:
         return self._context
 
+    @property
+    def templates(self) -> list[Any]:
+        """The unfitted model of each repeat, all its seeds in place."""
+        return [make.template for make in self._makers]
+
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        if self.path is not None:
+            return self.path.values(queries, draws)
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
@@ -236,7 +280,7 @@ class ModelGame(RowsGame):
 
     def _notes(self) -> tuple[str, ...]:
         """What must be known to read the values; rows also in the test set are warned of."""
-        notes = []
+        notes = [] if self.path is None else [self.path.note]
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
         tested = rows_of(self.X_test, self.y_test)
@@ -356,7 +400,7 @@ def classes_of(model: Any, owners: Owners, y_test: Array) -> Array | None:
             )
     if not is_classifier(model):
         return None
-    return np.unique(np.concatenate([y_test, *(y for y in owners.y if y is not None)]))
+    return np.unique(np.concatenate([y_test, *owners.labels()]))
 
 
 def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -12,9 +12,9 @@ where error bars are right.
 
 A process that explains too little, or is surprised far beyond its error bars, be it by one random
 pool, is not believed; nor is one of a utility that jumps. Its values are replaced by `stratified`,
-which assumes nothing of the game. On games of trained models random pools surprised by 4 standard
-errors at the most, but for one in hundreds; pools that the process chose are no reason to
-disbelieve it, since it looks for the wild ones (tiny owners make wild models).
+which assumes nothing of the game. On games of trained models random pools seldom surprised by more
+than 4 standard errors, and once in hundreds of runs by 10; pools that the process chose are no
+reason to disbelieve it, since it looks for the wild ones (tiny owners make wild models).
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
 be, the more so the fewer. Variances are therefore widened by a factor that was measured on games
@@ -35,6 +35,8 @@ MOST_UNEXPLAINED = 0.5
 """Part of the spread of the answers that predictions may miss."""
 MOST_SURPRISE, WILD = 9.0, 150.0
 """Squared error of random forecasts in predicted variances, on average and once, at the most."""
+AS_EXPECTED = 6
+"""Random forecasts, as good as expected, that the average starts with: two or three are too few."""
 FEW_LEVELS, SHARPEST = 3, 0.35
 """A utility that takes no more different values than this jumps, and so does one whose learning
 curve bends within so short a stretch of log size (trained models: 0.6 to 3)."""
@@ -86,7 +88,8 @@ def judge(batches: list[Forecasts], posterior: Posterior) -> Verdict:
     seen, n = posterior.observed.pools.shape
     recent = _joined(_latest(batches, 2 * n))
     unexplained = _unexplained(recent.errors, posterior)
-    random = _joined(batches).squared()[_joined(batches).random]
+    every = _joined(batches)
+    random = every.squared()[every.random]
     usual = WIDENING[0] + WIDENING[1] * n / (seen + 1)
     found = np.minimum(recent.squared(), WILD).mean() if batches else usual
     return Verdict(
@@ -131,7 +134,8 @@ def _unexplained(errors: FloatArray, posterior: Posterior) -> float:
 def _reason(unexplained: float, random: FloatArray) -> str:
     if unexplained > MOST_UNEXPLAINED:
         return f"its predictions missed {unexplained:.0%} of the spread of the utilities"
-    if len(random) and (random.mean() > MOST_SURPRISE or random.max() > WILD):
+    average = (random.sum() + AS_EXPECTED) / (len(random) + AS_EXPECTED)
+    if average > MOST_SURPRISE or random.max(initial=0.0) > WILD:
         return f"a random pool surprised it by {random.max() ** 0.5:.1f} standard errors"
     return ""
 

@@ -119,9 +119,11 @@ def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatA
         away = (theta - mean) / spread
         return found[0] + 0.5 * float(away @ away), found[1] + away / spread
 
+    if start is None or cost(start)[0] >= HOPELESS:
+        start = mean
     best = minimize(
         cost,
-        mean if start is None else start,
+        start,
         jac=True,
         method="L-BFGS-B",
         bounds=Bounds(low, high),

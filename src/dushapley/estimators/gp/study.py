@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dushapley.estimators.gp import check, design, kernel
@@ -19,7 +21,7 @@ from dushapley.questions import BoolArray, Estimate, FloatArray, Problem
 FINE, MEDIUM, COARSE = 2**16, 2**12, 2**11
 """Pools that carry the functional: for the final values; for choosing questions and values on the
 way; for covariances, which are quadratic in it."""
-ITERATIONS, LAST_ITERATIONS = 15, 80
+ITERATIONS, LAST_ITERATIONS = 15, 40
 """Steps of the fit after each batch, from where the last fit ended, and after the last batch."""
 GROWTH = 4
 """Each batch adds one pool for so many before it."""
@@ -93,8 +95,12 @@ class Study:
         return self.medium if self.left or whole else functional(n, FINE, self.problem.rng)
 
     def estimate(self) -> Estimate:
-        """Values by the process, or stratified ones where it is not believed."""
-        return self._by_process() if not self.verdict.reason else self._by_strata()
+        """Values by the process, or stratified ones where it is not believed.
+
+        Before the first forecasts nothing speaks for the error bars, so there are none.
+        """
+        found = self._by_strata() if self.verdict.reason else self._by_process()
+        return found if self.forecasts else replace(found, std_errors=None, covariance=None)
 
     def _by_process(self) -> Estimate:
         assert self.posterior is not None

@@ -1,0 +1,178 @@
+"""Where and in which numbers the tensor program computes: NumPy on the CPU, torch on CPU or GPU.
+
+Both are one array namespace to the program (`xp`); what differs between them is here.
+Shapes of matrix products decide their last bits, so the shapes (`tile`, `piece`) belong to the
+arithmetic and to the key of a result, while the number of pools in a block does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dushapley.errors import InvalidOption
+
+Precision = Literal["float64", "float32", "tf32", "float16"]
+"""Numbers that matrix products read; sums and weights are float32 in all but the first."""
+
+_ON_CPU = {"tile": 16, "piece": 4096, "batch_tile": 16, "align": 1}
+_TORCH_ON_CPU = {**_ON_CPU, "align": 16}
+"""Its tanh and exp round the last few elements of an array differently: let there be none over."""
+_ON_GPU = {"tile": 8192, "piece": 8192, "batch_tile": 2048, "align": 8}
+"""On a GPU residuals of a tile and an owner of some thousand rows should just fit its cache."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A kind of arithmetic; make one with `arithmetic`.
+
+    Attributes
+    ----------
+    name
+        "numpy" or "torch".
+    precision
+        What matrix products read: see `Precision`.
+    device
+        "cpu" or "cuda".
+    tile
+        Pools in one matrix product, always exactly this many.
+    piece
+        Rows of an owner in one matrix product, at the most.
+    batch_tile
+        Pools that step through their mini-batches together, always exactly this many.
+    align
+        Rows and columns are padded with zeros to a multiple of this.
+    """
+
+    name: str
+    precision: Precision
+    device: str
+    tile: int
+    piece: int
+    batch_tile: int
+    align: int
+
+    @property
+    def xp(self) -> Any:
+        """The array namespace."""
+        if self.name == "numpy":
+            return np
+        import torch
+
+        return torch
+
+    @property
+    def dtype(self) -> Any:
+        """Of weights, sums and optimizer state."""
+        return self.xp.float64 if self.precision == "float64" else self.xp.float32
+
+    @property
+    def factor_dtype(self) -> Any:
+        """Of what matrix products read."""
+        return self.xp.float16 if self.precision == "float16" else self.dtype
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one number, at the most."""
+        return 8 if self.precision == "float64" else 4
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        """Numbers from NumPy, on the device."""
+        return self.xp.asarray(values, dtype=dtype or self.dtype, device=self.device)
+
+    def index(self, values: Any) -> Any:
+        """Whole numbers from NumPy, on the device; widened there, so that fewer bytes travel."""
+        if self.name == "numpy":
+            return np.asarray(values, dtype=np.int64)
+        return self.xp.asarray(values, device=self.device).to(self.xp.int64)
+
+    def zeros(self, *shape: int) -> Any:
+        return self.xp.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def factor(self, values: Any) -> Any:
+        """Numbers of this device as a matrix product reads them."""
+        if self.precision != "float16":
+            return values
+        return values.to(self.factor_dtype)
+
+    def sums(self, a: Any, b: Any) -> Any:
+        """Matrix product of factors whose result keeps the precision of sums."""
+        if self.precision != "float16":
+            return a @ b
+        if self.device == "cpu":  # slow, and only for tests
+            return a.float() @ b.float()
+        product = self.xp.mm if a.ndim == 2 else self.xp.bmm
+        return product(a, b, out_dtype=self.dtype)
+
+    def take(self, table: Any, rows: Any) -> Any:
+        """The chosen rows of a matrix, in the shape of `rows`; whole rows move fastest."""
+        if self.name == "numpy":
+            return table[rows]
+        return table.index_select(0, rows.reshape(-1)).reshape(*rows.shape, -1)
+
+    def add_rows(self, total: Any, rows: Any, part: Any) -> None:
+        """Add `part` to the chosen rows of `total`, all different but for the one that fills up."""
+        if self.name == "numpy":
+            total[rows] += part
+        else:
+            total.index_add_(0, rows, part)
+
+    def to_numpy(self, values: Any) -> Any:
+        return values if self.name == "numpy" else values.cpu().numpy()
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Settings of the library that this arithmetic needs, put back afterwards."""
+        if self.name == "numpy":
+            with np.errstate(over="ignore", under="ignore"):
+                yield
+            return
+        import torch
+
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+def arithmetic(
+    name: str = "numpy", precision: Precision | None = None, device: str | None = None
+) -> Arithmetic:
+    """The arithmetic of this name: "numpy", or "torch" on the GPU where there is one.
+
+    Defaults: float32, on CUDA tf32. Torch is an extra; asking for it without it raises.
+    """
+    if name == "numpy":
+        _check_precision(precision, ("float32", "float64"), "numpy")
+        return Arithmetic("numpy", precision or "float32", "cpu", **_ON_CPU)
+    if name != "torch":
+        raise InvalidOption(f"backend is {name!r}; choose 'numpy' or 'torch'.")
+    found = device or ("cuda" if _torch().cuda.is_available() else "cpu")
+    if found == "cpu":
+        _check_precision(precision, ("float32", "float64", "float16"), "torch on the CPU")
+        return Arithmetic("torch", precision or "float32", "cpu", **_TORCH_ON_CPU)
+    _check_precision(precision, ("float64", "float32", "tf32", "float16"), "torch on the GPU")
+    return Arithmetic("torch", precision or "tf32", found, **_ON_GPU)
+
+
+def _check_precision(found: str | None, possible: tuple[str, ...], where: str) -> None:
+    if found is not None and found not in possible:
+        raise InvalidOption(f"precision is {found!r}; {where} takes {', '.join(possible)}.")
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise InvalidOption(
+            "backend='torch' needs torch, which is not installed. Install dushapley[torch], or "
+            "use backend='numpy'."
+        ) from error
+    return torch

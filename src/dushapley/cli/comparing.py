@@ -1,0 +1,137 @@
+"""`compare`: what the other methods would have said, for the same number of trainings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dushapley.cli import options as o
+from dushapley.cli.job import Job, say
+from dushapley.cli.valuing import agree_on, kept_at, refuse_unknown
+from dushapley.errors import InvalidOption, InvalidValuation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dushapley.questions import FloatArray
+
+Methods = Annotated[str, typer.Option(help="Methods by name, with commas between.")]
+Budgets = Annotated[
+    str | None,
+    typer.Option(help="Evaluations, with commas between [default: 6I, I², 2I²].", metavar="N,N"),
+]
+Seeds = Annotated[int, typer.Option(help="Runs of every method at every budget.", min=1)]
+Reference = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, metavar="FILE",
+        help="JSON of a valuation to compare with, instead of the exact values (2^I trainings).",
+    ),
+]  # fmt: skip
+Picture = Annotated[
+    Path | None, typer.Option(help="Draw error against budget into this file.", metavar="FILE")
+]
+
+
+def compare(
+    files: o.Files,
+    target: o.Target,
+    owner: o.Owner = None,
+    by_file: o.ByFile = False,
+    test: o.Test = None,
+    holdout: o.Holdout = None,
+    cv: o.Cv = None,
+    task: o.Task = "auto",
+    model: o.Model = None,
+    scoring: o.Scoring = None,
+    empty: o.Empty = "constant",
+    repeats: o.Repeats = 1,
+    encode: o.Encode = "pooled",
+    methods: Methods = "gp,stratified-svarm,leverage,permutation,du,random",
+    budgets: Budgets = None,
+    seeds: Seeds = 5,
+    reference: Reference = None,
+    picture: Picture = None,
+    jobs: o.Jobs = 1,
+    ledger: o.Ledger = None,
+    no_ledger: o.NoLedger = False,
+    json: o.Json = False,
+    yes: o.Yes = False,
+    debug: o.Debug = False,
+) -> None:
+    """Methods side by side at equal budgets; each pays for itself, the ledger only saves time."""
+    del debug  # read by main
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    chosen = numbers(budgets)
+    for name in names:
+        refuse_unknown(name)
+    game = Job(
+        files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, "raise",
+        repeats, None, None, encode,
+    ).game()  # fmt: skip
+    wanted = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
+    known = None if reference is None else values_of(reference, game.names)
+    spent = 2**game.n_players if known is None else len(names) * seeds * sum(wanted)
+    agree_on(game, spent, jobs, yes=yes)
+    kept = None if no_ledger else ledger or kept_at(game)
+    from dushapley.compare import compare as run
+
+    frame = run(game, names, wanted, range(seeds), known, n_jobs=jobs, ledger=kept)
+    print(frame.to_json(orient="records", indent=1) if json else summary(frame))
+    if picture is not None:
+        draw(frame, picture)
+
+
+def numbers(text: str | None) -> list[int]:
+    """Budgets from the command line."""
+    try:
+        return [int(part) for part in (text or "").split(",") if part.strip()]
+    except ValueError as error:
+        raise InvalidOption(
+            f"--budgets is {text!r}; needed are whole numbers with commas between, like 60,200."
+        ) from error
+
+
+def values_of(path: Path, names: tuple[str, ...]) -> FloatArray:
+    """Values of a stored valuation of the same owners."""
+    import json as jsons
+
+    from dushapley.valuation import Valuation
+
+    try:
+        stored = Valuation.from_dict(jsons.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise InvalidValuation(
+            f"{path} holds no valuation ({error}). Write one with `value --json`."
+        ) from error
+    if stored.owners != names:
+        raise InvalidValuation(f"{path} values other owners: {', '.join(stored.owners[:6])}.")
+    return stored.values
+
+
+def summary(frame: pd.DataFrame) -> str:
+    """One line per method and budget: mean error over seeds, rank correlation, what was asked."""
+    lines = [f"{'method':<22} {'budget':>8} {'asked':>8} {'relative MSE':>13} {'rank corr.':>11}"]
+    for (method, budget), runs in frame.groupby(["method", "budget"], sort=False, dropna=False):
+        if runs["relative_mse"].isna().all():
+            lines.append(f"{method:<22} {budget:>8.0f} {'-':>8}  {runs['reason'].iloc[0]}")
+            continue
+        lines.append(
+            f"{method:<22} {budget:>8.0f} {runs['n_evaluations'].mean():>8.0f} "
+            f"{runs['relative_mse'].mean():>13.4g} {runs['rank_correlation'].mean():>11.3f}"
+        )
+    return "\n".join([*lines, "relative MSE: 1 = no better than paying everyone the same"])
+
+
+def draw(frame: pd.DataFrame, picture: Path) -> None:
+    """Error against budget as a picture."""
+    from matplotlib.figure import Figure
+
+    from dushapley.compare import plot_comparison
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    plot_comparison(frame, figure.subplots())
+    figure.savefig(picture)
+    say(f"Picture written to {picture}")

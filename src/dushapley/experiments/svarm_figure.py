@@ -1,0 +1,134 @@
+"""SVARM figure: with which probability its theorem ensures DU-Shapley's bias after I² samples."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from dushapley.experiments.curves import COLOURS
+from dushapley.experiments.experiment import (
+    Experiment,
+    Profile,
+    Result,
+    Sheet,
+    Verdict,
+    judge,
+    short,
+)
+from dushapley.experiments.theory import averaged, draw_band, draw_game, highest, new_figure
+from dushapley.guarantees import du_bias, svarm_failure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OWNERS = (5, 10, 20, 50, 100, 200)
+LARGEST = (2000, 3000, 5000, 10_000)
+HIGH = 0.95
+"""A probability that people would call high enough."""
+READINGS = {
+    "as printed": "ε = DUbias, the norm over all owners",
+    "per owner": "ε = DUbias/√I, one owner's part",
+}
+
+
+def run(profile: Profile, seed: int) -> Result:
+    """Probabilities for every largest size and number of owners, over draws of the owners."""
+    quick = profile == "quick"
+    owners, draws = ((10, 50), 5) if quick else (OWNERS, 100)
+    return {
+        "owners": list(owners),
+        "draws": draws,
+        "panels": [
+            {
+                "n_max": n_max,
+                "points": [
+                    averaged([probabilities(n, n_max, (seed, d)) for d in range(draws)])
+                    for n in owners
+                ],
+            }
+            for n_max in LARGEST
+        ],
+    }
+
+
+def probabilities(n_owners: int, n_max: int, seed: tuple[int, int]) -> dict[str, float]:
+    """What Theorem 4 of SVARM ensures after I² samples, for the accumulated bias and a share of it.
+
+    The theorem is about one owner. DUbias is a norm over all of them: it may be I^½ times the
+    error of one.
+    """
+    game = draw_game(n_owners, n_max, seed)
+    bias, r, samples = du_bias(game), highest(game), n_owners**2
+    return {
+        "bias": bias,
+        "as printed": 1 - svarm_failure(bias, samples, n_owners, r, r),
+        "per owner": 1 - svarm_failure(bias / sqrt(n_owners), samples, n_owners, r, r),
+    }
+
+
+def claims(result: Result) -> list[Verdict]:
+    """SVARM cannot ensure DU-Shapley's error with high probability."""
+    verdicts = []
+    for reading, said in READINGS.items():
+        found = [
+            (n, point[reading]["mean"])
+            for p in result["panels"]
+            for n, point in zip(result["owners"], p["points"], strict=True)
+        ]
+        low = [chance for _, chance in found if chance < HIGH]
+        ensured = sorted({n for n, chance in found if chance >= HIGH})
+        verdicts.append(
+            Verdict(
+                f"after I² samples SVARM's theorem cannot ensure DU-Shapley's bias with high "
+                f"probability (appendix A.1; {said})",
+                judge(len(low), len(found), some=0.4),
+                f"below {HIGH} in {len(low)} of {len(found)} settings; probabilities from "
+                f"{short(min(c for _, c in found))} to {short(max(c for _, c in found))}"
+                + (f"; ensured at I = {', '.join(map(str, ensured))}" if ensured else ""),
+            )
+        )
+    return verdicts
+
+
+def sheets(result: Result) -> list[Sheet]:
+    """Probabilities by largest size and number of owners, both readings."""
+    header = ("n_max", "reading", *(f"I = {n}" for n in result["owners"]))
+    rows = [
+        (str(p["n_max"]), said, *(short(point[reading]["mean"]) for point in p["points"]))
+        for p in result["panels"]
+        for reading, said in READINGS.items()
+    ]
+    caption = "Mean probability over the draws of owners (the paper shows curves only)"
+    return [Sheet(caption, header, tuple(rows))]
+
+
+def draw(result: Result) -> Figure:
+    """One panel per reading, one curve per largest size."""
+    figure, axes = new_figure(1, 2)
+    for ax, (reading, said) in zip(axes[0], READINGS.items(), strict=True):
+        for p, colour in zip(result["panels"], COLOURS, strict=True):
+            points = [point[reading] for point in p["points"]]
+            draw_band(ax, result["owners"], points, f"n_max = {p['n_max']:,}", colour)
+        ax.set_xscale("log")
+        ax.set_ylim(-0.05, 1.05)
+        ax.set_title(said, fontsize=8)
+    axes[0][0].set_ylabel("probability", fontsize=8)
+    axes[0][1].legend(fontsize=7)
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="svarm-figure",
+    title="Probability that SVARM's theorem ensures DU-Shapley's bias",
+    place="Appendix A.1",
+    run=run,
+    claims=claims,
+    sheets=sheets,
+    draw=draw,
+    settings=(
+        "The numbers of owners are not stated: 5 to 200; sizes uniform on 1..n_max.",
+        "r⁺ = r⁻ = w(all rows), the warm-up is not counted, as in the paper.",
+        "SVARM's theorem bounds one owner's error, DUbias the norm over all owners. The paper sets "
+        "one equal to the other; both readings are shown.",
+    ),
+)

@@ -1,0 +1,96 @@
+"""Games over the same data seen otherwise: owners left out, merged, thinned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.errors import InvalidGame
+from dushapley.games.base import Game, Outcome
+from dushapley.games.checks import check_names, check_sizes, digest, is_partial
+from dushapley.questions import FloatArray, IntArray, Queries
+
+FIXED_DRAW = 0
+"""Which of its rows a thinned owner keeps: the same in every pool."""
+
+
+class DerivedGame(Game):
+    r"""A game whose pools are pools of another: u'(q) = u(q·M).
+
+    Row a of the matrix M says what part of each owner of the base game player a brings: a one
+    alone keeps an owner as it is, two ones merge two owners, a fraction thins one, and an owner
+    in no row has left. Pools keep the keys and the context that they have in the base game, so
+    whatever was paid there is found; nothing is trained differently.
+
+    Parameters
+    ----------
+    base
+        The game that is asked.
+    matrix
+        Shape (players, owners of the base), entries 0..1, columns adding up to at most 1.
+    names
+        Names of the players.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> base = ds.SizeGame([1, 2, 4], w=lambda n: n)
+    >>> merged = DerivedGame(base, [[1, 1, 0], [0, 0, 1]], ["1 and 2", "3"])
+    >>> merged([[1, 0], [1, 1]]).tolist()
+    [3.0, 7.0]
+    """
+
+    def __init__(self, base: Game, matrix: ArrayLike, names: Sequence[str]) -> None:
+        self.base = base
+        self.matrix = np.array(matrix, dtype=np.float64)
+        if self.matrix.ndim != 2 or self.matrix.shape[1] != base.n_players:
+            raise InvalidGame(
+                f"The matrix has shape {self.matrix.shape}; needed is one column for each of the "
+                f"{base.n_players} owners of the base game."
+            )
+        if (self.matrix < 0).any() or (self.matrix.sum(axis=0) > 1).any():
+            raise InvalidGame("Parts of an owner are between 0 and 1, and add up to at most 1.")
+        self.n_players = len(self.matrix)
+        self.names = check_names(names, self.n_players)
+        self.sizes = check_sizes(self._rows())
+        self.fractions, self.cheap, self.block = base.fractions, base.cheap, base.block
+        self.notes = base.notes
+        self.repeats = getattr(base, "repeats", 1)
+        if base.fingerprint is not None:
+            self.fingerprint = digest("derived", base.fingerprint, self.matrix, *self.names)
+
+    def _rows(self) -> FloatArray:
+        """Rows of each player; parts of an owner are rounded to whole rows where it has rows."""
+        if self.base.fractions != "rows":
+            return self.matrix @ self.base.sizes
+        counts = np.rint(self.matrix * self.base.sizes)
+        self.matrix = counts / np.maximum(self.base.sizes, 1)
+        return np.asarray(counts.sum(axis=1))
+
+    @property
+    def context(self) -> str | None:
+        return self.base.context
+
+    def pools(self, queries: Queries, draws: IntArray | None) -> tuple[Queries, IntArray | None]:
+        """The same pools as the base game knows them."""
+        mapped = np.minimum(queries @ self.matrix, 1.0)
+        if draws is None and is_partial(mapped).any():
+            draws = np.full(len(mapped), FIXED_DRAW, dtype=np.int64)
+        return self.base.check(mapped if is_partial(mapped).any() else mapped == 1, draws)
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        return self.base.evaluate(*self.pools(queries, draws))
+
+    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        """Outcomes of the base game."""
+        return self.base.outcomes(*self.pools(queries, draws))
+
+    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+        """Keys of the base game."""
+        return self.base.keys(*self.pools(queries, draws))
+
+    def recall(self, outcome: Outcome) -> Outcome | None:
+        """As the base game sees it."""
+        return self.base.recall(outcome)

@@ -1,0 +1,165 @@
+"""How sure we are, in sentences: what was checked, what was found, and whether to worry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dushapley.questions import IntArray
+from dushapley.report.numbers import decimal, decimals_for, percent, plural
+from dushapley.valuation import Valuation
+
+SOURCES = {
+    "sampling": "not all pools were tried",
+    "training": "another random seed trains another model",
+    "test set": "another test set of this size scores otherwise",
+}
+GIANT = 0.4
+"""An owner with more than this part of all rows is called very large."""
+STRIKING, NEIGHBOURS = 3.0, 15
+"""Standard deviations from the nearest so many pools that count as another quality."""
+
+
+def checks(valuation: Valuation) -> list[dict[str, Any]]:
+    """Each check: its name, whether it is good, worth a look or unknown, and a sentence."""
+    found = [_errors(valuation), _efficiency(valuation), _stable(valuation)]
+    found += [*_pooling(valuation), *_forecasts(valuation), *_failures(valuation)]
+    if not valuation.complete:
+        found.insert(0, _check("Finished", "look", "The run was stopped early; values will move."))
+    return [check for check in found if check is not None]
+
+
+def sources(valuation: Valuation) -> list[dict[str, Any]]:
+    """Standard errors by where they come from, where the run could tell them apart."""
+    if not valuation.errors:
+        return []
+    digits, rows = decimals_for(valuation.values), []
+    for name, meaning in SOURCES.items():
+        errors = valuation.errors.get(name)
+        typical = None if errors is None else 1.96 * float(np.sqrt(np.mean(np.square(errors))))
+        text = "unknown" if typical is None else "±" + decimal(typical, digits)
+        dominant = valuation.errors.get("dominant") == name
+        rows.append({"name": name, "text": text, "meaning": meaning, "dominant": dominant})
+    return rows
+
+
+def _check(name: str, state: str, text: str) -> dict[str, Any]:
+    return {"name": name, "state": state, "text": text}
+
+
+def _errors(valuation: Valuation) -> dict[str, Any]:
+    if valuation.total_errors is None:
+        if valuation.method_run == "exact":
+            return _check("Error", "good", "All coalitions count: no error of sampling is left.")
+        return _check(
+            "Error",
+            "unknown",
+            "This run has no estimate of its own error; more budget would give one.",
+        )
+    typical = 1.96 * float(np.sqrt(np.mean(valuation.total_errors**2)))
+    spread = float(np.ptp(valuation.values))
+    if spread == 0:
+        return _check("Error", "unknown", "All values are equal: there is no spread to compare to.")
+    relative = typical / spread
+    text = f"Values are known to ±{percent(relative, 0)} of their spread (95%, typical owner)."
+    if valuation.biased:
+        text += " This counts sampling error only: the method also has a bias it cannot see."
+    state = "good" if relative < 0.1 and not valuation.biased else "look"
+    return _check("Error", state, text)
+
+
+def _efficiency(valuation: Valuation) -> dict[str, Any]:
+    total, gap = valuation.u_full - valuation.u_empty, valuation.efficiency_gap
+    if total == 0:
+        return _check(
+            "Adds up", "look", "Everybody’s data bring no gain: there is nothing to share."
+        )
+    relative = abs(gap / total)
+    if relative < 1e-9:
+        return _check("Adds up", "good", "The values add up to the gain exactly.")
+    more = "more" if gap > 0 else "less"
+    text = f"The values add up to {percent(relative)} {more} than the gain there is to share."
+    return _check("Adds up", "good" if relative < 0.02 else "look", text)
+
+
+def _stable(valuation: Valuation) -> dict[str, Any] | None:
+    """Whether the last half of the questions still moved the values."""
+    history = (valuation.details.get("trail") or {}).get("history")
+    if history is None or len(history["asked"]) < 4:
+        return None
+    asked = np.array(history["asked"])
+    half = int(np.argmin(np.abs(asked - asked[-1] / 2)))
+    values = np.array(history["values"], dtype=np.float64)
+    spread = float(np.ptp(valuation.values)) or 1.0
+    moved = float(np.sqrt(np.mean((values[-1] - values[half]) ** 2))) / spread
+    text = f"The second half of the questions moved the values by {percent(moved)} of their spread."
+    return _check("Settled", "good" if moved < 0.05 else "look", text)
+
+
+def _pooling(valuation: Valuation) -> list[dict[str, Any] | None]:
+    """Whether the answers agree with DU-Shapley, to which all rows are rows of one pool."""
+    if valuation.method_run not in ("du", "du++"):
+        return []
+    found = []
+    largest = float(valuation.sizes.max() / max(valuation.sizes.sum(), 1e-300))
+    if largest > GIANT:
+        text = f"One owner holds {percent(largest, 0)} of all rows; DU-Shapley is poor at that."
+        found.append(_check("Sizes", "look", text))
+    odd = unlike_the_pool(valuation)
+    if odd is None:
+        return [*found, _check("Pooling", "unknown", "Quality differences could not be checked.")]
+    if len(odd):
+        text = (
+            f"{plural(len(odd), 'owner’s data are', 'owners’ data are')} worth clearly more or "
+            "less than as many pooled rows. DU-Shapley’s pooling hides such differences among the "
+            "others: do not rely on it here, use gp or exact."
+        )
+        return [*found, _check("Pooling", "look", text)]
+    text = "No owner’s data differ clearly from as many pooled rows, as DU-Shapley assumes."
+    return [*found, _check("Pooling", "good", text)]
+
+
+def unlike_the_pool(valuation: Valuation) -> IntArray | None:
+    """Owners whose data alone are worth clearly more or less than as many pooled rows.
+
+    What so many pooled rows are worth is the mean of the `NEIGHBOURS` pools nearest in rows;
+    clearly: `STRIKING` standard deviations of these from it, and 5% of the gain.
+    """
+    trail = valuation.details.get("trail")
+    if trail is None or any(worth is None for worth in trail["alone"]):
+        return None
+    alone = np.array(trail["alone"], dtype=np.float64)
+    rows, worth = (np.array(trail["curve"][name]) for name in ("rows", "values"))
+    mixed = ~np.isin(worth, alone)  # an owner must not be compared with itself
+    rows, worth = rows[mixed], worth[mixed]
+    if len(rows) < 2 * NEIGHBOURS:
+        return None
+    distance = np.abs(rows[None, :] - valuation.sizes[:, None])
+    near = worth[np.argsort(distance, axis=1, kind="stable")[:, :NEIGHBOURS]]
+    apart = np.abs(alone - near.mean(axis=1))
+    enough = 0.05 * abs(valuation.u_full - valuation.u_empty)
+    return np.flatnonzero((apart > STRIKING * near.std(axis=1, ddof=1)) & (apart > enough))
+
+
+def _forecasts(valuation: Valuation) -> list[dict[str, Any] | None]:
+    """The independent check of `gp`: pools predicted before they were seen."""
+    unexplained = valuation.details.get("unexplained")
+    if valuation.method_run != "gp" or not isinstance(unexplained, float):
+        return []
+    fell_back = valuation.details.get("model") == "stratified"
+    text = (
+        f"Pools forecast before they were trained: {percent(max(0.0, 1 - unexplained))} of their "
+        "variation was foreseen."
+    )
+    if fell_back:
+        text += " Too little: the values are plain stratified means instead, with wider intervals."
+    return [_check("Forecasts", "look" if fell_back else "good", text)]
+
+
+def _failures(valuation: Valuation) -> list[dict[str, Any] | None]:
+    failed = sum(valuation.failures.values())
+    if not failed:
+        return []
+    text = f"{plural(failed, 'training', 'trainings')} failed and counted as nobody’s data."
+    return [_check("Failures", "look", text)]

@@ -1,0 +1,257 @@
+"""From a valuation to everything a page says, as plain data. Pure: no clock, no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from dushapley.citations import bibtex
+from dushapley.estimators.registry import REGISTRY
+from dushapley.money import RULES, money
+from dushapley.questions import FloatArray
+from dushapley.report.checks import checks, sources
+from dushapley.report.numbers import decimal, decimals_for, percent, whole
+from dushapley.settlement import Settlement, plausible_values
+from dushapley.valuation import Valuation
+
+Plain = dict[str, Any]
+
+
+def summarize(
+    valuation: Valuation,
+    settlement: Settlement | None = None,
+    *,
+    title: str = "Who contributed how much",
+    about: Mapping[str, str] | None = None,
+) -> Plain:
+    """Everything the page says, as plain JSON types; the same input gives the same summary.
+
+    Parameters
+    ----------
+    valuation
+        The result.
+    settlement
+        Payments that follow from it, if a pot is shared.
+    title
+        Heading of the page.
+    about
+        Facts of the run to list with the method: model, score, command line, input files.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> v = ds.value(ds.SizeGame([100, 300], w=lambda n: n / (n + 100)), "exact")
+    >>> [row["name"] for row in ds.report.summarize(v)["rows"]]
+    ['owner 2', 'owner 1']
+    """
+    order = np.argsort(-valuation.values, kind="stable")
+    rows = _rows(valuation, settlement, order)
+    return {
+        "title": title,
+        "lead": _lead(valuation, settlement, rows),
+        "facts": _facts(valuation, settlement),
+        "rows": rows,
+        "has_error": valuation.total_errors is not None,
+        "pot": None if settlement is None else _pot(settlement),
+        "interval": valuation.interval_meaning,
+        "checks": checks(valuation),
+        "sources": sources(valuation),
+        "figures": _figures(valuation, order),
+        "method": _method(valuation),
+        "about": dict(about or {}),
+        "record": {} if settlement is None else dict(settlement.record),
+        "notes": list(valuation.notes),
+        "bibtex": bibtex(valuation),
+    }
+
+
+def _rows(
+    valuation: Valuation, settlement: Settlement | None, order: Sequence[int] | Any
+) -> list[Plain]:
+    """One entry per owner, best first, with every number as number and as text."""
+    ranks = rank_ranges(valuation, order)
+    place, errors = _axis(valuation), valuation.total_errors
+    digits = decimals_for(valuation.values)
+    total = float(valuation.values.sum())
+    by_size, size_shares = _value_by_size(valuation), _size_shares(valuation)
+    size_pays = () if settlement is None else settlement.by_size
+    rows = []
+    for rank, i in enumerate(int(i) for i in order):
+        value = float(valuation.values[i])
+        error = None if errors is None else 1.96 * float(errors[i])
+        row: Plain = {
+            "rank": rank + 1,
+            "name": valuation.owners[i],
+            "size": float(valuation.sizes[i]),
+            "size_text": whole(valuation.sizes[i]),
+            "value": value,
+            "value_text": decimal(value, digits),
+            "error": error,
+            "error_text": "" if error is None else decimal(error, digits),
+            "share": value / total if total else None,
+            "share_text": percent(value / total) if total else "–",
+            "size_share_text": percent(float(size_shares[i])),
+            "negative": value < 0,
+            "rank_range": ranks[rank],
+            "at": place(value),
+            "zero": place(0.0),
+            "by_size_at": place(float(by_size[i])),
+            "from": None if error is None else place(value - error),
+            "to": None if error is None else place(value + error),
+        }
+        if settlement is not None:
+            row |= _payment(settlement, i) | _paid_by_size(size_pays[i])
+        rows.append(row)
+    return rows
+
+
+def _payment(settlement: Settlement, i: int) -> Plain:
+    known = settlement.low is not None and settlement.high is not None
+    return {
+        "payment": str(settlement.payments[i]),
+        "payment_text": money(settlement.payments[i]),
+        "payment_range": (
+            f"{money(settlement.low[i])} to {money(settlement.high[i])}"  # type: ignore[index]
+            if known
+            else ""
+        ),
+    }
+
+
+def _paid_by_size(amount: Decimal) -> Plain:
+    return {"by_size": str(amount), "by_size_text": money(amount)}
+
+
+def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain | None]:
+    """For each owner, best first: the 95% range of its rank and the chance of the one shown."""
+    drawn = plausible_values(valuation)
+    if drawn is None:
+        return [None] * len(valuation.values)
+    ranks = np.argsort(np.argsort(-drawn[:, order], axis=1, kind="stable"), axis=1) + 1
+    low, high = np.quantile(ranks, [0.025, 0.975], axis=0, method="nearest")
+    sure = (ranks == np.arange(1, ranks.shape[1] + 1)).mean(axis=0)
+    return [
+        {
+            "low": int(a),
+            "high": int(b),
+            "sure": round(float(p), 4),
+            "sure_text": percent(float(p), 0),
+        }
+        for a, b, p in zip(low, high, sure, strict=True)
+    ]
+
+
+def _axis(valuation: Valuation) -> Any:
+    """Map a value to its place, in percent of the width of the picture."""
+    errors = valuation.total_errors
+    spread = np.zeros(1) if errors is None else 1.96 * errors
+    ends = [valuation.values - spread, valuation.values + spread, _value_by_size(valuation)]
+    low = min(0.0, float(min(end.min() for end in ends)))
+    high = max(0.0, float(max(end.max() for end in ends)))
+    width = high - low or 1.0
+    return lambda value: round(2 + 96 * (value - low) / width, 3)
+
+
+def _value_by_size(valuation: Valuation) -> FloatArray:
+    """What each owner's value would be if every row were worth the same."""
+    return np.asarray(_size_shares(valuation) * valuation.values.sum())
+
+
+def _size_shares(valuation: Valuation) -> FloatArray:
+    """Each owner's part of all rows; equal parts where nobody has any."""
+    sizes = valuation.sizes if valuation.sizes.sum() else np.ones(len(valuation.sizes))
+    return np.asarray(sizes / sizes.sum())
+
+
+def _lead(valuation: Valuation, settlement: Settlement | None, rows: list[Plain]) -> list[str]:
+    """The answer, in two or three sentences."""
+    total = valuation.u_full - valuation.u_empty
+    digits = decimals_for(np.array([valuation.u_full, valuation.u_empty, total]))
+    first = (
+        f"Pooling the data of {len(rows)} owners moves the score from "
+        f"{decimal(valuation.u_empty, digits)} (nobody’s data) to "
+        f"{decimal(valuation.u_full, digits)} (everybody’s)."
+    )
+    gain = f"That gain of {decimal(total, digits)} is shared out below by what each owner adds."
+    sentences = [first, gain]
+    harmful = sum(row["negative"] for row in rows)
+    if harmful:
+        lower = "owner lowers" if harmful == 1 else "owners lower"
+        sentences.append(f"{harmful} {lower} the score on average.")
+    if settlement is not None:
+        sentences.append(RULES[settlement.negative])
+    return sentences
+
+
+def _facts(valuation: Valuation, settlement: Settlement | None) -> list[Plain]:
+    """The few figures to see at a glance."""
+    facts = [
+        {"label": "owners", "text": whole(len(valuation.owners))},
+        {"label": "rows", "text": whole(float(valuation.sizes.sum()))},
+        {"label": "evaluations", "text": whole(valuation.n_evaluations)},
+        {"label": "method", "text": valuation.method},
+    ]
+    if settlement is None:
+        gain = np.array([valuation.u_full - valuation.u_empty])
+        facts.insert(0, {"label": "gain to share", "text": decimal(gain[0], decimals_for(gain))})
+    else:
+        pot = f"{money(settlement.pot)} {settlement.currency}".strip()
+        facts.insert(0, {"label": "pot", "text": pot})
+    return facts
+
+
+def _pot(settlement: Settlement) -> Plain:
+    return {
+        "amount": str(settlement.pot),
+        "amount_text": money(settlement.pot),
+        "currency": settlement.currency,
+        "negative": settlement.negative,
+        "rule": RULES[settlement.negative],
+        "floor": settlement.floor,
+        "interval": settlement.interval_meaning,
+    }
+
+
+def _figures(valuation: Valuation, order: Sequence[int] | Any) -> Plain:
+    """Numbers that the figures draw; owners in the order of the table."""
+    trail = valuation.details.get("trail")
+    sizes, values = valuation.sizes[order], valuation.values[order]
+    figures: Plain = {
+        "size": {
+            "sizes": (sizes / sizes.sum()).tolist() if sizes.sum() else [],
+            "shares": (values / values.sum()).tolist() if values.sum() else [],
+        },
+        "negative": (values < 0).tolist(),
+    }
+    if trail is None:
+        return figures
+    history = trail["history"]
+    figures["history"] = {
+        "asked": history["asked"],
+        "values": [[step[i] for i in order] for step in history["values"]],
+    }
+    figures["curve"] = trail["curve"]
+    figures["stages"] = [trail["stages"]["gains"][i] for i in order]
+    figures["fitted"] = trail["stages"]["fitted"]
+    return figures
+
+
+def _method(valuation: Valuation) -> Plain:
+    method = REGISTRY.get(valuation.method_run)
+    return {
+        "label": valuation.method,
+        "summary": "" if method is None else method.summary,
+        "keeps": sorted(method.keeps) if method is not None and not callable(method.keeps) else [],
+        "options": {str(k): str(v) for k, v in valuation.options.items()},
+        "budget": "default" if valuation.budget is None else whole(valuation.budget),
+        "evaluations": whole(valuation.n_evaluations),
+        "distinct": "" if valuation.n_distinct is None else whole(valuation.n_distinct),
+        "seed": str(valuation.seed),
+        "fingerprint": valuation.fingerprint or "unknown: the game is a bare function",
+        "version": valuation.version,
+        "guarantee": dict(valuation.guarantee or {}),
+        "failures": dict(valuation.failures),
+    }

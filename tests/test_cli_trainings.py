@@ -1,0 +1,100 @@
+"""The command line names one model and one path, and values statistics files as it does rows."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dushapley.cli.main import main
+from dushapley.cli.models import MANY_CELLS, trained_together
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(a) for a in arguments])
+    told = capsys.readouterr()
+    assert not stopped.value.code, told.err
+    return told
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((260, 3)), columns=["a", "b", "c"])
+    X["price"] = X["a"] + 2 * X["b"] + rng.standard_normal(260)
+    X["kind"] = np.where(X["price"] > 0, "dear", "cheap")
+    X["site"] = rng.choice(["n", "s", "w"], 260)
+    for target, other in (("price", "kind"), ("kind", "price")):
+        table = X.drop(columns=other)
+        table[:200].to_csv(tmp_path / f"{target}.csv", index=False)
+        table[200:].drop(columns="site").to_csv(tmp_path / f"{target}-test.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("target", "model"), [("price", "ridge"), ("kind", "lda"), ("kind", "naive-bayes")]
+)
+def test_statistics_files_are_valued_as_the_rows(files, capsys, target, model):
+    rows, test = files / f"{target}.csv", files / f"{target}-test.csv"
+    common = ("--target", target, "--test", test, "--model", model, "--method", "exact", "--json")
+    from_rows = run(capsys, "value", rows, "--owner", "site", *common)
+    made = run(
+        capsys, "statistics", rows, "--owner", "site", "--target", target, "--out", files / "s"
+    )
+    handed = made.out.split()
+    assert len(handed) == 3
+    assert "give the rows away" in made.err
+    from_sums = run(capsys, "value", *handed, *common)
+    assert json.loads(from_rows.out)["values"] == json.loads(from_sums.out)["values"]
+    assert "no ledger" in from_sums.err
+    assert "additive" in from_rows.err
+
+
+def test_statistics_need_a_test_file_and_their_own_target(files, capsys):
+    run(
+        capsys,
+        "statistics",
+        files / "price.csv",
+        "--owner",
+        "site",
+        "--target",
+        "price",
+        "--out",
+        files,
+    )
+    sums = sorted(files.glob("owner-*.npz"))
+    for wrong, told in (
+        (("--target", "price", "--holdout", "0.2"), "hold no rows"),
+        (("--target", "kind", "--test", files / "kind-test.csv"), "statistics are of 'price'"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            main([str(a) for a in ("value", *sums, *wrong)])
+        assert stopped.value.code == 2
+        assert told in capsys.readouterr().err
+
+
+def test_logistic_names_one_model_and_one_path(files, capsys, monkeypatch):
+    rows, test = files / "kind.csv", files / "kind-test.csv"
+    job = ("value", rows, "--owner", "site", "--target", "kind", "--test", test)
+    job = (*job, "--method", "exact", "--no-ledger", "--model", "logistic", "--json")
+    small = run(capsys, *job)
+    assert "logistic: LogisticRegression(" in small.err
+    assert "each pool fitted by itself" in small.err
+    monkeypatch.setattr("dushapley.cli.models.MANY_CELLS", 100)
+    once, twice = run(capsys, *job), run(capsys, *job, "--jobs", "2")
+    assert "logistic: softmax regression, 20 steps" in once.err
+    assert "many pools together, numpy float32" in once.err
+    assert once.out == twice.out
+
+
+def test_the_rule_looks_at_rows_columns_and_owners_only():
+    X = np.random.default_rng(0).standard_normal((50, 16))
+    enough = np.full(4, MANY_CELLS / 16 / 4)
+    assert trained_together("logistic", X, enough) is not None
+    assert trained_together("mlp", X, enough).hidden == 64
+    assert trained_together("logistic", X, enough - 1) is None
+    assert trained_together("logistic", X, np.full(2**16, 7.0)) is None
+    assert trained_together("ridge", X, enough) is None

@@ -1,0 +1,77 @@
+"""`dushapley compare`: methods side by side on files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dushapley.cli.main import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for name, rows in [("a", 9), ("b", 14), ("c", 20), ("d", 7), ("test", 40)]:
+        x = rng.normal(size=(rows, 2))
+        label = (x[:, 0] + 0.5 * rng.normal(size=rows) > 0).astype(int)
+        lines = [f"{u:.4f},{v:.4f},{t}" for (u, v), t in zip(x, label, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["u,v,label", *lines]) + "\n")
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], folder: Path, *more: str) -> tuple[int, str, str]:
+    files = [str(folder / f"{name}.csv") for name in "abcd"]
+    words = [
+        "compare",
+        *files,
+        "--by-file",
+        "--target",
+        "label",
+        "--test",
+        str(folder / "test.csv"),
+    ]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--model", "knn", "--no-ledger", *more])
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def test_methods_stand_side_by_side(capsys, folder: Path) -> None:
+    picture = folder / "errors.png"
+    code, out, err = run(
+        capsys, folder, "--methods", "permutation,loo,du-second-order", "--budgets", "8,14",
+        "--seeds", "2", "--picture", str(picture),
+    )  # fmt: skip
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[0].split()[:2] == ["method", "budget"]
+    assert [line.split()[0] for line in lines[1:3]] == ["permutation", "permutation"]
+    assert any("asks no questions" in line for line in lines)  # a refusal is a row
+    assert picture.stat().st_size > 1000
+
+
+def test_json_holds_every_run(capsys, folder: Path) -> None:
+    code, out, err = run(
+        capsys, folder, "--methods", "permutation", "--budgets", "8", "--seeds", "3", "--json"
+    )
+    assert code == 0, err
+    rows = json.loads(out)
+    assert [row["seed"] for row in rows] == [0, 1, 2]
+    assert all(row["n_evaluations"] <= 8 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--budgets", "a few"], "whole numbers with commas"),
+        (["--methods", "permutatoin"], "Did you mean 'permutation'"),
+    ],
+)
+def test_mistakes_are_met_before_any_training(capsys, folder: Path, more, message) -> None:
+    code, out, err = run(capsys, folder, *more)
+    assert code == 2
+    assert out == ""
+    assert message in err

@@ -1,0 +1,212 @@
+"""Games and scores behind the tables, against plain loops."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+
+import dushapley as ds
+from dushapley.batched.recipe import Recipe
+from dushapley.estimators.exact import coalitions
+from dushapley.experiments.boosting import BoostedTreesGame, Boosting, codes_of, quantile_edges
+from dushapley.experiments.classifiers import ClassifierGame, ManyOwnersGame
+from dushapley.experiments.data import Table
+from dushapley.experiments.figure_1 import distance_to_uniform
+from dushapley.experiments.neighbours import knn_point_sums
+from dushapley.experiments.older_table import PUBLISHED as OLDER
+from dushapley.experiments.splits import draw_sizes, split
+from dushapley.experiments.table_1 import PUBLISHED, advantage
+from dushapley.experiments.table_2 import PUBLISHED as TASKS
+from dushapley.experiments.table_2 import best_of, f1, lower_cluster
+
+
+def regression_table(rows: int = 90, columns: int = 3) -> Table:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(rows, columns))
+    return Table("toy", X, X[:, 0] + X[:, 1] ** 2 + 0.1 * rng.normal(size=rows), "regression")
+
+
+def classes_table(rows: int = 90) -> Table:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(rows, 4))
+    return Table("toy", X, (X[:, 0] + X[:, 1] > 0).astype(np.int64), "classification")
+
+
+class PlainTrees:
+    """Boosted trees of one pool, by loops and in float64."""
+
+    def __init__(self, codes: np.ndarray, y: np.ndarray, boosting: Boosting) -> None:
+        self.codes, self.y, self.how = codes, y, boosting
+
+    def predict(self, test: np.ndarray) -> np.ndarray:
+        found = np.full(len(test), self.y.mean())
+        missed = self.y - self.y.mean()
+        for _ in range(self.how.rounds):
+            leaf, test_leaf = (np.zeros(len(c), dtype=int) for c in (self.codes, test))
+            for _ in range(self.how.depth):
+                before, before_test = leaf.copy(), test_leaf.copy()
+                for k in np.unique(before):
+                    feature, last = self.best(before == k, missed)
+                    leaf[before == k] = 2 * k + (self.codes[before == k, feature] > last)
+                    test_leaf[before_test == k] = 2 * k + (test[before_test == k, feature] > last)
+                for k in set(np.unique(before_test)) - set(np.unique(before)):
+                    test_leaf[before_test == k] = 2 * k
+            for k in np.unique(leaf):
+                step = self.how.rate * missed[leaf == k].mean()
+                missed = missed - step * (leaf == k)
+                found[test_leaf == k] += step
+        return found
+
+    def best(self, inside: np.ndarray, missed: np.ndarray) -> tuple[int, int]:
+        top, chosen = 0.0, (0, self.how.bins)
+        for feature in range(self.codes.shape[1]):
+            for last in range(self.how.bins - 1):
+                left = inside & (self.codes[:, feature] <= last)
+                right = inside & ~left
+                if min(left.sum(), right.sum()) >= self.how.least:
+                    gain = missed[left].sum() ** 2 / left.sum()
+                    gain += missed[right].sum() ** 2 / right.sum()
+                    if gain > top * (1 + 1e-5):
+                        top, chosen = gain, (feature, last)
+        return chosen
+
+
+def test_trees_for_many_pools_equal_trees_grown_one_by_one() -> None:
+    rows = split(regression_table(), 3, "iid", seed=0)
+    boosting = Boosting(rounds=4, rate=0.3, depth=2, bins=6, least=3)
+    game = BoostedTreesGame(rows.owners(), rows.X_test, rows.y_test, boosting, block=8)
+    pools = np.concatenate(list(coalitions(3)))
+    edges = quantile_edges(rows.X, boosting.bins)
+    owner = np.repeat(np.arange(3), rows.sizes)
+    for pool, found in zip(pools[1:], game(pools)[1:], strict=True):
+        held = pool[owner].astype(bool)
+        plain = PlainTrees(codes_of(rows.X[held], edges), rows.y[held], boosting)
+        missed = plain.predict(codes_of(rows.X_test, edges)) - rows.y_test
+        assert found == pytest.approx(-np.mean(missed**2), rel=1e-4)
+
+
+def test_trees_agree_in_either_arithmetic() -> None:
+    pytest.importorskip("torch")
+    rows = split(regression_table(300, 5), 5, "iid", seed=0)
+    first, second = (
+        BoostedTreesGame(rows.owners(), rows.X_test, rows.y_test, device=device, block=32)
+        for device in (None, "cpu")
+    )
+    pools = np.concatenate(list(coalitions(5)))
+    assert first(pools) == pytest.approx(second(pools), abs=1e-5)
+    values = [ds.value(game, "du", seed=1, progress=False).values for game in (first, second)]
+    assert values[0] == pytest.approx(values[1], abs=1e-5)
+
+
+def test_whole_pools_train_alike_in_both_classifier_games() -> None:
+    rows = split(classes_table(), 6, "iid", seed=0)
+    recipe = Recipe(hidden=4, steps=5, learning_rate=0.05, optimizer="adam", batch_size=8)
+    pools = np.concatenate(list(coalitions(6)))[1:]
+    given = (rows.owners(), rows.X_test, rows.y_test, recipe)
+    assert ManyOwnersGame(*given)(pools).tolist() == ClassifierGame(*given)(pools).tolist()
+
+
+def test_pools_of_many_owners_hold_the_counts_they_should() -> None:
+    rows = split(classes_table(), 6, "iid", seed=0)
+    recipe = Recipe(hidden=4, steps=2, learning_rate=0.05, optimizer="adam", batch_size=8)
+    game = ManyOwnersGame(rows.owners(), rows.X_test, rows.y_test, recipe)
+    counts = np.minimum(np.array([0, 2, 3, 1, 4, 2]), game.sizes.astype(int))
+    held = game.held(counts, 7)
+    assert np.bincount(game.owner_of[held], minlength=6).tolist() == counts.tolist()
+    assert held.tolist() == game.held(counts, 7).tolist()
+    more = counts.copy()
+    more[0] = int(game.sizes[0])
+    assert set(held) <= set(game.held(more, 7)), "pools of one draw share the others' rows"
+
+
+def test_point_values_of_neighbours_by_enumeration() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6, 2)), rng.integers(0, 2, 6)
+    X_test, y_test, k = rng.normal(size=(3, 2)), rng.integers(0, 2, 3), 2
+
+    def worth(rows: tuple[int, ...]) -> float:
+        near = [sorted(rows, key=lambda r: np.sum((X[r] - x) ** 2))[:k] for x in X_test]
+        return float(
+            np.mean([sum(y[r] == t for r in n) / k for n, t in zip(near, y_test, strict=True)])
+        )
+
+    points = np.zeros(6)
+    for i in range(6):
+        others = [j for j in range(6) if j != i]
+        for size in range(6):
+            for some in combinations(others, size):
+                points[i] += (worth((*some, i)) - worth(some)) / (6 * comb(5, size))
+    owners = ds.Owners.from_arrays(
+        {"a": (X[:2], y[:2]), "b": (X[2:3], y[2:3]), "c": (X[3:], y[3:])}
+    )
+    expected = [points[:2].sum(), points[2], points[3:].sum()]
+    assert knn_point_sums(owners, X_test, y_test, k) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("how", ["uniform", "dirichlet", "equal"])
+def test_sizes_add_up_and_nobody_has_nothing(how: str) -> None:
+    for seed in range(20):
+        sizes = draw_sizes(np.random.default_rng(seed), 20, 57, how)
+        assert sizes.sum() == 57
+        assert sizes.min() >= 1
+
+
+def test_spoiled_labels_are_the_bad_owners_alone() -> None:
+    clean, spoiled = (split(classes_table(400), 10, s, seed=0) for s in ("iid", "mislabelled"))
+    owner = np.repeat(np.arange(10), spoiled.sizes)
+    wrong = np.bincount(owner, clean.y != spoiled.y, minlength=10) / spoiled.sizes
+    assert len(spoiled.bad) == 3
+    assert wrong[spoiled.bad] == pytest.approx(0.5, abs=0.1)
+    assert not np.delete(wrong, spoiled.bad).any()
+
+
+def test_shifted_owners_differ() -> None:
+    table = classes_table(2000)
+    spread = {}
+    for scenario in ("iid", "shifted"):
+        rows = split(table, 10, scenario, seed=0)
+        owner = np.repeat(np.arange(10), rows.sizes)
+        spread[scenario] = np.var([rows.X[owner == i, 0].mean() for i in range(10)])
+    assert spread["shifted"] > 5 * spread["iid"]
+
+
+def test_scores_of_the_tasks() -> None:
+    assert f1(np.array([0, 1]), np.array([1, 2])) == 0.5
+    assert lower_cluster(np.array([5.0, 0.1, 5.2, 0.0])).tolist() == [3, 1]
+    scores = {
+        m: {"NLD 5%": {"mean": x, "se": 0.02}, "DR 5%": {"mean": x, "se": 0.0}}
+        for m, x in zip(
+            ("Random", "LOO", "DataShapley", "KNN-Shapley", "DU-Shapley"),
+            (0.1, 0.2, 0.3, 0.4, 0.39),
+            strict=True,
+        )
+    }
+    assert best_of(scores, "NLD 5%") == ("KNN-Shapley", "DU-Shapley")
+    assert best_of(scores, "DR 5%") == ("Random",)
+
+
+def test_distance_to_the_uniform_law() -> None:
+    assert distance_to_uniform((np.arange(1000) + 0.5) / 1000) == pytest.approx(0.0005)
+    assert distance_to_uniform(np.zeros(10)) == 1.0
+
+
+def test_published_numbers_are_complete() -> None:
+    assert PUBLISHED.keys() == OLDER.keys()
+    for name in PUBLISHED:
+        for owners in ("10", "20"):
+            printed = PUBLISHED[name][owners]
+            assert printed["DU-Shapley"] < min(printed["MC-Shapley"], printed["MC-anti-Shapley"])
+            assert len(OLDER[name][owners]) == 4
+    assert all(len(row) == 6 for table in TASKS.values() for row in table.values())
+
+
+def test_advantage_is_over_the_better_rival() -> None:
+    errors = {
+        "DU-Shapley": {"mse": 2.0},
+        "MC-Shapley": {"mse": 8.0},
+        "MC-anti-Shapley": {"mse": 6.0},
+    }
+    assert advantage(errors) == 3.0

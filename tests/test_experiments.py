@@ -1,0 +1,266 @@
+"""Every figure and table in its quick profile, and what is said where data are missing."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.request
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dushapley.cli.main import main
+from dushapley.experiments import EXPERIMENTS, DataMissing, reproduce
+from dushapley.experiments import download as fetching
+from dushapley.experiments.cases import TABLES, Case, TableMissing, Utilities, utilities
+from dushapley.experiments.data import FOLDER, SOURCES, load
+from dushapley.experiments.experiment import Verdict, judge
+from dushapley.experiments.page import HEADLINES, together, write_page
+from dushapley.experiments.records import UnknownExperiment, find_profile, read, save
+
+WITHOUT_DATA = [name for name, experiment in EXPERIMENTS.items() if not experiment.needs]
+WITH_DATA = [name for name, experiment in EXPERIMENTS.items() if experiment.needs]
+FINDINGS = {"holds", "holds weaker", "does not hold", "cannot be told"}
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is downloaded unasked."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("an experiment reached for the network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of quick results that need no data."""
+    folder = tmp_path_factory.mktemp("reproduction")
+    for name in WITHOUT_DATA:
+        save(reproduce(name), folder / "results")
+    return folder
+
+
+def check_record(record: dict[str, Any]) -> None:
+    """A result can be stored, judged, tabulated: the same before and after being stored."""
+    experiment = EXPERIMENTS[record["name"]]
+    result = json.loads(json.dumps(record["result"], allow_nan=False))
+    verdicts = experiment.claims(result)
+    assert verdicts
+    assert all(v.finding in FINDINGS and v.numbers for v in verdicts)
+    for sheet in experiment.sheets(result):
+        assert all(len(row) == len(sheet.header) for row in sheet.rows), sheet.caption
+        assert all(isinstance(cell, str) for row in sheet.rows for cell in row)
+    assert {"machine", "versions", "seed", "profile", "seconds"} <= record.keys()
+
+
+@pytest.mark.parametrize("name", WITHOUT_DATA)
+def test_experiments_without_data(stored: Path, name: str) -> None:
+    record = next(r for r in read(stored / "results") if r["name"] == name)
+    check_record(record)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_experiments_with_data(data_folder: Path, name: str) -> None:
+    check_record(reproduce(name))
+
+
+@pytest.mark.slow
+def test_one_page_from_stored_results(stored: Path) -> None:
+    page = write_page(stored).read_text(encoding="utf-8")
+    for name in WITHOUT_DATA:
+        assert f"\n## {name}\n" in page
+        if EXPERIMENTS[name].draw is not None:
+            assert (stored / f"{name}.png").stat().st_size > 5_000
+    assert page.count("cannot be told") > 1  # headlines of the tables that were not run
+
+
+def test_headlines_name_verdicts_that_exist(stored: Path) -> None:
+    verdicts = {
+        r["name"]: EXPERIMENTS[r["name"]].claims(r["result"]) for r in read(stored / "results")
+    }
+    for headline in HEADLINES:
+        for name, start in headline.decided_by:
+            assert name in EXPERIMENTS
+            if name in verdicts:
+                assert any(v.claim.startswith(start) for v in verdicts[name]), start
+
+
+@pytest.mark.slow
+def test_headlines_name_verdicts_of_the_tables(data_folder: Path) -> None:
+    for name in ("table-1", "table-2", "older-table"):
+        verdicts = EXPERIMENTS[name].claims(reproduce(name)["result"])
+        for headline in HEADLINES:
+            for decider, start in headline.decided_by:
+                if decider == name:
+                    assert any(v.claim.startswith(start) for v in verdicts), start
+
+
+def test_same_seed_same_result() -> None:
+    first, second = (reproduce("svarm-figure", seed=3)["result"] for _ in range(2))
+    assert first == second
+    assert first != reproduce("svarm-figure", seed=4)["result"]
+
+
+def test_theorem_2_as_stated_is_refuted_and_the_repaired_one_is_not(stored: Path) -> None:
+    found = json.loads((stored / "results" / "figure-2.json").read_text())["result"]["theorem 2"]
+    assert found["stated"] < found["error"] < found["repaired"]
+    assert found["error"] == pytest.approx(0.9204, abs=1e-3)
+
+
+def test_verdicts_in_words() -> None:
+    assert judge(3, 3) == "holds"
+    assert judge(2, 3) == "holds weaker"
+    assert judge(1, 3) == "does not hold"
+    assert judge(0, 0) == "cannot be told"
+    verdicts = [Verdict("a", "holds", "1"), Verdict("b", "does not hold", "2")]
+    assert together(verdicts) == "holds weaker"
+    assert together(verdicts[:1]) == "holds"
+    assert together([]) == "cannot be told"
+
+
+@pytest.mark.parametrize("name", WITH_DATA)
+@pytest.mark.parametrize("named", [False, True])
+def test_missing_data_are_explained(
+    name: str,
+    named: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if named:
+        monkeypatch.setenv(FOLDER, str(tmp_path))
+    else:
+        monkeypatch.delenv(FOLDER, raising=False)
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", name])
+    assert stop.value.code == 1
+    told = capsys.readouterr().err
+    source = SOURCES[EXPERIMENTS[name].needs[0]]
+    assert source.file in told
+    assert source.origin in told
+    assert f"export {FOLDER}=" in told
+    assert ("lacks it" if named else "is not set") in told
+
+
+def test_all_checks_data_before_it_runs_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)
+    with pytest.raises(SystemExit):
+        main(["reproduce", "all", "--out", str(tmp_path / "page")])
+    assert not (tmp_path / "page").exists()
+
+
+def test_unknown_names_list_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "figure-9"])
+    assert stop.value.code == 2
+    assert "older-table, or all" in capsys.readouterr().err
+    with pytest.raises(UnknownExperiment, match="quick or full"):
+        find_profile("slow")
+
+
+def test_reproduce_prints_verdicts_and_keeps_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_returns(["reproduce", "figure-1", "--out", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert "Theorem 1" in printed.out
+    assert "--profile full" in printed.err
+    assert [r["name"] for r in read(tmp_path / "results")] == ["figure-1"]
+    main_returns(["reproduce", "figure-1", "--json"])
+    assert json.loads(capsys.readouterr().out)["name"] == "figure-1"
+
+
+def main_returns(arguments: list[str]) -> None:
+    """Run a command that must succeed."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert not stop.value.code
+
+
+def test_full_tables_name_the_script_and_the_folder(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TABLES, raising=False)
+    monkeypatch.setattr("dushapley.experiments.cases.gpu", lambda: None)
+    monkeypatch.setattr("dushapley.experiments.table_2.gpu", lambda: None)
+    with pytest.raises(TableMissing, match=f"reproduce_gpu.py table-1.*export {TABLES}="):
+        utilities(Case("breast-cancer", 20))
+    with pytest.raises(TableMissing, match=f"reproduce_gpu.py table-2.*export {TABLES}="):
+        reproduce("table-2", "full")
+
+
+def test_the_value_of_nothing_moves_du_and_exact_values_alike() -> None:
+    u = np.array([0.5, 0.6, 0.7, 0.9])
+    table = Utilities(u, np.array([1, 2]), np.array([[0.15, 0.25]]), "here")
+    zero, constant = (table.game(empty).values[0] for empty in ("zero", "constant"))
+    assert (zero, constant) == (0.0, 0.5)
+    assert table.du_values("zero").tolist() == [[0.4, 0.5]]
+
+
+class FakeWeb:
+    """Archives by address."""
+
+    def __init__(self, archives: dict[str, bytes]) -> None:
+        self.archives, self.asked = archives, list[str]()
+
+    def __call__(self, address: str, timeout: float) -> io.BytesIO:
+        self.asked.append(address)
+        return io.BytesIO(self.archives[address.rsplit("/", 1)[1]])
+
+
+def zipped(**files: bytes) -> bytes:
+    """An archive of files; `_` in names stands for a dot."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "."), content)
+    return buffer.getvalue()
+
+
+ADULT = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, "
+ADULT_ROWS = (
+    ADULT + "Male, 2174, 0, 40, United-States, <=50K\n" + ADULT + "Female, 0, 0, 50, ?, >50K\n"
+)
+
+
+def test_downloads_only_when_asked_and_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web = FakeWeb(
+        {
+            "adult.zip": zipped(
+                adult__data=ADULT_ROWS.encode(), adult__test=b"|note\n" + ADULT_ROWS.encode()
+            ),
+            "bank+marketing.zip": zipped(
+                bank__zip=zipped(
+                    **{"bank-full__csv": b'"age";"job";"y"\n30;"a";"no"\n40;"b";"yes"\n'}
+                )
+            ),
+        }
+    )
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setattr(urllib.request, "urlopen", web)
+    made = fetching.download(["adult", "bank", "breast-cancer", "BBC"])
+    assert [path.name for path in made] == [
+        SOURCES[name].file for name in ("adult", "bank", "breast-cancer")
+    ]
+    assert load("adult").y.tolist() == [0, 1, 0, 1]
+    assert load("bank").y.tolist() == [0, 1]
+    assert load("breast-cancer").X.shape == (569, 30)
+    asked = len(web.asked)
+    assert fetching.download(["adult", "bank"]) == []
+    assert len(web.asked) == asked
+
+
+def test_downloads_need_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)
+    with pytest.raises(DataMissing, match=f"export {FOLDER}="):
+        fetching.download(["adult"])

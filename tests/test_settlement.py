@@ -1,0 +1,170 @@
+"""Money: nothing lost, nothing invented, under every rule."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dushapley as ds
+from dushapley.errors import InvalidSettlement
+from dushapley.money import RULES, share_out
+from dushapley.settlement import Settlement, plausible_values, seal
+from dushapley.valuation import Valuation
+
+
+def valuation(values: list[float], **more: object) -> Valuation:
+    n = len(values)
+    about = {
+        "owners": tuple(f"owner {i}" for i in range(n)),
+        "sizes": np.arange(1.0, n + 1),
+        "values": np.array(values),
+        "std_errors": None,
+        "method": "exact",
+        "n_evaluations": 2**n,
+        "n_distinct": None,
+        "n_computed": 2**n,
+        "u_empty": 0.0,
+        "u_full": float(sum(values)),
+        "seed": 0,
+    }
+    return Valuation(**(about | more))  # type: ignore[arg-type]
+
+
+numbers = st.floats(-1e6, 1e6, allow_subnormal=True) | st.floats(-1e-300, 1e-300)
+pots = st.integers(0, 10**40).map(lambda c: Decimal((0, tuple(map(int, str(c))), -2)))
+
+
+@given(st.lists(numbers, min_size=1, max_size=40), pots, st.sampled_from(sorted(RULES)))
+def test_payments_add_up_to_the_pot(values: list[float], pot: Decimal, rule: str) -> None:
+    try:
+        s = ds.settle(valuation(values), pot, negative=rule)
+    except InvalidSettlement:
+        kept = [v if rule == "charge" else max(v, 0.0) for v in values]
+        assert sum(map(Fraction, kept)) <= 0
+        return
+    assert sum(map(Fraction, s.payments)) == Fraction(pot)
+    assert sum(map(Fraction, s.by_size)) == Fraction(pot)
+    assert all(p.as_tuple().exponent == -2 for p in s.payments)
+    if rule != "charge":
+        assert min(s.payments) >= 0
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60), st.integers(0, 10**12))
+def test_nobody_is_a_whole_coin_from_its_due(weights: list[int], coins: int) -> None:
+    total = sum(weights)
+    if total == 0:
+        return
+    paid = share_out(coins, weights, [str(i) for i in range(len(weights))])
+    due = [Fraction(coins * weight, total) for weight in weights]
+    assert all(abs(p - d) < 1 for p, d in zip(paid, due, strict=True))
+
+
+def test_rules_say_what_they_do() -> None:
+    v = valuation([3.0, 2.0, -1.0])
+    paid = {rule: [str(p) for p in ds.settle(v, 100, negative=rule).payments] for rule in RULES}
+    assert paid["clip"] == ["60.00", "40.00", "0.00"]
+    assert paid["charge"] == ["75.00", "50.00", "-25.00"]
+    # a tenth of an equal share (3.33...) for all, the remaining 90 as under clip
+    assert paid["floor"] == ["57.34", "39.33", "3.33"]
+    equal = ds.settle(valuation([-1.0, -2.0]), 5, negative="floor", floor=1)
+    assert [str(p) for p in equal.payments] == ["2.50", "2.50"]
+
+
+def test_a_rounding_tie_goes_by_name_and_not_by_position() -> None:
+    v = valuation([1.0, 1.0, 1.0])
+    turned = valuation([1.0, 1.0, 1.0], owners=v.owners[::-1])
+    one, other = (ds.settle(each, "0.01") for each in (v, turned))
+    assert dict(zip(v.owners, one.payments, strict=True)) == dict(
+        zip(turned.owners, other.payments, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("pot", "more", "said"),
+    [
+        ("-1", {}, "not negative"),
+        ("1,000", {}, "without separators"),
+        ("nan", {}, "not negative"),
+        (True, {}, "amount of money"),
+        ("0.005", {}, "more decimals"),
+        ("10.5", {"currency": "JPY"}, "more decimals"),
+        ("10", {"negative": "forgive"}, "clip, charge, floor"),
+        ("10", {"floor": 0.5}, "has no floor"),
+        ("10", {"negative": "floor", "floor": 2}, "0 to 1"),
+        ("10", {"currency": "E\x00"}, "short name"),
+        ("10", {"decimals": -1}, "whole number"),
+    ],
+)
+def test_bad_input_is_refused_with_the_remedy(pot: object, more: dict, said: str) -> None:
+    with pytest.raises(InvalidSettlement, match=said):
+        ds.settle(valuation([1.0, 2.0]), pot, **more)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_settled_is_refused() -> None:
+    with pytest.raises(InvalidSettlement, match="none is positive"):
+        ds.settle(valuation([-1.0, 0.0]), 10)
+    with pytest.raises(InvalidSettlement, match="no gain"):
+        ds.settle(valuation([-3.0, 2.0]), 10, negative="charge")
+    with pytest.raises(InvalidSettlement, match="stopped early"):
+        ds.settle(valuation([1.0, 2.0], complete=False), 10)
+
+
+def test_intervals_follow_the_joint_law() -> None:
+    # perfectly correlated errors leave the shares of two equal owners as they are
+    errors = np.array([0.1, 0.1])
+    together = np.full((2, 2), 0.01)
+    s = ds.settle(valuation([1.0, 1.0], std_errors=errors, covariance=together), 100)
+    assert s.low is not None
+    assert s.high is not None
+    assert s.high[0] - s.low[0] <= Decimal("0.02")
+    # independent ones: share = v1/(v1+v2), standard error 0.1·√2/4 = 3.54 of 100
+    s = ds.settle(valuation([1.0, 1.0], std_errors=errors), 100)
+    assert s.low is not None
+    assert s.high is not None
+    assert float(s.high[0] - s.low[0]) == pytest.approx(2 * 1.96 * 3.54, rel=0.06)
+    assert "independent" in s.interval_meaning
+
+
+def test_a_clipped_owner_may_still_be_owed_something() -> None:
+    s = ds.settle(valuation([1.0, -0.01], std_errors=np.array([0.05, 0.05])), 100)
+    assert s.payments[1] == 0
+    assert s.high is not None
+    assert s.high[1] > 5
+    assert ds.settle(valuation([1.0, 1.0]), 100).low is None
+
+
+def test_plausible_values_have_the_stated_law() -> None:
+    covariance = np.array([[0.04, -0.03], [-0.03, 0.09]])
+    v = valuation([1.0, 2.0], std_errors=np.array([0.2, 0.3]), covariance=covariance)
+    drawn = plausible_values(v)
+    assert drawn is not None
+    assert drawn.mean(axis=0) == pytest.approx([1, 2], abs=4 * 0.3 / np.sqrt(len(drawn)))
+    assert np.cov(drawn.T) == pytest.approx(covariance, abs=0.006)
+
+
+def test_the_file_round_trips_and_is_sealed() -> None:
+    v = ds.value(ds.SizeGame([5, 7, 9], w=np.sqrt), "permutation", budget=200)
+    s = ds.settle(v, "1234.56", currency="EUR", negative="floor", floor="1/3")
+    data = json.loads(s.to_json())
+    assert Settlement.from_dict(data).to_dict() == s.to_dict() == data
+    assert seal(data) == data["seal"]
+    data["valuation"]["seed"] += 1
+    assert seal(data) != data["seal"]
+    with pytest.raises(InvalidSettlement, match=r"dushapley\.settlement/1"):
+        Settlement.from_dict({"format": "other"})
+    with pytest.raises(InvalidSettlement, match="KeyError"):
+        Settlement.from_dict({"format": "dushapley.settlement/1"})
+
+
+def test_csv_holds_no_formula() -> None:
+    names = ("=HYPERLINK(1)", "+1", "-1", "@x", "\tx", "plain, with comma")
+    text = ds.settle(valuation([1.0] * 6, owners=names), 6).to_csv()
+    for line in text.splitlines()[1:]:
+        assert line.lstrip('"')[0] not in "=+-@\t"
+    assert '"plain, with comma"' in text
