@@ -227,7 +227,7 @@ class DaskCluster:
         raise AssertionError("the Dask scheduler did not start")
 
     def worker_pids(self) -> list[int]:
-        """The processes that train: children of the nannies, but for Python's own helpers."""
+        """The processes that train: children of the nannies, but for Python's own tracker."""
         import psutil
 
         found = []
