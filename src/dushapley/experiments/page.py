@@ -180,7 +180,7 @@ def provenance(record: Record) -> str:
     """Profile, seed, machine and versions of a result, in one line."""
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     return (
-        f"<sub>{record['profile']} profile, seed {record['seed']}, {record['seconds']:g} s, "
+        f"<sub>{record['profile']} profile, seed {record['seed']}, "
         f"{record['machine']}{trained_on(record['result'])}; {versions}. "
         f"[Result]({RESULTS}/{record['name']}.json)</sub>"
     )
@@ -191,4 +191,4 @@ def trained_on(result: Mapping[str, Any]) -> str:
     places = set(result.get("where", [])) | {
         case["where"] for case in result.get("cases", []) if "where" in case
     }
-    return f" (trainings not counted: {', '.join(sorted(places))})" if places else ""
+    return f"; models trained on: {', '.join(sorted(places))}" if places else ""
