@@ -154,6 +154,11 @@ def section(record: Record, verdicts: list[Verdict], folder: Path) -> str:
     experiment = find_experiment(record["name"])
     parts = [f"## {experiment.name}", f"{experiment.title}. {experiment.place}."]
     parts.append("\n".join(f"- **{v.finding}**: {v.claim}. Found: {v.numbers}." for v in verdicts))
+    if record["result"].get("missing"):
+        parts.append(
+            f"**Not run**, for want of time on a GPU: {', '.join(record['result']['missing'])} "
+            "(`benchmarks/reproduce_gpu.py` makes what they need). The verdicts are about the rest."
+        )
     if experiment.draw is not None:
         parts.append(f"![{experiment.title}]({draw(record, folder).name})")
     parts += [sheet.markdown() for sheet in experiment.sheets(record["result"])]
