@@ -154,6 +154,11 @@ def section(record: Record, verdicts: list[Verdict], folder: Path) -> str:
     experiment = find_experiment(record["name"])
     parts = [f"## {experiment.name}", f"{experiment.title}. {experiment.place}."]
     parts.append("\n".join(f"- **{v.finding}**: {v.claim}. Found: {v.numbers}." for v in verdicts))
+    if record["result"].get("missing"):
+        parts.append(
+            f"**Not run**, for want of time on a GPU: {', '.join(record['result']['missing'])} "
+            "(`benchmarks/reproduce_gpu.py` makes what they need). The verdicts are about the rest."
+        )
     if experiment.draw is not None:
         parts.append(f"![{experiment.title}]({draw(record, folder).name})")
     parts += [sheet.markdown() for sheet in experiment.sheets(record["result"])]
@@ -180,7 +185,7 @@ def provenance(record: Record) -> str:
     """Profile, seed, machine and versions of a result, in one line."""
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     return (
-        f"<sub>{record['profile']} profile, seed {record['seed']}, {record['seconds']:g} s, "
+        f"<sub>{record['profile']} profile, seed {record['seed']}, "
         f"{record['machine']}{trained_on(record['result'])}; {versions}. "
         f"[Result]({RESULTS}/{record['name']}.json)</sub>"
     )
@@ -191,4 +196,4 @@ def trained_on(result: Mapping[str, Any]) -> str:
     places = set(result.get("where", [])) | {
         case["where"] for case in result.get("cases", []) if "where" in case
     }
-    return f" (trainings not counted: {', '.join(sorted(places))})" if places else ""
+    return f"; models trained on: {', '.join(sorted(places))}" if places else ""
