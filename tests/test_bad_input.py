@@ -312,14 +312,14 @@ def test_a_full_disk_keeps_what_was_paid(tmp_path: Path) -> None:
             super().__init__(*arguments)  # type: ignore[arg-type]
             self._db.execute("pragma max_page_count = 8")
 
-    import dushapley.engine as engine
+    import dushapley.paying as paying
 
-    original, engine.Ledger = engine.Ledger, Small  # type: ignore[misc]
+    original, paying.Ledger = paying.Ledger, Small  # type: ignore[misc]
     try:
         with pytest.raises(errors.LedgerReadOnly, match="What it held before is intact"):
             ds.value(wide, "exact", budget=2**12, ledger=path)
     finally:
-        engine.Ledger = original  # type: ignore[misc]
+        paying.Ledger = original  # type: ignore[misc]
     with ds.Ledger(path, wide.context) as ledger:
         kept = len(ledger)
     assert kept > 0

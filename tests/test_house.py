@@ -12,8 +12,8 @@ import dushapley
 ROOMS = [
     "errors", "questions", "tables", "reading", "owners", "splitting", "statistics", "batched",
     "games", "estimators", "guarantees", "ledger", "salvage", "valuation", "ranking",
-    "conversation", "errorbars", "trail", "progress", "executors", "engine", "testing", "compare",
-    "citations", "money", "settlement", "verification", "changes", "whatif", "report",
+    "conversation", "errorbars", "trail", "progress", "executors", "paying", "engine", "testing",
+    "compare", "citations", "money", "settlement", "verification", "changes", "whatif", "report",
     "experiments", "demo", "cli", "__main__",
 ]  # fmt: skip
 HOUSE = Path(dushapley.__file__).parent
