@@ -348,7 +348,11 @@ def choice_sheet(result: Result) -> Sheet:
         cells = [f"{advantage(variant[empty]):.3g}" for empty in EMPTY]
         rows.append((variant["choice"], variant["data"], *cells))
     header = ("choice", "data", *EMPTY.values())
-    return Sheet("Better of MC and antithetic over DU-Shapley, in MSE, I = 10", header, tuple(rows))
+    caption = (
+        "Better of MC and antithetic over DU-Shapley, in MSE, I = 10; 2,000 rows of adult, 400 of "
+        "make-regression"
+    )
+    return Sheet(caption, header, tuple(rows))
 
 
 EXPERIMENT = Experiment(
