@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if threading.current_thread() is threading.main_thread():
+    # runners that share the tests out ignore interrupts, and so would the programs tests start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]

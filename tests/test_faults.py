@@ -182,7 +182,15 @@ def test_the_command_line_uses_the_cluster(cluster: DaskCluster, tmp_path: Path)
     (tmp_path / "rows.csv").write_text("who,x,y\n" + "\n".join(rows) + "\n")
     command = [sys.executable, "-m", "dushapley.cli.main", "value", str(tmp_path / "rows.csv")]
     command += ["--owner", "who", "--target", "y", "--holdout", "0.25", "--task", "regression"]
-    command += ["--method", "exact", "--ledger", str(tmp_path / "l.sqlite"), "--json"]
+    command += [
+        "--model",
+        "knn",
+        "--method",
+        "exact",
+        "--ledger",
+        str(tmp_path / "l.sqlite"),
+        "--json",
+    ]
     there = ["--executor", "dask", "--address", cluster.address, "--timeout", "20"]
     there += ["--memory", "2GB", "--max-seconds", "500"]
     run = subprocess.run([*command, *there], capture_output=True, text=True, check=False)

@@ -80,7 +80,7 @@ def what_if(
     refuse_unknown(method)
     game = Job(
         files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, on_failure,
-        repeats, timeout, encode, model_seed,
+        repeats, timeout, None, encode, model_seed,
     ).game()  # fmt: skip
     change = make_change(game, leave, join, merge, copy, rows)
     kept = None if no_ledger else ledger or kept_at(game)

@@ -210,11 +210,13 @@ def as_whole(text: str) -> Any:
 
 
 def default_ledger(context: str) -> Path:
-    """Where paid work is kept unless told otherwise: one file per context."""
+    """Where paid work is kept unless told otherwise: one file per context and format."""
+    from dushapley.ledger import FORMAT
+
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(home) / "dushapley"
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{context[:24]}.sqlite"
+    return folder / f"{context[:24]}-{FORMAT.rsplit('/', 1)[1]}.sqlite"
 
 
 def say(sentence: str) -> None:

@@ -169,6 +169,7 @@ def verify(
     if all(finding.holds for finding in findings):
         game = recorded_job(record, owners, test, model).game()
         kept = default_ledger(game.context) if from_ledger and game.context else ledger
+        kept = None if game.cheap else kept  # nothing was paid for, so nothing was kept
         findings += value_findings(data, game, ledger=kept, n_jobs=jobs)
     verdict = Verdict(tuple(findings))
     print(verdict)

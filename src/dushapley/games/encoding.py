@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
+NOISE = 1e-6
+"""Spread below which a component of a text (of order 1) is rounding error."""
+
+
 class Encoding:
     """Numbers for mixed tables: fitted once on the pooled rows of all owners, then frozen.
 
@@ -50,13 +54,15 @@ class Encoding:
         self.columns = dict(owners.columns)
         order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
         pooled = np.concatenate([owners.X[j] for j in order])
-        self.vectorizer = vectorizer().fit(as_frame(pooled, self.columns))
+        self.vectorizer = vectorizer()
+        told = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
+        self.kept = without_noise(told, self.vectorizer)
         self.name = digest("skrub", version(), str(self.columns), *sorted(owners.hashes))
 
     def __call__(self, X: Array) -> Array:
         """Rows of objects as rows of numbers."""
         frame = self.vectorizer.transform(as_frame(X, self.columns))
-        return np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
+        return np.ascontiguousarray(frame[self.kept].to_numpy(dtype=np.float64))
 
     def encode(self, owners: Owners) -> Owners:
         """The same owners, known by the content they came with, with rows of numbers."""
@@ -72,11 +78,27 @@ def is_mixed(owners: Owners) -> bool:
 
 def encoding_pipeline(model: Any, columns: Mapping[str, str]) -> Any:
     """A model that encodes its own rows, afresh in every training."""
+    from sklearn.feature_selection import VarianceThreshold
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
 
     reader = FunctionTransformer(as_frame, kw_args={"columns": dict(columns)})
-    return make_pipeline(reader, vectorizer(), model)
+    # text of few words leaves columns of rounding errors, which a scaler would blow up
+    return make_pipeline(reader, vectorizer(), VarianceThreshold(NOISE**2), model)
+
+
+def without_noise(encoded: pd.DataFrame, fitted: Any) -> list[str]:
+    """Columns but for those of a text that hold only rounding errors.
+
+    Text of few different words spans fewer directions than the encoder gives back. The rest are
+    numbers of 1e-8, which a scaler would blow up to the size of everything else.
+    """
+    noise: set[str] = set()
+    for text in fitted.kind_to_columns_["high_cardinality"]:
+        outputs = list(fitted.input_to_outputs_[text])
+        spread = encoded[outputs].to_numpy(dtype=np.float64).std(axis=0)
+        noise |= {name for name, s in zip(outputs, spread, strict=True) if s < NOISE}
+    return [name for name in encoded.columns if name not in noise]
 
 
 def vectorizer() -> Any:

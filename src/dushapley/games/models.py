@@ -281,6 +281,11 @@ class ModelGame(RowsGame):
     def _notes(self) -> tuple[str, ...]:
         """What must be known to read the values; rows also in the test set are warned of."""
         notes = [] if self.path is None else [self.path.note]
+        if self.path is not None and self.path.cheap:
+            notes.append(
+                "Scores of single test rows are not kept on this path, so what another test set "
+                "would have said is not part of the errors; fast=False keeps them."
+            )
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
         tested = rows_of(self.X_test, self.y_test)

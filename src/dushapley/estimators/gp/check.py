@@ -167,7 +167,18 @@ def stratified(pools: BoolArray, answers: FloatArray) -> tuple[FloatArray, Float
         total[owner] = _one_owner(pools[:, owner], size, n)
     total -= total.mean(axis=0)
     total[:, size == n] = 1 / n
-    return total, (total * _variances(size, answers, n)) @ total.T
+    covariance = (total * _variances(size, answers, n)) @ total.T
+    return total, covariance + np.eye(n) * _unseen(size, answers, n)
+
+
+def _unseen(size: IntArray, answers: FloatArray, n: int) -> float:
+    """Variance for what few pools cannot have shown: equal answers are no proof of equal owners.
+
+    An equal share of the whole range, squared, fading as more pools of equal size are compared.
+    """
+    compared = float((np.bincount(size, minlength=n + 1)[2:n] - 1).clip(0).sum())
+    unseen = max(0.0, 1 - len(answers) / (2.0**n - 1))
+    return float(np.ptp(answers) / n) ** 2 * n / (n + compared) * unseen
 
 
 def _one_owner(member: BoolArray, size: IntArray, n: int) -> FloatArray:

@@ -27,6 +27,7 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 
 from dushapley.estimators.exact import bits, shapley_weights
 from dushapley.estimators.gp import kernel
@@ -88,14 +89,18 @@ def _complete(n_players: int) -> Functional:
 
 
 def size_grid(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
-    """About `most` of the sizes 1..I−1, and how many sizes each stands for when interpolating."""
+    """About `most` of the sizes 1..I−1, and how many sizes each stands for when interpolating.
+
+    By cubic splines in log(k/(I−k)), in which slopes bend little: straight lines between sizes
+    would lie above every learning curve's.
+    """
     everything = np.arange(1, n_players, dtype=np.int64)
     if len(everything) <= most:
         return everything, np.ones(len(everything))
     low = np.unique(np.rint(np.geomspace(1, n_players / 2, most // 2)).astype(np.int64))
     sizes = np.unique(np.concatenate([low, n_players - low]))
-    tents = [np.interp(everything, sizes, row).sum() for row in np.eye(len(sizes))]
-    return sizes, np.array(tents)
+    spline = CubicSpline(np.log(sizes / (n_players - sizes)), np.eye(len(sizes)))
+    return sizes, spline(np.log(everything / (n_players - everything))).sum(axis=0)
 
 
 def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator) -> BoolArray:

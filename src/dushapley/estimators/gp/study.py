@@ -107,7 +107,21 @@ class Study:
         weights = linear_map(self.posterior, self.with_answers)
         covariance = value_covariance(self.posterior, self.coarse, self.twin)
         covariance *= self.posterior.observed.scale**2 * self.verdict.widening
-        return self._finish(weights, positive(covariance), ())
+        sampled = np.eye(len(weights)) * self._carrier_variance(weights)
+        return self._finish(weights, positive(covariance) + sampled, ())
+
+    def _carrier_variance(self, weights: FloatArray) -> float:
+        """Error variance of a value from carrying the functional on a sample of pools.
+
+        Two samples of P and C pools differ by a variance of σ²/P + σ²/C, of which σ²/P is ours.
+        """
+        assert self.posterior is not None
+        points = MEDIUM if self.left else FINE
+        if 2**self.problem.n_players <= max(points, MEDIUM):
+            return 0.0
+        rough = linear_map(self.posterior, covariance_with_answers(self.posterior, self.coarse))
+        gap = (weights - rough) @ (self.answers - self.problem.empty)
+        return float((gap**2).mean()) * COARSE / (COARSE + points)
 
     def _by_strata(self) -> Estimate:
         weights, covariance = check.stratified(self.pools, self.answers)
