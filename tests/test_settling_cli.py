@@ -35,6 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 JOB = ["owners", "--by-file", "--target", "y", "--test", "test.csv", "--method", "exact"]
+JOB += ["--model", "knn"]  # whose trainings cost something, so that a ledger keeps them
 
 
 def run(*arguments: str) -> int:
