@@ -96,10 +96,10 @@ def test_json_equals_the_library_call(capsys, folder):
         (["--jobs", "0"], 2, "n_jobs is 0"),
         (["--seed", "x"], 2, "Invalid value for '--seed'"),
         (["--bogus"], 2, "No such option"),
-        (["--scoring", "accurac"], 1, "Did you mean 'accuracy'"),
-        (["--empty", "some"], 1, "empty is 'some'"),
+        (["--scoring", "accurac"], 2, "Did you mean 'accuracy'"),
+        (["--empty", "some"], 2, "empty is 'some'"),
         (["--target", "nix"], 1, "no target column 'nix'"),
-        (["--model", "sklearn.linear_model.Ridge", "--scoring", "accuracy"], 1, "judges classes"),
+        (["--model", "sklearn.linear_model.Ridge", "--scoring", "accuracy"], 2, "judges classes"),
     ],
 )
 def test_mistakes_end_in_a_sentence(capsys, folder, more, code, message):

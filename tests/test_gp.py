@@ -470,3 +470,28 @@ def test_problem_is_all_it_sees() -> None:
             asked += len(ask.queries)
             ask = talk.send(game(ask.queries))
     assert asked == 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "budget"), [(50, 300), (100, 600)])
+def test_intervals_hold_for_many_owners(n: int, budget: int) -> None:
+    """Above 32 owners the functional is sampled, and what that adds to the error is counted."""
+    sizes = np.random.default_rng(n).integers(10, 500, n)
+
+    def utility(z: np.ndarray) -> np.ndarray:
+        rows = z @ sizes
+        return rows / (rows + 1000.0)
+
+    exact = ds.value(ds.SizeGame(sizes, lambda rows: rows / (rows + 1000.0)), "exact").values
+    found = ds.value(ds.CallableGame(utility, n, sizes, cheap=True), "gp", budget=budget)
+    covered = np.abs(found.values - exact) < 1.96 * found.std_errors
+    assert covered.mean() >= 0.9
+    assert np.mean((found.values - exact) ** 2) < 2e-4 * exact.var()
+
+
+def test_a_game_that_shows_nothing_is_no_certainty() -> None:
+    """Ten owners of whom five are needed: few pools all say zero, and the errors say so."""
+    game = ds.CallableGame(lambda z: z[:, :5].all(axis=1) * 1.0, 10)
+    truth = np.array([0.2] * 5 + [0.0] * 5)
+    found = ds.value(game, "gp", budget=22)
+    assert (np.abs(found.values - truth) < 1.96 * found.std_errors).all()

@@ -84,8 +84,8 @@ def coins_of(amount: Decimal, decimals: int) -> int:
     coins, rest = divmod(number, 10 ** max(0, -exponent - decimals))
     if rest:
         raise InvalidSettlement(
-            f"The pot {amount} has more decimals than the smallest coin ({decimals}). Round it, "
-            "or pass decimals=."
+            f"The pot {amount} has more decimals than the smallest coin ({decimals}). Round it "
+            "to whole coins."
         )
     return (-1 if sign else 1) * coins * 10 ** max(0, exponent + decimals)
 

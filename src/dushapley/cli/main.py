@@ -26,6 +26,7 @@ from dushapley.errors import (
     BudgetTooSmall,
     DUShapleyError,
     InvalidChange,
+    InvalidGame,
     InvalidOption,
     MethodNotApplicable,
     UnknownMethod,
@@ -43,7 +44,15 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "reproduce": reproduce,
     "salvage": salvage,
 }
-WRONG_COMMAND = (BudgetTooSmall, InvalidChange, InvalidOption, MethodNotApplicable, UnknownMethod)
+WRONG_COMMAND = (
+    BudgetTooSmall,
+    InvalidChange,
+    InvalidGame,
+    InvalidOption,
+    MethodNotApplicable,
+    UnknownMethod,
+)
+"""Mistakes in what was typed: exit code 2. All others are failures: 1."""
 
 app = typer.Typer(
     help="Fair values for whole datasets: what is each owner's data worth?",

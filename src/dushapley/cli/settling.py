@@ -12,7 +12,7 @@ import typer
 
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, say
-from dushapley.errors import InvalidOption
+from dushapley.errors import InvalidOption, InvalidSettlement
 
 if TYPE_CHECKING:
     from dushapley.games import Game
@@ -38,9 +38,18 @@ class Delivery:
 
         if self.report_for and self.report is None:
             raise InvalidOption("--report-for needs --report FILE, beside which the pages go.")
-        check_floor(self.floor, self.negative)
-        if self.pot is not None:
-            check_pot(self.pot, check_decimals(None, check_currency(self.currency)))
+        money = (self.currency, self.negative, self.floor, self.settlement)
+        if self.pot is None and money != ("", "clip", None, Path("settlement.json")):
+            raise InvalidOption(
+                "--currency, --negative, --floor and --settlement say how a pot is shared; pass "
+                "--pot AMOUNT with them."
+            )
+        try:
+            check_floor(self.floor, self.negative)
+            if self.pot is not None:
+                check_pot(self.pot, check_decimals(None, check_currency(self.currency)))
+        except InvalidSettlement as error:
+            raise InvalidOption(str(error)) from error
         for path in (self.report, self.settlement if self.pot is not None else None):
             if path is not None and not path.absolute().parent.is_dir():
                 raise InvalidOption(f"There is no folder {path.parent} to write {path.name} into.")

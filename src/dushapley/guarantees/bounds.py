@@ -135,6 +135,7 @@ def _theorem2_bound(
             inner = spread + tail_factor * others.tail / (4 * others.largest)
         bound = bend.value / m * inner / others.mean**2
     bound = np.where(others.radius > 0, bound, 0.0)
+    bound = np.where(np.isnan(bound), np.inf, bound)  # 0·∞: a κ too small to be told from none
     return bound + ROUNDING * float(np.abs(curve(np.array([0.0, sizes.sum()]))).max()), bend.proven
 
 
