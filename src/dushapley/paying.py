@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import cache
+from math import isfinite
 from random import SystemRandom
 from typing import Any
 
@@ -144,8 +145,9 @@ class LedgerPayer(Payer):
             self.failures[outcome.failure] += 1
 
     def _keep(self, keys: list[bytes], queries: Any, outcomes: list[Outcome]) -> None:
-        values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
-        refuse_non_finite(queries, values, self.game.names)
+        if not all(isfinite(outcome.value) for outcome in outcomes):
+            values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
+            refuse_non_finite(queries, values, self.game.names)
         paid = list(zip(keys, outcomes, strict=True))
         if self.ledger is not None:
             self.shared |= self.ledger.write(paid) < len(paid)

@@ -15,6 +15,8 @@ from dushapley.errorbars import Transcript
 from dushapley.questions import Ask, BoolArray, Estimate, FloatArray, IntArray
 
 MOST_POOLS, MOST_ENTRIES, MOST_POINTS = 4096, 2**18, 400
+MOST_BITS = 62
+"""Owners whose coalitions fit a whole number."""
 STAGES = 5
 """Pools are told apart by how much of the others' data they hold: fifths of it."""
 ENOUGH_PAIRS = 0.6
@@ -120,6 +122,9 @@ class Notes:
         n = len(self.sizes)
         sums, counts = np.zeros((n, STAGES)), np.zeros((n, STAGES), dtype=np.int64)
         others = np.maximum(self.sizes.sum() - self.sizes, 1e-300)
+        pools = np.array([pool for pool, _ in self._pools.values()])
+        if n <= MOST_BITS and not ((pools > 0) & (pools < 1)).any():
+            return self._whole_pairs(pools, others, sums, counts)
         for key, (pool, value) in self._pools.items():
             draw = key[pool.nbytes :]
             for i in np.flatnonzero(pool == 1):
@@ -130,6 +135,25 @@ class Notes:
                     stage = min(STAGES - 1, int(STAGES * (before @ self.sizes) / others[i]))
                     sums[i, stage] += value - known[1]
                     counts[i, stage] += 1
+        return sums, counts
+
+    def _whole_pairs(
+        self, pools: FloatArray, others: FloatArray, sums: FloatArray, counts: IntArray
+    ) -> tuple[FloatArray, IntArray]:
+        """The same where all pools are coalitions: known by their bits, compared all at once."""
+        bit = np.left_shift(1, np.arange(len(others), dtype=np.int64))
+        code = (pools > 0) @ bit
+        order = np.argsort(code)
+        sorted_code, held = code[order], pools @ self.sizes
+        worth = np.array([value for _, value in self._pools.values()])
+        for i, own in enumerate(bit):
+            inside = np.flatnonzero(pools[:, i] > 0)
+            at = np.searchsorted(sorted_code, code[inside] - own)
+            known = sorted_code[np.minimum(at, len(order) - 1)] == code[inside] - own
+            inside, before = inside[known], order[at[known]]
+            stage = np.minimum(STAGES - 1, (STAGES * held[before] / others[i]).astype(np.int64))
+            np.add.at(sums[i], stage, worth[inside] - worth[before])
+            np.add.at(counts[i], stage, 1)
         return sums, counts
 
     def _slopes(self) -> FloatArray:
