@@ -107,7 +107,7 @@ def test_the_same_command_writes_the_same_bytes(folder: Path) -> None:
 def test_owners_rows_as_test_set_are_verified_too(
     folder: Path, capsys: pytest.CaptureFixture[str], how: list[str]
 ) -> None:
-    job = ["owners", "--by-file", "--target", "y", *how, "--method", "exact"]
+    job = ["owners", "--by-file", "--target", "y", *how, "--method", "exact", "--model", "knn"]
     assert run("value", *job, "--pot", "10", "--report", "page.html") == 0
     assert run("verify", "settlement.json", "owners") == 0
     capsys.readouterr()
