@@ -100,6 +100,18 @@ def test_own_membership_has_the_variance_it_is_said_to_have():
     assert np.allclose(smooth.mean(axis=0), efficient.mean(axis=0), atol=4 * np.sqrt(known))
 
 
+def test_an_order_is_no_surer_than_the_intervals():
+    """Walks that agree by chance: the rule of three's allowance is an error of the order too."""
+    found = ds.value(small_games(6)["glove"], "permutation", budget=102, seed=0)
+    still = np.diag(found.covariance) == 0
+    others = ~still
+    others[0] = False  # the one who has the left glove
+    assert still.any()
+    assert others.any()
+    chance = ds.probability_greater(found)
+    assert (np.abs(chance[np.ix_(others, still)] - 0.75) < 0.25).all()  # more, yet not for sure
+
+
 def sharp(owners: int) -> ds.Game:
     """The paper's curve with its rule for c."""
     sizes = RNG(1).integers(1, 1001, owners)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dushapley.estimators.spread import Extremes, Spread
+from dushapley.estimators.spread import Extremes, Spread, sum_of_cubes
 from dushapley.questions import Estimate, FloatArray
 
 ENOUGH = 30
@@ -68,7 +68,7 @@ class Moments:
         centred = sample - mean
         shift = mean - self.sums.mean
         scatter = centred.T @ centred
-        third = np.einsum("ij,ij->j", centred**2, centred)
+        third = sum_of_cubes(centred)
         number = np.full(len(mean), float(len(sample)))
         across = self.count * len(sample) / (self.count + len(sample))
         self.scatter += scatter + np.outer(shift, shift) * across

@@ -11,7 +11,7 @@ import numpy as np
 from dushapley.estimators.method import Keeps, Method, Option, two_squares
 from dushapley.estimators.moments import Moments
 from dushapley.estimators.permutations import finished
-from dushapley.estimators.spread import Extremes, Spread
+from dushapley.estimators.spread import Extremes, Spread, sum_of_cubes
 from dushapley.questions import (
     Ask,
     BoolArray,
@@ -97,7 +97,7 @@ class Drawn:
         count = len(gains)
         steps = np.diff(gains[np.argsort(self.order[:count])], axis=0)
         bends = np.diff(steps, axis=0) / -2
-        third = (bends**3).sum(axis=0) / (0.75 * max(len(bends), 1) * count**2)
+        third = sum_of_cubes(bends) / (0.75 * max(len(bends), 1) * count**2)
         return steps.T @ steps / (2 * len(steps) * count), third
 
 
@@ -128,7 +128,8 @@ def shared_estimate(problem: Problem, drawn: Drawn) -> Estimate | None:
     extremes = Extremes(problem.n_players)
     extremes.add(drawn.gains)
     spread = Spread(variance + by_chance, third, 3 * variance**2 / (2 * count - 1), extremes.unseen)
-    return spread.around(mean, drawn.neighbours(gains)[0], count)
+    covariance = seen if smooth is gains else drawn.neighbours(gains)[0]
+    return spread.around(mean, covariance, count)
 
 
 def own_membership(drawn: Drawn, gains: FloatArray) -> tuple[FloatArray, FloatArray]:

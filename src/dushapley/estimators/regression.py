@@ -9,7 +9,7 @@ import numpy as np
 
 from dushapley.estimators.design import Design, kernel_design, levels, leverage_design
 from dushapley.estimators.method import Method, Option, two_squares
-from dushapley.estimators.spread import Spread
+from dushapley.estimators.spread import Spread, sum_of_cubes
 from dushapley.questions import Ask, Conversation, Estimate, FloatArray, Problem
 
 UNDETERMINED = (
@@ -176,7 +176,7 @@ def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Sprea
         off = off - off.mean(axis=0)
         own = off.T @ off * (part * seen / (seen - 1))
         covariance += own
-        third += (off**3).sum(axis=0) * (part * (2 * part - 1))
+        third += sum_of_cubes(off) * (part * (2 * part - 1))
         doubt += np.diag(own) ** 2 / (seen - 1)
     return covariance, Spread(np.maximum(np.diag(covariance), 0), third, doubt)
 

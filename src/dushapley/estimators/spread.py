@@ -129,6 +129,11 @@ class Extremes:
         return np.where(change <= ALIKE * largest, 3 * largest / self.draws, 0.0)
 
 
+def sum_of_cubes(x: FloatArray) -> FloatArray:
+    """By column; many times faster than powers."""
+    return np.asarray(np.einsum("ij,ij->j", x * x, x))
+
+
 def student(freedom: float | FloatArray) -> FloatArray:
     """How much wider Student's 95% interval is than the normal one, by its degrees of freedom."""
     from scipy.special import stdtrit
