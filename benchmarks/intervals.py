@@ -4,7 +4,7 @@ At 20I² evaluations with 5, 10 and 20 owners, 400 runs a cell: the nine closed-
 contract suite, the paper's sharp curve and a smooth one among them. Owners whose value is the same
 in all runs are left out. "exact": nobody is left. "r": most results carry the note that some
 owners' contributions are too rare for 95% intervals; theirs are meant to hold at least as often.
-Then smaller and larger budgets with 8 owners, 200 runs, on three of the games.
+Then smaller and larger budgets with 8 owners, 600 runs, on three of the games.
 Run: python benchmarks/intervals.py [--quick]
 """
 
@@ -92,7 +92,7 @@ def main() -> None:
         title = f"{owners} owners, 20I² = {20 * owners**2:,} evaluations"
         stored[title] = by_game(owners, runs)
         show(title, stored[title])
-    stored["8 owners"] = by_budget(8, runs // 2)
+    stored["8 owners"] = by_budget(8, runs * 3 // 2)
     show("8 owners, sharp / smooth / random", stored["8 owners"])
     if "--quick" not in sys.argv:
         save("intervals", stored)

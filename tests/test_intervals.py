@@ -143,10 +143,10 @@ def part_covered(name: str, options: dict, kind: str, n: int) -> tuple[float, bo
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "kind", "n"), HARD)
 def test_intervals_hold_where_contributions_are_rare(name, options, kind, n):
-    """93 to 97 of 100; more only where results say that fewer than five events were seen.
+    """93 to 97 of 100; more only where results say that they rest on fewer than five events.
 
-    No interval around a count with a mean of 2.5 events holds between 91.8% of the time (without
-    the case that none is seen) and 99%, so there the promise is "at least".
+    A count with a mean of 2.5 is 0 in 8.2% of runs: intervals no narrower than the plain ones hold
+    either in 91.7% or, if they allow for that case, in 99.9%; so there the promise is "at least".
     """
     part, noted = part_covered(name, options, kind, n)
     assert part >= 0.93

@@ -121,7 +121,9 @@ def summary(frame: pd.DataFrame) -> str:
         if runs["seed"].isna().all():
             lines.append(f"{method:<22} {budget:>8.0f} {'-':>8}  {runs['reason'].iloc[0]}")
             continue
-        error = f"{runs[measure].mean():.3g} ±{runs[measure].sem():.1g}".replace(" ±nan", "")
+        found = runs[measure].to_numpy()
+        spread = f" ±{found.std(ddof=1) / len(found) ** 0.5:.1g}" if len(found) > 1 else ""
+        error = f"{found.mean():.3g}{spread}"
         lines.append(
             f"{method:<22} {budget:>8.0f} {runs['n_evaluations'].mean():>8.0f} "
             f"{error:>18} {runs['rank_correlation'].mean():>11.3f}"
