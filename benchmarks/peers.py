@@ -4,7 +4,9 @@ Errors on the size game of `estimators.py` (ten draws of n, five seeds each). "p
 chance of a difference at least as bad under equal methods (paired t-test on log errors, one-sided).
 Speed at I=20 and budget 100,000 on the same game, in CPU seconds: ours best of three, shapiq once
 where it takes more than ten seconds.
-Run: python benchmarks/peers.py [error] [speed]
+`more` repeats the kernel forms, where 50 pairs leave differences of a tenth unseen, on thirty fresh
+draws of n with eight seeds each; its p is of the mean over seeds, game by game.
+Run: python benchmarks/peers.py [error] [speed] [more]
 """
 
 from __future__ import annotations
@@ -113,31 +115,48 @@ def theirs(make, game: ds.Game, budget: int, seed: int) -> np.ndarray:
     return np.array([found.dict_values.get((i,), 0.0) for i in range(n)])
 
 
-def compare_errors() -> list[dict]:
-    games = {n: [size_game(n, draw) for draw in range(DRAWS)] for n in (10, 20)}
+def paired_errors(method, options, make, n: int, budget: int, draws: range, runs: int):
+    """Errors of ours and of shapiq's, shape (draws, runs, 2)."""
+    pairs = []
+    for draw in draws:
+        game, exact = size_game(n, draw)
+        for seed in range(draw * runs, (draw + 1) * runs):
+            ours = ds.value(game, method, options=options, budget=budget, seed=seed).values
+            peer = theirs(make, game, budget, seed)
+            pairs.append([np.mean((v - exact) ** 2) / np.mean(exact**2) for v in (ours, peer)])
+    return np.array(pairs).reshape(len(draws), runs, 2)
+
+
+def compare_errors(pairs=PAIRS, draws=range(DRAWS), runs=RUNS, by_game=False) -> list[dict]:
     results = []
-    for method, options, name, make, same in PAIRS:
+    for method, options, name, make, same in pairs:
         for n, budget in COLUMNS:
-            pairs = []
-            for seed in range(DRAWS * RUNS):
-                game, exact = games[n][seed // RUNS]
-                ours = ds.value(game, method, options=options, budget=budget, seed=seed).values
-                peer = theirs(make, game, budget, seed)
-                pairs.append([np.mean((v - exact) ** 2) / np.mean(exact**2) for v in (ours, peer)])
-            a, b = np.array(pairs).T
-            off = np.log(a) - np.log(b)  # permutation walks are the very same: nothing to test
-            p = 0.5 if np.allclose(off, 0) else stats.ttest_1samp(off, 0, alternative="greater")[1]
+            found = paired_errors(method, options, make, n, budget, draws, runs)
+            off = np.log(found[..., 0]) - np.log(found[..., 1])
+            tested = off.mean(axis=1) if by_game else off.ravel()
+            # permutation walks are the very same: nothing to test
+            alike = np.allclose(off, 0)
+            p = 0.5 if alike else stats.ttest_1samp(tested, 0, alternative="greater")[1]
+            a, b = found.reshape(-1, 2).mean(axis=0).tolist()
             results.append(
-                {
-                    "ours": label(method, options),
-                    "shapiq": name,
-                    "same algorithm": same,
-                    "owners": n,
-                }
-                | {"budget": budget, "error": float(a.mean()), "shapiq error": float(b.mean())}
+                {"ours": label(method, options), "shapiq": name, "same algorithm": same}
+                | {"owners": n, "budget": budget, "error": a, "shapiq error": b}
                 | {"p worse": float(p)}
             )
     return results
+
+
+def show_errors(found: list[dict]) -> None:
+    rows = [
+        [
+            *(r["ours"], r["shapiq"], "yes" if r["same algorithm"] else "no"),
+            *(str(r["owners"]), str(r["budget"]), short(r["error"]), short(r["shapiq error"])),
+            f"{r['p worse']:.2g}",
+        ]
+        for r in found
+    ]
+    header = ["ours", "shapiq", "same algorithm", "I", "budget", "our error", "shapiq error"]
+    print(markdown([*header, "p worse"], rows), flush=True)
 
 
 def compare_speed(budget: int = 100_000) -> list[dict]:
@@ -170,17 +189,12 @@ def main() -> None:
     print(f"shapiq {version('shapiq')}\n")
     if "error" in wanted:
         found = compare_errors()
-        rows = [
-            [
-                *(r["ours"], r["shapiq"], "yes" if r["same algorithm"] else "no"),
-                *(str(r["owners"]), str(r["budget"]), short(r["error"]), short(r["shapiq error"])),
-                f"{r['p worse']:.2g}",
-            ]
-            for r in found
-        ]
-        header = ["ours", "shapiq", "same algorithm", "I", "budget", "our error", "shapiq error"]
-        print(markdown([*header, "p worse"], rows))
+        show_errors(found)
         save("peers_error", found)
+    if "more" in wanted:
+        found = compare_errors(PAIRS[1:4], range(DRAWS, DRAWS + 30), 8, by_game=True)
+        show_errors(found)
+        save("peers_more", found)
     if "speed" in wanted:
         found = compare_speed()
         rows = [
