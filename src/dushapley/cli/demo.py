@@ -37,10 +37,8 @@ def demo(
     ] = Path("dushapley-demo"),
     seed: o.Seed = 0,
     json: o.Json = False,
-    debug: o.Debug = False,
 ) -> None:
     """The whole job in seconds: ten hospitals share breast-cancer data; two have wrong labels."""
-    del debug  # read by main
     import dushapley as ds
 
     tables, test = demo_tables(seed)

@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dushapley.cli import options as o
 from dushapley.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -30,23 +32,23 @@ class Job:
     Attributes are the options of the command line by the same names.
     """
 
-    files: Sequence[Path]
-    target: str
-    owner: str | None = None
-    by_file: bool = False
-    test: Path | None = None
-    holdout: float | None = None
-    cv: int | None = None
-    task: str = "auto"
-    model: str | None = None
-    scoring: str | None = None
-    empty: str = "constant"
-    on_failure: Any = "raise"
-    repeats: int = 1
-    timeout: float | None = None
-    memory: str | None = None
-    encode: Any = "pooled"
-    model_seed: int = 0
+    files: o.Files
+    target: o.Target
+    owner: o.Owner = None
+    by_file: o.ByFile = False
+    test: o.Test = None
+    holdout: o.Holdout = None
+    cv: o.Cv = None
+    task: o.Task = "auto"
+    model: o.Model = None
+    scoring: o.Scoring = None
+    empty: o.Empty = "constant"
+    on_failure: o.OnFailure = "raise"
+    repeats: o.Repeats = 1
+    timeout: o.Timeout = None
+    memory: o.Memory = None
+    encode: o.Encode = "pooled"
+    model_seed: o.ModelSeed = 0
 
     def __post_init__(self) -> None:
         if self.from_statistics and (self.test is None or self.owner or self.by_file):
@@ -137,7 +139,7 @@ class Job:
             empty=as_number(self.empty),
             seed=self.model_seed,
             repeats=self.repeats,
-            on_failure=self.on_failure,
+            on_failure=self.on_failure,  # type: ignore[arg-type]  # it is checked there
             timeout=self.timeout,
             memory=as_bytes(self.memory),
             encode=encode,
@@ -185,7 +187,8 @@ def as_bytes(text: str | None) -> int | None:
         return None
     units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
     number = as_number(text[:-2])
-    if text[-2:].upper() not in units or not isinstance(number, float):
+    known = text[-2:].upper() in units and isinstance(number, float) and isfinite(number)
+    if not known:
         raise InvalidOption(f"--memory is {text!r}; write it like 500MB or 2GB.")
     return int(number * units[text[-2:].upper()])
 
