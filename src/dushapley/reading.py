@@ -16,23 +16,33 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+STATISTICS = (".npz",)
 
 
 def files_in(paths: PathLike | Iterable[PathLike]) -> list[Path]:
-    """The files themselves; a folder stands for the tables in it, in the order of their names."""
+    """The files themselves; a folder stands for its tables, in the order of their names.
+
+    A folder without tables stands for the owners' statistics in it.
+    """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[Path] = []
     for path in map(Path, given):
         if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.name.lower().endswith(CSV + PARQUET))
+            inside = _ending(path, CSV + PARQUET) or _ending(path, STATISTICS)
             if not inside:
-                raise InvalidOwners(f"The folder {path} holds no .csv or .parquet file.")
+                raise InvalidOwners(
+                    f"The folder {path} holds no .csv or .parquet file, and no statistics (.npz)."
+                )
             found += inside
         else:
             found.append(path)
     if not found:
         raise InvalidOwners("No files were given; pass one file per owner, or a folder of them.")
     return found
+
+
+def _ending(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.lower().endswith(endings))
 
 
 def owner_name(path: Path) -> str:

@@ -36,6 +36,8 @@ Picture = Annotated[
     Path | None, typer.Option(help="Draw error against budget into this file.", metavar="FILE")
 ]
 
+PICTURES = (".png", ".svg", ".pdf")
+
 
 def compare(
     job: Job,
@@ -52,7 +54,7 @@ def compare(
     chosen = numbers(budgets)
     for name in names:
         refuse_unknown(name)
-    refuse_no_folder(picture)
+    refuse_unable_to_draw(picture)
     game = job.game()
     wanted = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
     known = None if reference is None else values_of(reference, game.names)
@@ -69,12 +71,26 @@ def compare(
 
 def numbers(text: str | None) -> list[int]:
     """Budgets from the command line."""
+    from dushapley.conversation import check_budget
+
     try:
-        return [int(part) for part in (text or "").split(",") if part.strip()]
+        found = [int(part) for part in (text or "").split(",") if part.strip()]
     except ValueError as error:
         raise InvalidOption(
             f"--budgets is {text!r}; needed are whole numbers with commas between, like 60,200."
         ) from error
+    for budget in found:
+        check_budget(budget)
+    return found
+
+
+def refuse_unable_to_draw(picture: Path | None) -> None:
+    """Refuse a picture that could not be written, before any training."""
+    refuse_no_folder(picture)
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise InvalidOption(
+            f"--picture is {str(picture)!r}; needed is a name that ends in {', '.join(PICTURES)}."
+        )
 
 
 def values_of(path: Path, names: tuple[str, ...]) -> FloatArray:

@@ -191,18 +191,19 @@ def verify(
     refuse_workers(jobs)
     from dushapley.cli.job import default_ledger
     from dushapley.reading import files_in
-    from dushapley.verification import Verdict, as_stored, paper_findings, value_findings
+    from dushapley.verification import Finding, as_stored, value_findings, verdict_on
 
     data = as_stored(settlement)
     record = recorded(data)
     owners, test = told_apart(files_in(files), record["inputs"])
-    findings = paper_findings(data, hashes(owners, test))
-    if all(finding.holds for finding in findings):
+
+    def of_values() -> list[Finding]:
         game = recorded_job(record, owners, test, model).game()
         kept = default_ledger(game.context) if from_ledger and game.context else ledger
         kept = None if game.cheap else kept  # nothing was paid for, so nothing was kept
-        findings += value_findings(data, game, ledger=kept, n_jobs=jobs)
-    verdict = Verdict(tuple(findings))
+        return value_findings(data, game, ledger=kept, n_jobs=jobs)
+
+    verdict = verdict_on(data, hashes(owners, test), of_values)
     print(verdict)
     raise typer.Exit(0 if verdict.holds else 1)
 

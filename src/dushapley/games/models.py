@@ -20,6 +20,7 @@ from dushapley.games.training import (
     Fresh,
     OutOfMemory,
     TimedOut,
+    is_deterministic,
     out_of_memory,
     refuse_drifting,
     refuse_impossible_limit,
@@ -131,6 +132,7 @@ class ModelGame(RowsGame):
         self.X_test, self.y_test = check_test_set(owners, X_test, y_test, self.encoding)
         self.classes = classes_of(model, owners, self.y_test)
         refuse_drifting(model, self.repeats)
+        self.deterministic = is_deterministic(model)
         self.scorer = Scorer(scoring, self.X_test, self.y_test, self.classes)
         self.scorer.refuse_unable(model)
         self.nobody = self._empty_outcome(empty)

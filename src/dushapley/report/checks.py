@@ -39,6 +39,7 @@ def sources(valuation: Valuation) -> list[dict[str, Any]]:
         errors = valuation.errors.get(name)
         typical = None if errors is None else 1.96 * float(np.sqrt(np.mean(np.square(errors))))
         text = "unknown" if typical is None else "±" + decimal(typical, digits)
+        text = "none" if typical == 0 else text
         dominant = valuation.errors.get("dominant") == name
         rows.append({"name": name, "text": text, "meaning": meaning, "dominant": dominant})
     return rows

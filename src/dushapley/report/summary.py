@@ -182,7 +182,7 @@ def _lead(valuation: Valuation, settlement: Settlement | None, rows: list[Plain]
         lower = "owner lowers" if harmful == 1 else "owners lower"
         sentences.append(f"{harmful} {lower} the score on average.")
     if settlement is not None:
-        sentences.append(RULES[settlement.negative])
+        sentences += [RULES[settlement.negative], *settlement.notes]
     return sentences
 
 
