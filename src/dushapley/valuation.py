@@ -309,9 +309,10 @@ class Valuation:
             if len(order) > 30 and position == 15:
                 lines.append(f"  ... {len(order) - 30} more ...")
             error = "-" if known is None else format(1.96 * known[i], number)
+            share = "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}"
             lines.append(
                 f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
-                f"{format(self.values[i], number):>12}  {error:>10}  {shares[i]:>7.1%}"
+                f"{format(self.values[i], number):>12}  {error:>10}  {share:>7}"
             )
         return lines
 

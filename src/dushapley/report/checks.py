@@ -148,6 +148,9 @@ def _forecasts(valuation: Valuation) -> list[dict[str, Any] | None]:
     unexplained = valuation.details.get("unexplained")
     if valuation.method_run != "gp" or not isinstance(unexplained, float):
         return []
+    if valuation.details.get("model") == "constant":
+        text = "All pools that were trained are worth the same: there was nothing to foresee."
+        return [_check("Forecasts", "look", text)]
     fell_back = valuation.details.get("model") == "stratified"
     text = (
         f"Pools forecast before they were trained: {percent(max(0.0, 1 - unexplained))} of their "
