@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,7 +61,11 @@ def what_if(
         "seed": asked.seed, "ledger": means.kept(game),
     }  # fmt: skip
     quote = quote_change(game, change, **how)
-    say(f"{quote.known:,} evaluations are paid for; {quote.new:,} new, {quote.at_most:,} at most")
+    about = "about " if quote.new < quote.at_most else ""  # a method that learns may ask others
+    say(
+        f"{quote.known:,} evaluations are paid for; {about}{quote.new:,} new, {quote.at_most:,} at "
+        "most"
+    )
     agree_on(game, quote.new, means)
     answer = ask(game, change, n_jobs=means.jobs, **how)
     show(answer, None if pot.pot is None else payments(answer, pot), json=json)
@@ -103,6 +108,8 @@ def payments(answer: WhatIf, pot: Pot) -> list[dict[str, str]]:
 
 def show(answer: WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> None:
     """Both worlds on stdout."""
+    from dushapley.money import money
+
     if json:
         told = {
             "question": answer.change.told(),
@@ -118,4 +125,5 @@ def show(answer: WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> No
     if paid is not None:
         print(f"  {'payment':<32} {'before':>14} {'after':>14}")
     for row in paid or ():
-        print(f"  {row['owner'][:32]:<32} {row['before'] or '-':>14} {row['after'] or '-':>14}")
+        cells = [money(Decimal(row[w])) if row[w] else "-" for w in ("before", "after")]
+        print(f"  {row['owner'][:32]:<32} {cells[0]:>14} {cells[1]:>14}")
