@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dushapley.errors import InvalidOwners
 from dushapley.tables import check_columns, refuse_other_columns, refuse_twins
@@ -96,15 +96,19 @@ def read_table(path: PathLike) -> pd.DataFrame:
 
 def read_csv(file: Path) -> pd.DataFrame:
     """Comma-separated text in UTF-8 with a line of column names."""
+    header = _parsed(file, header=None, nrows=1, dtype=str, keep_default_na=False)
+    check_header(file, [str(name) for name in header.iloc[0]])
+    return _parsed(file, low_memory=False, index_col=False)
+
+
+def _parsed(file: Path, **how: Any) -> pd.DataFrame:
+    """What pandas reads with these options, or an explanation of why it cannot."""
     import pandas as pd
 
     try:
-        header = pd.read_csv(
-            file, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig"
-        )
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(file, encoding="utf-8-sig", low_memory=False, index_col=False)
+            return pd.read_csv(file, encoding="utf-8-sig", **how)
     except pd.errors.EmptyDataError as error:
         raise InvalidOwners(
             f"{file} is empty; needed is a line of names and one line per row."
@@ -119,12 +123,16 @@ def read_csv(file: Path) -> pd.DataFrame:
         ) from error
     except (pd.errors.ParserError, ValueError, OSError) as error:
         raise InvalidOwners(f"{file} cannot be read as CSV: {str(error).strip()}.") from error
-    check_header(file, [str(name) for name in header.iloc[0]])
-    return table
 
 
 def check_header(file: Path, names: list[str]) -> None:
-    """Refuse headers that pandas would mend in silence."""
+    """Refuse headers that pandas would mend in silence, or that commas do not separate."""
+    other = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
+    if len(names) == 1 and other is not None:
+        raise InvalidOwners(
+            f"{file} seems to have its columns separated by {other!r}: its first line is a single "
+            f"name, {names[0][:60]!r}. Save it with commas between (and decimal points)."
+        )
     blank = [position for position, name in enumerate(names) if not name.strip()]
     if blank:
         raise InvalidOwners(
