@@ -89,7 +89,8 @@ class Settlement:
         """What the intervals of the payments cover."""
         if self.low is None:
             return "no interval: the values come without standard errors"
-        apart = self.valuation.covariance is None and bool(self.valuation.std_errors is not None)
+        sampled = self.valuation.std_errors is not None
+        apart = sampled and self.valuation.covariance is None
         kind = "sampling errors" if self.valuation.errors.get("total") is not None else "errors"
         joint = f", {kind} of different owners taken as independent" if apart else ""
         return f"{self.valuation.interval_meaning}{joint}"
