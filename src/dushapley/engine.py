@@ -121,9 +121,9 @@ def value(
     """
     played = as_game(game, n_players)
     plan, formula = choose_plan(played, method, options, budget)
-    _check_precision(precision)
+    check_precision(precision)
     check_executor(executor, n_jobs, address)
-    until = _until(max_seconds)
+    until = end_of_run(max_seconds)
     refuse_ledger(played, ledger)
     if formula is not None:
         return _from_formula(played, plan, formula, budget, check_seed(seed))
@@ -323,7 +323,8 @@ def _batch(game: Game) -> int:
     return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))
 
 
-def _check_precision(precision: object) -> None:
+def check_precision(precision: object) -> None:
+    """Refuse a precision that no interval could reach."""
     if precision is None:
         return
     if isinstance(precision, bool) or not (
@@ -334,7 +335,7 @@ def _check_precision(precision: object) -> None:
         )
 
 
-def _until(max_seconds: object) -> float:
+def end_of_run(max_seconds: object) -> float:
     """When the run must end, by a clock that nobody can set back."""
     if max_seconds is None:
         return float("inf")

@@ -72,6 +72,7 @@ def value(
     )  # fmt: skip
     chosen = method_options(option or [])
     refuse_unknown(method)
+    refuse_impossible(precision, max_seconds, executor, jobs, address)
     wanted = Delivery(
         pot, currency, negative, floor, settlement, report, report_for or (),
         shlex.join(["dushapley", *(context.obj or ())]),
@@ -105,6 +106,18 @@ def refuse_unknown(method: str) -> None:
         find(method)
 
 
+def refuse_impossible(
+    precision: float | None, max_seconds: float | None, executor: str, jobs: int, address: Any
+) -> None:
+    """Refuse a run that could not begin, before any file is read or training timed."""
+    from dushapley.engine import check_precision, end_of_run
+    from dushapley.executors import check_executor
+
+    check_precision(precision)
+    end_of_run(max_seconds)
+    check_executor(executor, jobs, address)
+
+
 def kept_at(game: Game) -> Path | None:
     """The ledger of this game, told to the person."""
     if game.cheap:
@@ -121,16 +134,14 @@ def kept_at(game: Game) -> Path | None:
 def agree(
     game: Game, method: str, options: Any, budget: int | None, jobs: int, *, yes: bool
 ) -> None:
-    """Ask before work that is likely to be long."""
+    """Ask before work that is likely to be long; who agreed before pays for no trial."""
     from dushapley.engine import choose_plan
 
     plan, _ = choose_plan(game, method, options, budget)
-    each = seconds_each(game)
+    each = 0.0 if yes else seconds_each(game)
     seconds = each * plan.budget / max(jobs, 1)
-    say(
-        f"{game.n_players} owners, {each:.2g} s an evaluation, up to {plan.budget:,} of them: "
-        f"about {clock(seconds)} by {plan.label}"
-    )
+    timed = "" if yes else f" of {each:.2g} s, about {clock(seconds)}"
+    say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if plan.reason:
         say(plan.reason)
     agree_on_seconds(seconds, yes=yes)
@@ -138,7 +149,7 @@ def agree(
 
 def agree_on(game: Game, evaluations: int, jobs: int, *, yes: bool) -> None:
     """Ask before so many evaluations, if they are likely to take long."""
-    if evaluations:
+    if evaluations and not yes:
         agree_on_seconds(seconds_each(game) * evaluations / max(jobs, 1), yes=yes)
 
 

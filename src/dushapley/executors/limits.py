@@ -49,6 +49,8 @@ def outcomes_within(shipment: Shipment, block: Block) -> list[Outcome]:
     if not game.limits.any:
         return game.outcomes(*block)
     for _ in range(ATTEMPTS):
+        if shipment.token in _DISMISSED:
+            raise WorkerLost("its run has ended")
         trainer = trainer_for(shipment)
         try:
             return trainer.outcomes(block)
@@ -126,6 +128,8 @@ class Trainer:
 
 _TRAINERS: dict[int, Trainer] = {}
 """The trainer of each thread of this worker."""
+_DISMISSED: set[str] = set()
+"""Shipments whose runs have ended: what was at work for them is not tried again."""
 
 
 def trainer_for(shipment: Shipment) -> Trainer:
@@ -139,10 +143,12 @@ def trainer_for(shipment: Shipment) -> Trainer:
     return trainer
 
 
-def dismiss() -> None:
-    """End all trainers of this worker."""
-    while _TRAINERS:
-        _TRAINERS.popitem()[1].end()
+def dismiss(token: str) -> None:
+    """End the trainers of this shipment in this worker; those of other runs stay at work."""
+    _DISMISSED.add(token)
+    for thread, trainer in list(_TRAINERS.items()):
+        if trainer.shipment.token == token:
+            _TRAINERS.pop(thread, trainer).end()
 
 
 def serve(descriptor: int) -> None:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from time import monotonic, sleep
 from typing import Any
 
 from dushapley.errors import InvalidOption, WorkersLost
-from dushapley.executors.base import ATTEMPTS, Group, Results, Shipment, WorkerLost, pay
-from dushapley.executors.remote import Remote
+from dushapley.executors.base import (
+    ATTEMPTS,
+    Group,
+    Results,
+    Shipment,
+    WorkerLost,
+    pay,
+    seconds_left,
+)
+from dushapley.executors.remote import LOOK, Remote, cannot_unpack
 
 
 class Ray(Remote):
@@ -65,7 +74,16 @@ class Ray(Remote):
             ) from error
 
     def workers(self) -> int:
-        return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        started, patience = monotonic(), self.patience()
+        while (found := int(self.ray.cluster_resources().get("CPU", 0))) < 1:
+            seconds_left(self.until)
+            if monotonic() - started > patience:
+                raise WorkersLost(
+                    f"The Ray cluster has had no processor for {patience:g} s. Start workers "
+                    "(`ray start --address=ADDRESS`), and run again to go on."
+                )
+            sleep(LOOK)
+        return found
 
     def ship(self, shipment: Shipment) -> None:
         self._game = self.ray.put(shipment)
@@ -78,14 +96,22 @@ class Ray(Remote):
         return done
 
     def result(self, handle: Any) -> tuple[float, Results]:
-        from ray.exceptions import ObjectLostError, RayTaskError, WorkerCrashedError
+        from ray import exceptions as gone
 
         try:
             return self.ray.get(handle)
-        except RayTaskError as error:
+        except gone.RayTaskError as error:
             cause = error.cause
+            if isinstance(cause, (ImportError, gone.RaySystemError)):
+                raise cannot_unpack(cause) from error
             raise cause if isinstance(cause, Exception) else error from None
-        except (WorkerCrashedError, ObjectLostError) as error:
+        except (
+            gone.WorkerCrashedError,
+            gone.OutOfMemoryError,
+            gone.NodeDiedError,
+            gone.LocalRayletDiedError,
+            gone.ObjectLostError,
+        ) as error:
             raise WorkerLost(f"Ray: {type(error).__name__}") from error
 
     def cancel(self, handles: Collection[Any]) -> None:
