@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -56,6 +60,20 @@ def test_a_models_own_error_is_not_tried_again_on_dask(client: Any, tmp_path: Pa
     model = Faulty(("raise",), rate=1.0, once=str(tmp_path))  # a second try would go well
     with pytest.raises(errors.UtilityFailed, match="does not feel like it"):
         ds.value(faulty_game(4, model), "exact", executor="dask", address=client)
+
+
+class Secretive(Faulty):
+    """Raises an error that cannot be packed to travel."""
+
+    def _misbehave(self, fault: str) -> None:
+        error = RuntimeError("keeps a lock")
+        error.lock = threading.Lock()  # type: ignore[attr-defined]
+        raise error
+
+
+def test_errors_that_cannot_travel_are_told_all_the_same(client: Any) -> None:
+    with pytest.raises(errors.UtilityFailed, match="RuntimeError: keeps a lock"):
+        ds.value(faulty_game(3, Secretive(("raise",))), "exact", executor="dask", address=client)
 
 
 def test_time_is_up_on_dask(client: Any) -> None:
@@ -356,6 +374,22 @@ def test_a_training_that_nobody_waits_for_is_not_tried_again() -> None:
     at_work.join(30)
     assert len(ends) == 1
     assert _TRAINERS == {}
+
+
+def test_no_training_pays_for_the_imports_of_its_trainer() -> None:
+    import cloudpickle
+
+    class OfThisScript(Faulty):
+        pass
+
+    packed = cloudpickle.dumps(faulty_game(2, OfThisScript(), timeout=1)).hex()
+    code = f"import pickle, sys; pickle.loads(bytes.fromhex({packed!r}))"
+    code += "; print('sklearn.base' in sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert told.stdout.strip() == "True"
 
 
 def test_another_limit_tries_again() -> None:

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
-from dushapley.executors.base import Group, Results, Shipment, WorkerLost, pay, seconds_left
+from dushapley.executors.base import Group, Results, Shipment, WorkerLost, seconds_left
 from dushapley.executors.limits import dismiss
-from dushapley.executors.remote import Remote, cannot_unpack
+from dushapley.executors.remote import Remote, cannot_unpack, pay_there
 
 
 class Dask(Remote):
@@ -100,7 +100,7 @@ class Dask(Remote):
         busy = Counter(self._places.values())
         place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
         handle = self.client.submit(
-            _pay,
+            pay_there,
             self._game,
             group,
             pure=False,
@@ -169,8 +169,3 @@ def _refuse_unreadable(address: Any) -> None:
             f"address is {address!r}; needed is a scheduler's with its port, like "
             "tcp://host:8786, or a distributed.Client."
         )
-
-
-def _pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
-    shipment.refuse_differing()
-    return pay(shipment, group)

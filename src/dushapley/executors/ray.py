@@ -13,10 +13,9 @@ from dushapley.executors.base import (
     Results,
     Shipment,
     WorkerLost,
-    pay,
     seconds_left,
 )
-from dushapley.executors.remote import LOOK, Remote, cannot_unpack
+from dushapley.executors.remote import LOOK, Remote, cannot_unpack, pay_there
 
 
 class Ray(Remote):
@@ -53,7 +52,7 @@ class Ray(Remote):
                 f"address is {address!r}, but Ray is already connected. Leave the address out to "
                 "use that connection, or call ray.shutdown() first."
             )
-        self._pay = ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)(_pay)
+        self._pay = ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)(pay_there)
         self._game: Any = None
 
     def _connect(self, n_jobs: int, address: Any) -> None:
@@ -122,8 +121,3 @@ class Ray(Remote):
         self._game = None
         if self._mine:
             self.ray.shutdown()
-
-
-def _pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
-    shipment.refuse_differing()
-    return pay(shipment, group)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from time import monotonic
 from typing import Any
 
-from dushapley.errors import WorkersDiffer, WorkersLost
+from dushapley.errors import DUShapleyError, WorkersDiffer, WorkersLost
 from dushapley.executors.base import (
     ATTEMPTS,
     Block,
@@ -23,6 +23,7 @@ from dushapley.executors.base import (
     Shipment,
     Skip,
     WorkerLost,
+    pay,
     seconds_left,
 )
 from dushapley.games.base import Game, Outcome
@@ -143,6 +144,16 @@ class Remote(ABC):
         assert self._shipment is not None
         self.workers()
         self.ship(self._shipment)
+
+
+def pay_there(shipment: Shipment, group: Group) -> tuple[float, Results]:
+    """What a worker of a cluster does: pay for a group, unless its bits could differ."""
+    shipment.refuse_differing()
+    try:
+        return pay(shipment, group)
+    except DUShapleyError as error:
+        error.__cause__ = error.__context__ = None  # a model's own error may not be able to travel
+        raise
 
 
 def cannot_unpack(error: BaseException) -> WorkersDiffer:
