@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from multiprocessing.connection import Connection, Pipe
@@ -154,6 +155,7 @@ def dismiss(token: str) -> None:
 def serve(descriptor: int) -> None:
     """What the trainer does: receive a game, then blocks of it, until nobody asks any more."""
     leave_with(os.getppid())
+    die_with_parent()
     connection = Connection(descriptor)
     game = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the process that started us
     with one_blas_thread():
@@ -166,6 +168,14 @@ def serve(descriptor: int) -> None:
             except EOFError:
                 return
             connection.send_bytes(_answer(game, block))
+
+
+def die_with_parent() -> None:
+    """Have Linux end this process with the thread it works for, should Python never run again."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _answer(game: Any, block: Block) -> bytes:

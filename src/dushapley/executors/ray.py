@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from socket import create_connection
 from time import monotonic, sleep
 from typing import Any
 
@@ -65,12 +66,19 @@ class Ray(Remote):
             )
             return
         try:
+            self._knock(str(address))
             self.ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise WorkersLost(
                 f"No Ray cluster answers at {address!r} ({error}). Start one (`ray start --head`) "
                 "and name its address, or leave the address out."
             ) from error
+
+    def _knock(self, address: str) -> None:
+        """See whether anybody is there at all; Ray itself tries for many minutes."""
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if host and port.isdigit():
+            create_connection((host, int(port)), timeout=self.patience() / 2).close()
 
     def workers(self) -> int:
         started, patience = monotonic(), self.patience()
