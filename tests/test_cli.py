@@ -271,6 +271,24 @@ def test_long_work_needs_yes_without_a_terminal(capsys, folder, monkeypatch):
     assert value(capsys, folder, "--yes")[0] == 0
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [("--address", "tcp://h:1"), ("--executor", "moon"), ("--max-seconds", "0"), ("--jobs", "0")],
+)
+def test_impossible_runs_are_refused_before_any_training(capsys, folder, monkeypatch, wrong):
+    monkeypatch.setattr(valuing, "seconds_each", lambda _: pytest.fail("a trial was paid"))
+    code, out, err = value(capsys, folder, *wrong)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")  # no file was read either
+
+
+def test_who_agreed_before_pays_for_no_trial(capsys, folder, monkeypatch):
+    monkeypatch.setattr(valuing, "seconds_each", lambda _: pytest.fail("a trial was paid"))
+    code, _, err = value(capsys, folder, "--yes", "--model", "knn")
+    assert code == 0
+    assert "3 owners, up to 8 evaluations, by auto → exact" in err
+
+
 def test_long_work_is_asked_about_at_a_terminal(capsys, folder, monkeypatch):
     class Terminal:
         def isatty(self):

@@ -63,16 +63,14 @@ def value(
 
 
 def agree(game: Game, asked: Asked, means: Means) -> None:
-    """Ask before work that is likely to be long."""
+    """Ask before work that is likely to be long; who agreed before pays for no trial."""
     from dushapley.engine import choose_plan
 
     plan, _ = choose_plan(game, asked.method, asked.options, asked.budget)
-    each = seconds_each(game)
+    each = 0.0 if means.yes else seconds_each(game)
     seconds = each * plan.budget / workers(means.jobs)
-    say(
-        f"{game.n_players} owners, {each:.2g} s an evaluation, up to {plan.budget:,} of them: "
-        f"about {clock(seconds)} by {plan.label}"
-    )
+    timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
+    say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if plan.reason:
         say(plan.reason)
     agree_on_seconds(seconds, yes=means.yes)
@@ -80,7 +78,7 @@ def agree(game: Game, asked: Asked, means: Means) -> None:
 
 def agree_on(game: Game, evaluations: int, means: Means) -> None:
     """Ask before so many evaluations, if they are likely to take long."""
-    if evaluations:
+    if evaluations and not means.yes:
         seconds = seconds_each(game) * evaluations / workers(means.jobs)
         agree_on_seconds(seconds, yes=means.yes)
 

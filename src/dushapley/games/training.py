@@ -122,6 +122,7 @@ class Fresh:
             self()
         except (pickle.PicklingError, AttributeError, TypeError):
             self.frozen = None
+            self()  # imports what a clone needs now, not in the time of the first training
 
     def __reduce__(self) -> tuple[type[Fresh], tuple[Any]]:
         """Travel as the model: a class written in a script has no bytes that a worker can read."""
