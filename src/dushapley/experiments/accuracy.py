@@ -107,13 +107,15 @@ def summary(errors: Sequence[float] | None) -> dict[str, float] | None:
 
 def outcome(errors: Mapping[str, Any], ours: str, rivals: Sequence[str]) -> Outcome:
     """Whether our MSE is below all the rivals' ("won"), above one ("lost"), or noise decides."""
+    mine = errors[ours]
     found = [
         standing(
-            errors[rival]["mse"] - errors[ours]["mse"],
-            float(np.hypot(errors[rival]["se"], errors[ours]["se"])),
+            theirs["mse"] - mine["mse"],
+            (theirs["se"], theirs["seeds"]),
+            (mine["se"], mine["seeds"]),
         )
-        for rival in rivals
-        if errors[rival] is not None
+        for theirs in (errors[rival] for rival in rivals)
+        if theirs is not None
     ]
     if "lost" in found:
         return "lost"

@@ -25,7 +25,7 @@ def below_rivals(panels: Sequence[Result], position: int) -> tuple[Finding, str]
     found, told = [], []
     for panel in panels:
         best = best_rival(panel, position)
-        found.append(standing(best["mse"] - panel["du"], best["se"]))
+        found.append(standing(best["mse"] - panel["du"], (best["se"], int(best["count"]))))
         told.append(f"{short(best['mse'] / max(panel['du'], 1e-300))} ({panel['label']})")
     finding = judge(found.count("won"), len(found), found.count("level"))
     return finding, "best rival's MSE over DU-Shapley's: " + ", ".join(told)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import floor, log10
+from math import floor, log10, sqrt
 from typing import TYPE_CHECKING, Any, Literal
+
+from dushapley.estimators.moments import student
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,19 +121,35 @@ class Experiment:
     dependence: Callable[[Result], list[Dependence]] | None = None
 
 
-DECISIVE = 2.0
-"""Standard errors by which two averages must differ before one is called better."""
-
-
 Outcome = Literal["won", "level", "lost"]
 """Of one case: the claim is borne out, noise leaves it open, or the contrary is found."""
 
 
-def standing(gap: float, se: float) -> Outcome:
-    """What a gap in our favour (negative: against us) says, given its standard error."""
-    if abs(gap) <= DECISIVE * se:
+def standing(gap: float, *noise: tuple[float, int]) -> Outcome:
+    """What a gap in our favour (negative: against us) says, given the noise in it.
+
+    Parameters
+    ----------
+    gap
+        Difference of averages.
+    noise
+        (standard error, repetitions it comes from) of every average that has noise. The gap counts
+        if it is outside what 95% of noise alone keeps to, by Student's t with Welch's degrees of
+        freedom; a single repetition tells nothing.
+
+    Examples
+    --------
+    >>> standing(3.0, (1.0, 100)), standing(3.0, (1.0, 3)), standing(-3.0), standing(3.0, (0.0, 1))
+    ('won', 'level', 'lost', 'level')
+    """
+    if any(count < 2 for _, count in noise):
         return "level"
-    return "won" if gap > 0 else "lost"
+    variance = sum(se**2 for se, _ in noise)
+    if variance > 0:
+        freedom = variance**2 / sum(se**4 / (count - 1) for se, count in noise)
+        if abs(gap) <= 1.96 * float(student(freedom)) * sqrt(variance):
+            return "level"
+    return "level" if gap == 0 else "won" if gap > 0 else "lost"
 
 
 def judge(won: int, of: int, level: int = 0) -> Finding:

@@ -135,7 +135,7 @@ def against_squares(
         for n, point in zip(owners, p["points"], strict=True):
             needed = point[method]
             name = f"n_max = {p['n_max']}, δ = {p['delta']}, I = {n}"
-            outcome = standing(needed["mean"] - n**2, needed["se"])
+            outcome = standing(needed["mean"] - n**2, (needed["se"], needed["count"]))
             found.append((name, needed["mean"] / n**2, outcome))
     return found
 

@@ -80,7 +80,9 @@ def cannot_ensure(result: Result, reading: str, said: str) -> Verdict:
         for p in result["panels"]
         for n, point in zip(result["owners"], p["points"], strict=True)
     ]
-    found = [standing(HIGH - chance["mean"], chance["se"]) for _, chance in points]
+    found = [
+        standing(HIGH - chance["mean"], (chance["se"], chance["count"])) for _, chance in points
+    ]
     ensured = sorted({n for n, chance in points if chance["mean"] >= HIGH})
     chances = [chance["mean"] for _, chance in points]
     return Verdict(

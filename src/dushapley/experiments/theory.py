@@ -35,7 +35,8 @@ def draw_game(n_owners: int, n_max: int, seed: Sequence[int], base: Base = "10")
 
 def gap(over: Mapping[str, float], under: Mapping[str, float]) -> Outcome:
     """Whether one mean over draws exceeds another by more than their standard errors allow."""
-    return standing(over["mean"] - under["mean"], float(np.hypot(over["se"], under["se"])))
+    noise = ((point["se"], int(point["count"])) for point in (over, under))
+    return standing(over["mean"] - under["mean"], *noise)
 
 
 def highest(game: SizeGame) -> float:
@@ -67,6 +68,7 @@ def averaged(found: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
         name: {
             "mean": float(np.mean(column := [f[name] for f in found])),
             "se": float(np.std(column, ddof=1) / np.sqrt(len(column))),
+            "count": len(column),
             "low": float(np.quantile(column, 0.025)),
             "high": float(np.quantile(column, 0.975)),
         }

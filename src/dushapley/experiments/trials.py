@@ -84,6 +84,7 @@ def interval(errors: Sequence[float], repeats: int) -> dict[str, float]:
     return {
         "mse": float(means.mean()),
         "se": spread / repeats**0.5,
+        "count": repeats,
         "low": float(means.mean() - half),
         "high": float(means.mean() + half),
     }
