@@ -96,21 +96,16 @@ def cannot_ensure(result: Result, reading: str, said: str) -> Verdict:
 
 
 def dependence(result: Result) -> list[Dependence]:
-    """From which number of owners on the theorem ensures the bias."""
-    return [
-        Dependence(
-            "whose error DUbias is, and the numbers of owners",
-            f"{said}, I = {n}",
-            (
-                "mean probability "
-                + " to ".join(short(f([p["points"][k][reading]["mean"] for p in result["panels"]]))
-                              for f in (min, max)),
-            ),
-        )
-        for reading, said in READINGS.items()
-        for k, n in enumerate(result["owners"])
-        if n in (5, 20, 200)
-    ]  # fmt: skip
+    """The probabilities, by reading and by number of owners."""
+    found = []
+    for reading, said in READINGS.items():
+        chances = []
+        for k, n in enumerate(result["owners"]):
+            each = [p["points"][k][reading]["mean"] for p in result["panels"]]
+            chances.append(f"{short(sum(each) / len(each))} (I = {n})")
+        told = f"mean probability {', '.join(chances)}"
+        found.append(Dependence("whose error DUbias is, and numbers of owners", said, (told,)))
+    return found
 
 
 def sheets(result: Result) -> list[Sheet]:
