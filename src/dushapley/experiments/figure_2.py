@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,6 @@ from dushapley.experiments.theory import (
     highest,
     new_figure,
 )
-from dushapley.games.formulas import SizeGame
 from dushapley.guarantees import du_bias, group_testing_samples, kappa, permutation_samples
 
 if TYPE_CHECKING:
@@ -109,10 +109,9 @@ def iterations(
     n_owners: int, n_max: int, delta: float, base: Base, constant: str, seed: tuple[int, int]
 ) -> dict[str, float]:
     """DUbias of one draw of owners, and samples that the rivals' bounds ask for that error."""
-    game = draw_game(n_owners, n_max, seed, base)
-    bias, r = du_bias(game), highest(game)
+    bias, r, in_range = of_owners(n_owners, n_max, base, seed)
     if constant == "8/27":
-        bias *= 8 / 27 / constant_in_range(game)
+        bias *= 8 / 27 / in_range
     return {
         "bias": bias,
         "permutation": float(permutation_samples(bias, delta, n_owners, r)),
@@ -121,9 +120,17 @@ def iterations(
     }
 
 
-def constant_in_range(game: SizeGame) -> float:
-    """The κ that DUbias has been given."""
-    return kappa(game.curve, float(game.sizes.sum()), float(game.sizes.min())).value
+@cache
+def of_owners(
+    n_owners: int, n_max: int, base: Base, seed: tuple[int, int]
+) -> tuple[float, float, float]:
+    """DUbias of one draw of owners, the range of the utility, and the κ that DUbias was given.
+
+    Panels and readings ask for the same owners again and again.
+    """
+    game = draw_game(n_owners, n_max, seed, base)
+    constant = kappa(game.curve, float(game.sizes.sum()), float(game.sizes.min())).value
+    return du_bias(game), highest(game), constant
 
 
 def against_squares(

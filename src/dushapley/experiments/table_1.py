@@ -218,7 +218,8 @@ def printed_sheet(result: Result, empty: str) -> Sheet:
             cells = [published_to_found(printed, m, case[empty]) for m in methods]
             rows.append((case["data"], str(case["owners"]), *cells))
     caption = f"MSE to exact values, published → found ± standard error, {EMPTY[empty]}"
-    return Sheet(caption, ("data set", "I", *methods), tuple(rows))
+    equal = (f"{m}, equal evaluations" for m in PAPERS)
+    return Sheet(caption, ("data set", "I", "DU-Shapley", WALKS, *equal), tuple(rows))
 
 
 def published_to_found(printed: dict[str, float], method: str, errors: Result) -> str:
@@ -256,7 +257,7 @@ def reason(bias: float, noise: float, rival: float) -> str:
     if bias > rival:
         return "its bias alone exceeds the rival's error: more runs do not help"
     if noise > rival:
-        return "the noise of one run alone exceeds it: the mean of several runs would be below"
+        return "the noise of one run alone exceeds it; averaging runs removes it, at their cost"
     return "bias and noise together"
 
 
@@ -315,7 +316,8 @@ EXPERIMENT = Experiment(
         "it took. The split is one per data set (other splits are among the choices).",
         "All columns have DU-Shapley's evaluations, 2I(I−1)+2 (182 and 762), but two: 'I samples' "
         "is the paper's Monte Carlo, I marginals per owner from I shared permutations, which costs "
-        "I(I−1)+2; 'auto at 6I' has 60 and 120.",
+        "I(I−1)+2; 'auto at 6I' has 60 and 120. The paper's antithetic errors are of I samples "
+        "too: beside them stands what twice as many give.",
         "The reference is exact throughout, boosted trees at I = 20 included: all 2^I trainings of "
         "every game that was run.",
         "u(∅) moves exact values, DU-Shapley's, stratified SVARM's and `auto`'s alike, since all "
