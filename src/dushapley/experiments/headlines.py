@@ -44,20 +44,20 @@ COMPETITIVE = ("table-2", "DU-Shapley is competitive: no baseline")
 HEADLINES = (
     Headline(
         "uses the structure of pooled data to be more efficient than Monte Carlo",
-        "abstract",
+        "both abstracts",
         (REAL, ("synthetic-figure", f"{SYNTHETIC} at the same"), NEARER),
         (MISLABELLED, SHIFTED),
     ),
     Headline(
         "asymptotic guarantee: pools of random coalitions tend to a uniform share, and the error "
         "to zero",
-        "abstract, Theorem 1",
+        "both abstracts, Theorem 1",
         (("figure-1", "q(S)/q(I)"), VANISHES),
         (RELATIVE,),
     ),
     Headline(
         "non-asymptotic guarantee: the bound of Theorem 2",
-        "abstract, Theorem 2",
+        "both abstracts, Theorem 2",
         (("figure-2", "Theorem 2"),),
     ),
     Headline(

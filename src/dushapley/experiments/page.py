@@ -33,7 +33,9 @@ alone would keep to, given the standard errors and the number of repetitions (St
 
 For "as good as" claims a case counts unless the contrary is clear. MSEs are means over owners,
 against exact values. Methods are compared at equal evaluations of u unless said otherwise. Standard
-errors that a table leaves out are in the stored results.
+errors that a table leaves out are in the stored results. What the paper does not state had to be
+chosen: every section says how, and [the last one](#what-the-paper-leaves-open) how much hangs on
+it.
 """
 
 
@@ -41,8 +43,9 @@ def write_page(folder: Path) -> Path:
     """Write the page and its figures from the results stored in `folder`; returns its path."""
     records = read(folder / RESULTS)
     verdicts = {r["name"]: find_experiment(r["name"]).claims(r["result"]) for r in records}
-    parts = [OPENING, headlines(verdicts), left_open(records)]
+    parts = [OPENING, headlines(verdicts)]
     parts += [section(record, verdicts[record["name"]], folder) for record in records]
+    parts.append(left_open(records))
     path = folder / PAGE
     path.write_text("\n".join(parts), encoding="utf-8")
     return path
@@ -84,15 +87,15 @@ def chosen(verdicts: Mapping[str, list[Verdict]], deciders: Deciders) -> list[Ve
 
 def counted(verdicts: Sequence[Verdict]) -> str:
     """How many verdicts hold."""
-    return f"{sum(v.finding == 'holds' for v in verdicts)} of {len(verdicts)} hold"
+    return f"{sum(v.finding == 'holds' for v in verdicts)} of {len(verdicts)} verdicts hold"
 
 
 def left_open(records: Iterable[Record]) -> str:
     """All that the paper does not state, tried in more than one way, in one place."""
     lines = [
         "## What the paper leaves open\n",
-        "What is not stated was chosen (each section says how), then varied one thing at a time: "
-        "this is how much hangs on it.\n",
+        "What is not stated was chosen, then varied one thing at a time. This is what is found "
+        "then; where the words differ from row to row, the verdict hangs on the choice.\n",
         "| experiment | left open | settled as | found |\n| --- | --- | --- | --- |",
     ]
     for record in records:
