@@ -182,7 +182,7 @@ def needs_more_by_nature(result: Result) -> Verdict:
         "DataShapley needs more than DU-Shapley's I² iterations for an error of DUbias (section "
         "4.2; natural logarithm in k(I))",
         judge(found["more"], found["of"]),
-        f"more in {found['more']} of {found['of']} settings; needed over I² from "
+        f"more beyond noise in {found['more']} of {found['of']} settings; needed over I² from "
         f"{short(found['least'])} to {short(found['most'])}; the utility is then close to a "
         "straight line, on which DU-Shapley has next to no error",
     )
@@ -267,7 +267,7 @@ EXPERIMENT = Experiment(
         "Numbers of owners and of draws are not stated: 10 to 500, sizes uniform on 1..n_max, 100 "
         "draws as in the SVARM figure; true errors over 50 draws, 20 runs of permutation sampling "
         "each.",
-        "The cited equation of improved group testing has two readings; both are shown.",
+        "The cited equation of improved group testing (IGTB) has two readings; both are shown.",
         "Rivals' ε is the Euclidean norm of all owners' errors, as DUbias is.",
     ),
     dependence=dependence,

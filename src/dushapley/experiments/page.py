@@ -22,6 +22,10 @@ Every figure and table of the DU-Shapley paper, the final version and the older 
 One command each, `dushapley reproduce NAME --profile full`; this page is what `dushapley reproduce
 all` makes of the stored results.
 
+**Words.** I is the number of owners; u(S) is what a model trained on the pooled rows of the owners S
+scores, and u(∅) what no data are worth, which the paper does not state. MC is Monte Carlo over
+random orders of the owners (permutation sampling); antithetic pairs every order with its reverse.
+
 **How verdicts are made.** A claim is looked at case by case (a data set, a panel, a column). A case
 bears it out if the difference is in its favour and larger than noise: outside what 95% of noise
 alone would keep to, given the standard errors and the number of repetitions (Student's t).

@@ -259,6 +259,9 @@ EXPERIMENT = Experiment(
     published=PUBLISHED,
     needs=SETS,
     settings=(
+        "NLD, noisy label detection: F1 of finding the owners with wrong labels among the least "
+        "valuable; higher is better. DR, dataset removal: test accuracy without the most valuable; "
+        "DA, dataset addition: test accuracy of the least valuable alone; lower is better in both.",
         "100 owners share 1,000 rows, sizes in proportion to whole numbers from 1 to 10; 300 rows "
         "value them, 900 judge. One hidden layer of 64, 50 Adam steps of 64 rows, rate 0.003, the "
         "same first weights for every pool.",
@@ -266,7 +269,7 @@ EXPERIMENT = Experiment(
         "added. Inspecting 5% and 15% of the owners then gives an F1 of 0.40 and 0.86 at most: "
         "where several methods reach it, the task is too easy to tell them apart. The other "
         "reading of noisy label detection has a table of its own.",
-        "DataShapley is permutation sampling with DU-Shapley's evaluations; LOO in the paper's "
+        "DataShapley is permutation sampling with DU-Shapley's evaluations; leave-one-out (LOO) in the paper's "
         "form adds an owner to one random pool of the others' rows, its size uniform; KNN-Shapley "
         "(K = 5) is exact at owner level, and as the sum of point values beside it.",
         "Embeddings are other models' than the paper's: orderings and gaps can be compared, digits "
