@@ -22,8 +22,8 @@ Every figure and table of the DU-Shapley paper, the final version and the older 
 One command each, `dushapley reproduce NAME --profile full`; this page is what `dushapley reproduce
 all` makes of the stored results.
 
-**Words.** I is the number of owners; u(S) is what a model trained on the pooled rows of the owners S
-scores, and u(∅) what no data are worth, which the paper does not state. MC is Monte Carlo over
+**Words.** I is the number of owners; u(S) is what a model trained on the pooled rows of the owners
+S scores, and u(∅) what no data are worth, which the paper does not state. MC is Monte Carlo over
 random orders of the owners (permutation sampling); antithetic pairs every order with its reverse.
 
 **How verdicts are made.** A claim is looked at case by case (a data set, a panel, a column). A case

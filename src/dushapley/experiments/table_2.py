@@ -269,9 +269,9 @@ EXPERIMENT = Experiment(
         "added. Inspecting 5% and 15% of the owners then gives an F1 of 0.40 and 0.86 at most: "
         "where several methods reach it, the task is too easy to tell them apart. The other "
         "reading of noisy label detection has a table of its own.",
-        "DataShapley is permutation sampling with DU-Shapley's evaluations; leave-one-out (LOO) in the paper's "
-        "form adds an owner to one random pool of the others' rows, its size uniform; KNN-Shapley "
-        "(K = 5) is exact at owner level, and as the sum of point values beside it.",
+        "DataShapley is permutation sampling with DU-Shapley's evaluations; leave-one-out (LOO) in "
+        "the paper's form adds an owner to one random pool of the others' rows, its size uniform; "
+        "KNN-Shapley (K = 5) is exact at owner level, and as the sum of point values beside it.",
         "Embeddings are other models' than the paper's: orderings and gaps can be compared, digits "
         "cannot.",
         "Three repetitions, each with rows dealt anew; the paper does not say how many it took. "
