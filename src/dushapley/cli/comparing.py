@@ -112,16 +112,31 @@ def values_of(path: Path, names: tuple[str, ...]) -> FloatArray:
 
 def summary(frame: pd.DataFrame) -> str:
     """One line per method and budget: mean error over seeds, rank correlation, what was asked."""
-    lines = [f"{'method':<22} {'budget':>8} {'asked':>8} {'relative MSE':>13} {'rank corr.':>11}"]
+    ran = frame[frame["seed"].notna()]
+    measure = "relative_mse" if ran["relative_mse"].notna().any() else "mse"
+    title = measure.replace("_mse", " MSE").replace("mse", "MSE")
+    lines = [f"{'method':<22} {'budget':>8} {'asked':>8} {title:>18} {'rank corr.':>11}"]
     for (method, budget), runs in frame.groupby(["method", "budget"], sort=False, dropna=False):
-        if runs["relative_mse"].isna().all():
+        if runs["seed"].isna().all():
             lines.append(f"{method:<22} {budget:>8.0f} {'-':>8}  {runs['reason'].iloc[0]}")
             continue
+        found = runs[measure].to_numpy()
+        spread = f" ±{found.std(ddof=1) / len(found) ** 0.5:.1g}" if len(found) > 1 else ""
+        error = f"{found.mean():.3g}{spread}"
         lines.append(
             f"{method:<22} {budget:>8.0f} {runs['n_evaluations'].mean():>8.0f} "
-            f"{runs['relative_mse'].mean():>13.4g} {runs['rank_correlation'].mean():>11.3f}"
+            f"{error:>18} {runs['rank_correlation'].mean():>11.3f}"
         )
-    return "\n".join([*lines, "relative MSE: 1 = no better than paying everyone the same"])
+    return "\n".join([*lines, *MEANING[measure]])
+
+
+MEANING = {
+    "relative_mse": (
+        "relative MSE: 1 = no better than paying everyone the same",
+        "±: one standard error of the mean over seeds; smaller differences say nothing",
+    ),
+    "mse": ("All reference values are equal, so errors are shown as they are.",),
+}
 
 
 def draw(frame: pd.DataFrame, picture: Path) -> None:
