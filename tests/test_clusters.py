@@ -76,6 +76,18 @@ def test_errors_that_cannot_travel_are_told_all_the_same(client: Any) -> None:
         ds.value(faulty_game(3, Secretive(("raise",))), "exact", executor="dask", address=client)
 
 
+class Clumsy(ds.CallableGame):
+    """A game of somebody else's, which lets errors through as they are."""
+
+    def evaluate(self, queries: Any, draws: Any) -> Any:
+        raise KeyError("clumsy")
+
+
+def test_errors_of_somebody_elses_game_are_not_the_clusters(client: Any) -> None:
+    with pytest.raises(errors.UtilityFailed, match="The game raised KeyError: 'clumsy'"):
+        ds.value(Clumsy(len, 3), "exact", executor="dask", address=client)
+
+
 def test_time_is_up_on_dask(client: Any) -> None:
     started = time.monotonic()
     with pytest.raises(ds.Stopped, match="Time is up"):
