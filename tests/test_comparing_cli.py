@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import dushapley as ds
+from dushapley.cli.comparing import summary
 from dushapley.cli.main import main
 
 
@@ -51,6 +53,18 @@ def test_methods_stand_side_by_side(capsys, folder: Path) -> None:
     assert [line.split()[0] for line in lines[1:3]] == ["permutation", "permutation"]
     assert any("asks no questions" in line for line in lines)  # a refusal is a row
     assert picture.stat().st_size > 1000
+    assert lines[1].count("±") == 1  # a mean over two seeds has a standard error
+    assert "standard error" in lines[-1]
+
+
+def test_equal_reference_values_show_plain_errors() -> None:
+    """Relative to a spread of 0 there is no error; such runs are not taken for refusals."""
+    game = ds.CallableGame(lambda z: z.sum(axis=1) ** 2, 4, cheap=True)
+    lines = summary(ds.compare(game, ["owen", "knn"], budgets=[40], seeds=range(3))).splitlines()
+    assert "MSE" in lines[0]
+    assert "±" in lines[1]
+    assert "needs the owners' rows" in lines[2]
+    assert "All reference values are equal" in lines[-1]
 
 
 def test_json_holds_every_run(capsys, folder: Path) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import dushapley as ds
 from dushapley.estimators.cells import WITH, WITHOUT, Cells
 from dushapley.estimators.design import draw_pairs, equal_counts, kernel_mass, whole_levels
-from dushapley.estimators.moments import student
 from dushapley.estimators.regression import kernel_eigenvalue
 from dushapley.estimators.semivalues import semivalue_weights
 from dushapley.estimators.spheres import directions, hyperplane, sobol_orders
+from dushapley.estimators.spread import student
 from dushapley.estimators.strata import cover, size_chances
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.testing import CountingGame, run, small_games
@@ -132,7 +132,9 @@ def test_cells_equal_plain_means_and_variances():
     chosen = values[masks[:, 2] & (masks.sum(axis=1) == 3)]
     assert cells.count[WITH, 2, 3] == len(chosen)
     assert np.isclose(cells.mean[WITH, 2, 3], chosen.mean(), rtol=1e-14)
-    assert np.isclose(cells.variances()[WITH, 2, 3], chosen.var(ddof=1) / len(chosen), rtol=1e-6)
+    assert np.isclose(cells.second[WITH, 2, 3], chosen.var() * len(chosen), rtol=1e-6)
+    cubes = (chosen - chosen.mean()) ** 3
+    assert np.isclose(cells.third[WITH, 2, 3], cubes.sum(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("n", range(4, 12))

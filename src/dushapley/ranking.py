@@ -22,7 +22,9 @@ def probability_greater(valuation: Valuation) -> FloatArray:
 
     .. math:: P_{ij} = \Phi\Big(\frac{v_i - v_j}{\sqrt{Σ_{ii} + Σ_{jj} - 2Σ_{ij}}}\Big)
 
-    with `values` v and `covariance` Σ. Pairs without error are certain (one half if equal).
+    with `values` v and `covariance` Σ; what calibrated standard errors hold beyond it (for few or
+    skewed samples) is added as an error of each owner's own. Pairs without error are certain (one
+    half if equal).
 
     Examples
     --------
@@ -67,7 +69,9 @@ def rank_probabilities(valuation: Valuation, seed: int = 0) -> FloatArray:
 
 def _covariance(valuation: Valuation) -> FloatArray:
     if valuation.covariance is not None:
-        return valuation.covariance
+        plain = np.diag(valuation.covariance)
+        stated = plain if valuation.std_errors is None else valuation.std_errors**2
+        return np.asarray(valuation.covariance + np.diag(np.maximum(stated - plain, 0.0)))
     if valuation.std_errors is None and not valuation.biased:
         n = len(valuation.values)
         if valuation.method_run == "exact" or valuation.n_evaluations == 2**n:

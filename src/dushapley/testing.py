@@ -14,7 +14,7 @@ Subclass in a test module and say what is tested; pytest collects the rest::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from typing import Any
 
@@ -131,14 +131,22 @@ def coverage(
     seeds: Iterable[int],
 ) -> float:
     """Part of the exact values that lie within ±1.96 standard errors, over owners and seeds."""
-    truth = value(game, "exact").values
+    found = [run(method, game, options, budget, seed) for seed in seeds]
+    assert all(e.std_errors is not None for e in found), f"no standard errors at budget {budget}"
+    return covered(found, value(game, "exact").values)
+
+
+def covered(found: Sequence[Estimate], truth: FloatArray) -> float:
+    """Part of the true values that lie within ±1.96 standard errors of these runs' estimates.
+
+    Owners who get the same value in every run have no error to cover and are left out; not a
+    number where nobody is left.
+    """
     rounding = 1e-12 * max(1.0, float(np.abs(truth).max()))
-    inside = []
-    for seed in seeds:
-        found = run(method, game, options, budget, seed)
-        assert found.std_errors is not None, f"no standard errors at budget {budget}"
-        inside.append(np.abs(found.values - truth) <= 1.96 * found.std_errors + rounding)
-    return float(np.mean(inside))
+    values = np.array([e.values for e in found])
+    inside = np.abs(values - truth) <= 1.96 * np.array([e.std_errors for e in found]) + rounding
+    vary = np.ptp(values, axis=0) > rounding
+    return float(inside[:, vary].mean()) if vary.any() else float("nan")
 
 
 class GameContract:

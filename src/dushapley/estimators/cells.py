@@ -6,23 +6,23 @@ from math import comb
 
 import numpy as np
 
+from dushapley.estimators.moments import Sums, merged
+from dushapley.estimators.spread import Spread
 from dushapley.questions import BoolArray, FloatArray, IntArray
 
 WITH, WITHOUT = 0, 1
 
 
 class Cells:
-    """Counts, means and scatters by (with or without, owner, label), updated batch by batch.
+    """Counts, means and central sums by (with or without, owner, label), updated batch by batch.
 
     The label is the size of the coalition, or 0 for all where sizes are not kept apart. Batches
-    are centred label by label before squares are taken, and merged by their means.
+    are centred label by label before powers are taken, and merged by their means.
     """
 
     def __init__(self, n_players: int, labels: int) -> None:
         shape = (2, n_players, labels)
-        self.count = np.zeros(shape)
-        self.mean = np.zeros(shape)
-        self.scatter = np.zeros(shape)
+        self.count, self.mean, self.second, self.third = np.zeros((4, *shape))
         self.exact = np.zeros(shape, dtype=np.bool_)
 
     def add(self, side: int, inside: BoolArray, labels: IntArray, values: FloatArray) -> None:
@@ -33,40 +33,43 @@ class Cells:
         off = (values - centre[labels])[:, None]
         owners = inside.T.astype(np.float64)
         one_hot = (labels[:, None] == np.arange(width)).astype(np.float64)
-        count, first, second = (owners @ (one_hot * off**power) for power in range(3))
+        count, first, second, third = (owners @ (one_hot * off**power) for power in range(4))
         shift = first / np.maximum(count, 1)
-        self._merge(side, count, centre + shift, np.maximum(second - first * shift, 0))
-
-    def _merge(self, side: int, count: FloatArray, mean: FloatArray, scatter: FloatArray) -> None:
-        before = self.count[side]
-        total = before + count
-        share = count / np.maximum(total, 1)
-        shift = mean - self.mean[side]
-        self.mean[side] += shift * share
-        self.scatter[side] += scatter + shift**2 * before * share
-        self.count[side] = total
+        third += 2 * count * shift**3 - 3 * shift * second
+        second = np.maximum(second - first * shift, 0)
+        before = Sums(self.count[side], self.mean[side], self.second[side], self.third[side])
+        after = merged(before, Sums(count, centre + shift, second, third))
+        for held, found in zip(before, after, strict=True):
+            held[...] = found
 
     def know(self, side: int, label: int, means: FloatArray | float) -> None:
         """Set the means of all owners under one label to what they are exactly."""
         self.mean[side, :, label] = means
         self.exact[side, :, label] = True
 
-    def variances(self, population: FloatArray | None = None) -> FloatArray:
-        """Variance of each mean; infinite while it is unknown.
+    def known(self, population: FloatArray | None = None) -> BoolArray:
+        """Whether the variance of each mean can be told; see `spread`."""
+        known = self.exact | (self.count >= 2)
+        return np.asarray(known if population is None else known | (self.count >= population))
+
+    def spread(self, weights: FloatArray | float, population: FloatArray | None = None) -> Spread:
+        """Error of the weighted sum of all means, by owner.
 
         Parameters
         ----------
+        weights
+            Of each cell, shape (2, I, labels) or less.
         population
             How many coalitions each cell has in all, where they were drawn without replacement:
             a mean over all of them is exact.
         """
-        freedom = np.maximum(self.count - 1, 1)
-        variance = self.scatter / freedom / np.maximum(self.count, 1)
-        known = self.exact | (self.count >= 2)
+        drawn = np.where(self.exact, 0.0, weights)
+        found = Sums(self.count, self.mean, self.second, self.third).spread(drawn)
+        left = np.ones(1)
         if population is not None:
-            variance = variance * np.maximum(1 - self.count / np.maximum(population, 1), 0)
-            known |= self.count >= population
-        return np.where(self.exact, 0.0, np.where(known, variance, np.inf))
+            left = np.maximum(1 - self.count / np.maximum(population, 1), 0)
+        parts = (found.variance * left, found.third * left * (2 * left - 1), found.doubt * left**2)
+        return Spread(*(part.sum(axis=(0, 2)) for part in parts))
 
 
 def populations(n_players: int) -> FloatArray:

@@ -61,9 +61,10 @@ class Method:
         Axioms that every estimate obeys exactly, whatever the budget. A function of the options
         where it depends on them.
     biased
-        Whether its mean over seeds differs from the Shapley value at a finite budget; its
-        intervals are then of sampling error only. A function of the options where it depends on
-        them.
+        Whether its mean over seeds differs from the Shapley value at a finite budget, and its
+        intervals leave that out: they are then of sampling error only. (`gp` pulls values towards
+        a smooth fit, so its mean differs too, but its intervals are meant to hold that error as
+        well.) A function of the options where it depends on them.
     needs
         "coalitions": whole owners suffice. "fractions": true fractions of owners. "rows": actual
         rows (closed form only). "formula": a game that knows the method's answer itself. A function

@@ -1,59 +1,95 @@
-"""Running mean and covariance of independent replicates."""
+"""Running mean, covariance and skewness of independent replicates."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 
+from dushapley.estimators.spread import Extremes, Spread, sum_of_cubes
 from dushapley.questions import Estimate, FloatArray
 
 ENOUGH = 30
 """Replicates from which on a standard error needs no warning."""
 
 
-class Moments:
-    """Mean and scatter of vectors that arrive in batches (Chan, Golub and LeVeque's update).
+class Sums(NamedTuple):
+    """How many samples, their mean, and the sums of (sample − mean) squared and cubed."""
 
-    Combining batches by their means keeps small variances of large numbers, which sums of squares
+    number: FloatArray
+    mean: FloatArray
+    second: FloatArray
+    third: FloatArray
+
+    def spread(self, weight: FloatArray | float = 1.0) -> Spread:
+        """Of the weighted mean. Meaningful from two samples on."""
+        count = np.maximum(self.number, 1)
+        freedom = np.maximum(self.number - 1, 1)
+        variance = weight**2 * self.second / (freedom * count)
+        return Spread(variance, weight**3 * self.third / count**3, variance**2 / freedom)
+
+
+def merged(one: Sums, other: Sums) -> Sums:
+    """Of two batches together (Chan, Golub and LeVeque; third moments: Pébay 2008).
+
+    Combining batches by their means keeps small variances of large numbers, which sums of powers
     lose.
     """
+    total = one.number + other.number
+    share = other.number / np.maximum(total, 1)
+    shift = other.mean - one.mean
+    across = one.number * share
+    third = shift**2 * across * (1 - 2 * share) + 3 * (
+        (1 - share) * other.second - share * one.second
+    )
+    return Sums(
+        total,
+        one.mean + shift * share,
+        one.second + other.second + shift**2 * across,
+        one.third + other.third + shift * third,
+    )
+
+
+class Moments:
+    """Mean, scatter and skewness of vectors that arrive in batches."""
 
     def __init__(self, dimension: int) -> None:
         self.count = 0
-        self.mean = np.zeros(dimension)
+        self.sums = Sums(*np.zeros((4, dimension)))
         self.scatter = np.zeros((dimension, dimension))
+        self.extremes = Extremes(dimension)
 
-    def add(self, sample: FloatArray) -> None:
-        """Take in replicates, shape (r, dimension)."""
+    def add(self, sample: FloatArray, draws: FloatArray | None = None) -> None:
+        """Take in replicates, shape (r, dimension), and the draws that they are means of."""
         if len(sample) == 0:
             return
-        total = self.count + len(sample)
         mean = sample.mean(axis=0)
         centred = sample - mean
-        shift = mean - self.mean
-        self.scatter += centred.T @ centred
-        self.scatter += np.outer(shift, shift) * (self.count * len(sample) / total)
-        self.mean = self.mean + shift * (len(sample) / total)
-        self.count = total
+        shift = mean - self.sums.mean
+        scatter = centred.T @ centred
+        third = sum_of_cubes(centred)
+        number = np.full(len(mean), float(len(sample)))
+        across = self.count * len(sample) / (self.count + len(sample))
+        self.scatter += scatter + np.outer(shift, shift) * across
+        self.sums = merged(self.sums, Sums(number, mean, np.diag(scatter), third))
+        self.extremes.add(sample if draws is None else draws)
+        self.count += len(sample)
 
     def estimate(self) -> Estimate | None:
         """Mean of the replicates with its standard errors (from two replicates on).
 
-        The standard errors are widened by `student`, so that ±1.96 of them is a 95% interval also
-        with few replicates; the covariance is not.
+        The standard errors are calibrated (see `spread`), so that ±1.96 of them is a 95% interval
+        also with few or skewed replicates; the covariance is not.
         """
         if self.count == 0:
             return None
         if self.count == 1:
-            return Estimate(self.mean, replicates=1)
+            return Estimate(self.sums.mean, replicates=1)
+        spread = replace(self.sums.spread(), unseen=self.extremes.unseen)
         covariance = self.scatter / (self.count * (self.count - 1))
-        errors = np.sqrt(np.diag(covariance)) * student(self.count - 1)
-        return Estimate(
-            self.mean,
-            std_errors=errors,
-            covariance=covariance,
-            replicates=self.count,
-            notes=warnings_of(self.count, errors),
-        )
+        notes = warnings_of(self.count, spread.errors)
+        return spread.around(self.sums.mean, covariance, self.count, notes)
 
 
 def warnings_of(count: int, errors: FloatArray) -> tuple[str, ...]:
@@ -64,16 +100,9 @@ def warnings_of(count: int, errors: FloatArray) -> tuple[str, ...]:
             f"The standard errors rest on {count} replicates only; where an owner's contribution "
             "is seldom but large, so few can miss it."
         )
-    if not errors.all():
+    if not errors.any():
         notes.append(
-            f"For {int((errors == 0).sum())} owners all {count} replicates agreed: a standard "
-            "error of 0 says that nothing else was seen, not that nothing else can happen."
+            f"For all owners all {count} replicates agreed: a standard error of 0 says that "
+            "nothing else was seen, not that nothing else can happen."
         )
     return tuple(notes)
-
-
-def student(freedom: float | FloatArray) -> FloatArray:
-    """How much wider Student's 95% interval is than the normal one, by its degrees of freedom."""
-    from scipy.special import stdtrit
-
-    return np.asarray(stdtrit(freedom, 0.975) / 1.959963984540054)

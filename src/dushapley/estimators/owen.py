@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dushapley.estimators.method import Keeps, Method, Option, two_squares
-from dushapley.estimators.moments import Moments, student
+from dushapley.estimators.moments import Moments
 from dushapley.estimators.permutations import finished
-from dushapley.questions import Ask, BoolArray, Conversation, Estimate, FloatArray, Problem
-
-TINY = np.finfo(np.float64).tiny
+from dushapley.estimators.spread import Extremes, Spread, sum_of_cubes
+from dushapley.questions import (
+    Ask,
+    BoolArray,
+    Conversation,
+    Estimate,
+    FloatArray,
+    IntArray,
+    Problem,
+)
 
 
 def owen(problem: Problem) -> Conversation:
@@ -45,16 +53,52 @@ def shared(problem: Problem) -> Conversation:
     order = problem.rng.permutation(parts)
     chances = (order + problem.rng.random(parts)) / parts
     at_once = max(1, problem.batch // (n + 1))
-    gains = np.empty((0, n))
+    drawn = Drawn(chances, order, np.empty((0, n)), np.empty((0, n), dtype=np.bool_))
     for start in range(0, parts, at_once):
         some = chances[start : start + at_once]
         masks = problem.rng.random((len(some), n)) < some[:, None]
-        answers = yield Ask(with_neighbours(masks), shared_estimate(problem, gains, order))
+        answers = yield Ask(with_neighbours(masks), shared_estimate(problem, drawn))
         table = answers.reshape(len(masks), n + 1)
-        gains = np.concatenate([gains, np.where(masks, 1, -1) * (table[:, :1] - table[:, 1:])])
-    estimate = shared_estimate(problem, gains, order)
+        drawn = drawn.and_these(np.where(masks, 1, -1) * (table[:, :1] - table[:, 1:]), masks)
+    estimate = shared_estimate(problem, drawn)
     assert estimate is not None
     return estimate
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn and answered so far.
+
+    Attributes
+    ----------
+    chances, order
+        Chance of joining and part of 0..1 of every coalition, also of those still to be asked.
+    gains, masks
+        What each owner adds to each coalition asked, and who is in it; shape (t, I).
+    """
+
+    chances: FloatArray
+    order: IntArray
+    gains: FloatArray
+    masks: BoolArray
+
+    def and_these(self, gains: FloatArray, masks: BoolArray) -> Drawn:
+        """With further coalitions."""
+        together = np.concatenate([self.gains, gains]), np.concatenate([self.masks, masks])
+        return Drawn(self.chances, self.order, *together)
+
+    def neighbours(self, gains: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the mean of these gains, and its third cumulant, by owner.
+
+        Neighbouring parts have nearly the same mean, so half the squared difference of neighbours
+        is the variance within a part, without what differs between parts and is covered evenly. A
+        gain less the mean of its two neighbours has 1 − 2/8 of the third cumulant of a gain.
+        """
+        count = len(gains)
+        steps = np.diff(gains[np.argsort(self.order[:count])], axis=0)
+        bends = np.diff(steps, axis=0) / -2
+        third = sum_of_cubes(bends) / (0.75 * max(len(bends), 1) * count**2)
+        return steps.T @ steps / (2 * len(steps) * count), third
 
 
 def with_neighbours(masks: BoolArray) -> BoolArray:
@@ -64,30 +108,62 @@ def with_neighbours(masks: BoolArray) -> BoolArray:
     return np.asarray(masks[:, None, :] ^ flips).reshape(m * (n + 1), n)
 
 
-def shared_estimate(
-    problem: Problem, gains: FloatArray, order: np.ndarray[Any, Any]
-) -> Estimate | None:
+def shared_estimate(problem: Problem, drawn: Drawn) -> Estimate | None:
     """Mean over the parts answered so far, and its errors.
 
-    Neighbouring parts have nearly the same mean, so half the squared difference of neighbours is
-    the variance within a part, without what differs between parts and is covered evenly. Where a
-    few parts hold most of the variance, the estimate of it is uncertain; its effective degrees of
-    freedom, T/(κ−2) for T differences of kurtosis κ (3 for normal ones), widen the errors.
+    The variance of n differences of neighbours has about 2n/3 degrees of freedom.
     """
-    if len(gains) == 0:
+    count = len(drawn.gains)
+    if count == 0:
         return None
+    gains, by_chance, smooth = drawn.gains, np.zeros(1), drawn.gains
     if problem.options["form"] == "shared-efficient":
-        missing = problem.total - gains.sum(axis=1, keepdims=True)
-        gains = gains + missing / problem.n_players
+        gains = gains + (problem.total - gains.sum(axis=1, keepdims=True)) / problem.n_players
+        by_chance, smooth = own_membership(drawn, gains)
     mean = gains.mean(axis=0)
-    if len(gains) == 1:
+    if count == 1:
         return Estimate(mean, replicates=1)
-    steps = np.diff(gains[np.argsort(order[: len(gains)])], axis=0)
-    covariance = steps.T @ steps / (2 * len(steps) * len(gains))
-    kurtosis = (steps**4).mean(axis=0) / np.maximum((steps**2).mean(axis=0) ** 2, TINY)
-    freedom = np.maximum(len(steps) / np.maximum(kurtosis - 2, 1), 1)
-    errors = np.sqrt(np.diag(covariance)) * student(freedom)
-    return Estimate(mean, errors, covariance, replicates=len(gains))
+    seen, third = drawn.neighbours(smooth)
+    variance = np.diag(seen)
+    extremes = Extremes(problem.n_players)
+    extremes.add(drawn.gains)
+    spread = Spread(variance + by_chance, third, 3 * variance**2 / (2 * count - 1), extremes.unseen)
+    covariance = seen if smooth is gains else drawn.neighbours(gains)[0]
+    return spread.around(mean, covariance, count)
+
+
+def own_membership(drawn: Drawn, gains: FloatArray) -> tuple[FloatArray, FloatArray]:
+    r"""Variance of efficient gains from an owner's being in or out itself; and gains without it.
+
+    Made to add up, the gain of owner i is :math:`(1-\frac1I)\Delta_i(A) - R_i + const`, where A
+    are the others in the coalition and :math:`R_i = \frac1I\sum_{j \ne i} \Delta_j`. Whether i is
+    in (b = 1, with chance q) is independent of A and moves :math:`R_i` by a jump δ, estimated from
+    all coalitions with as many others. As (b − q)δ has mean 0 and variance q(1−q)δ² by design, this
+    part of the variance need not be seen to be known: coalitions of i alone are rare, yet move
+    the estimate most.
+    """
+    count, n = gains.shape
+    chance = drawn.chances[:count, None]
+    rest = (drawn.gains.sum(axis=1, keepdims=True) - drawn.gains) / n
+    others = drawn.masks.sum(axis=1, keepdims=True) - drawn.masks
+    place = others + n * np.arange(n)
+    inside = mean_by_others(rest, place, drawn.masks)
+    outside = mean_by_others(rest, place, ~drawn.masks)
+    jump = np.nan_to_num(inside - outside)[place]
+    known = (chance * (1 - chance) * jump**2).sum(axis=0) / count**2
+    return known, gains + (drawn.masks - chance) * jump
+
+
+def mean_by_others(rest: FloatArray, place: IntArray, which: BoolArray) -> FloatArray:
+    """Mean by owner and number of others, all owners' together counting as one observation more.
+
+    Flat, owner after owner; not a number where nobody was seen with so many others.
+    """
+    n = rest.shape[1]
+    number = np.bincount(place[which], minlength=n * n).reshape(n, n)
+    total = np.bincount(place[which], rest[which], minlength=n * n).reshape(n, n)
+    seen = np.where(number.sum(axis=0) > 0, number.sum(axis=0), np.nan)
+    return np.asarray((total + total.sum(axis=0) / seen) / (number + 1)).ravel()
 
 
 def per_owner(problem: Problem) -> Conversation:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dushapley.estimators.design import Design, kernel_design, levels, leverage_design
 from dushapley.estimators.method import Method, Option, two_squares
+from dushapley.estimators.spread import Spread, sum_of_cubes
 from dushapley.questions import Ask, Conversation, Estimate, FloatArray, Problem
 
 UNDETERMINED = (
@@ -154,16 +155,17 @@ def estimate(
 ) -> Estimate:
     """Values from slopes that add up to 0; errors from the spread of scores within strata."""
     values = slopes - slopes.mean() + problem.total / problem.n_players
-    covariance = stratified_covariance(design, scores)
-    if covariance is None or notes:
+    parts = within_strata(design, scores)
+    if parts is None or notes:
         return Estimate(values, notes=notes)
-    errors = np.sqrt(np.maximum(np.diag(covariance), 0))
-    return Estimate(values, errors, covariance, notes=notes)
+    covariance, spread = parts
+    return spread.around(values, covariance)
 
 
-def stratified_covariance(design: Design, scores: FloatArray) -> FloatArray | None:
-    """Covariance of the sum of scores; None while a stratum drawn from was seen only once."""
-    total = np.zeros((scores.shape[1], scores.shape[1]))
+def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Spread] | None:
+    """Error of the sum of scores; None while a stratum drawn from was seen only once."""
+    n = scores.shape[1]
+    covariance, third, doubt = np.zeros((n, n)), np.zeros(n), np.zeros(n)
     for level, seen in enumerate(design.seen):
         part = 1 - seen / design.room[level] if design.room[level] > 0 else 0.0
         if part <= 0 or (seen == 0 and np.isinf(design.room[level])):
@@ -172,8 +174,11 @@ def stratified_covariance(design: Design, scores: FloatArray) -> FloatArray | No
             return None
         off = scores[design.stratum == level]
         off = off - off.mean(axis=0)
-        total += off.T @ off * (part * seen / (seen - 1))
-    return total
+        own = off.T @ off * (part * seen / (seen - 1))
+        covariance += own
+        third += sum_of_cubes(off) * (part * (2 * part - 1))
+        doubt += np.diag(own) ** 2 / (seen - 1)
+    return covariance, Spread(np.maximum(np.diag(covariance), 0), third, doubt)
 
 
 def kernel_least(n_players: int, options: Mapping[str, Any]) -> int:

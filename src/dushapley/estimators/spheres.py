@@ -11,7 +11,7 @@ from collections.abc import Generator
 import numpy as np
 
 from dushapley.estimators.method import Method, two_squares
-from dushapley.estimators.moments import Moments, student
+from dushapley.estimators.moments import Moments
 from dushapley.estimators.permutations import (
     both_ways,
     finished,
@@ -20,6 +20,7 @@ from dushapley.estimators.permutations import (
     one_walk,
     prefixes,
 )
+from dushapley.estimators.spread import Extremes, Spread
 from dushapley.questions import Ask, Conversation, Estimate, FloatArray, IntArray, Problem
 
 MOST_SCRAMBLINGS = 16
@@ -41,17 +42,18 @@ def orthogonal(problem: Problem) -> Conversation:
     n = problem.n_players
     left = problem.budget // (2 * (n - 1))
     at_once = max(1, problem.batch // (2 * (n - 1) ** 2))
-    means, weights = np.empty((0, n)), np.empty(0)
+    means, weights, extremes = np.empty((0, n)), np.empty(0), Extremes(n)
     while left > 0:
         blocks, width = (min(at_once, left // (n - 1)), n - 1) if left >= n - 1 else (1, left)
         orders = directions(problem.rng, blocks, width, n).argsort(axis=1)
-        answers = yield Ask(prefixes(both_ways(orders)), weighted_mean(means, weights))
+        answers = yield Ask(prefixes(both_ways(orders)), weighted_mean(means, weights, extremes))
         gains = marginals(both_ways(orders), answers, problem)
         gains = (gains[: len(orders)] + gains[len(orders) :]) / 2
         means = np.concatenate([means, gains.reshape(blocks, width, n).mean(axis=1)])
         weights = np.concatenate([weights, np.full(blocks, float(width))])
+        extremes.add(gains)
         left -= blocks * width
-    estimate = weighted_mean(means, weights)
+    estimate = weighted_mean(means, weights, extremes)
     assert estimate is not None
     return estimate
 
@@ -65,7 +67,7 @@ def directions(rng: np.random.Generator, blocks: int, width: int, n_players: int
     return q.transpose(0, 2, 1).reshape(blocks * width, n_players)
 
 
-def weighted_mean(means: FloatArray, weights: FloatArray) -> Estimate | None:
+def weighted_mean(means: FloatArray, weights: FloatArray, extremes: Extremes) -> Estimate | None:
     """Mean of independent blocks whose variances are inverse to their weights."""
     if len(means) == 0:
         return None
@@ -75,8 +77,10 @@ def weighted_mean(means: FloatArray, weights: FloatArray) -> Estimate | None:
         return Estimate(mean, replicates=1)
     off = means - mean
     covariance = (off * share[:, None]).T @ off / (len(means) - 1)
-    errors = np.sqrt(np.diag(covariance)) * student(len(means) - 1)
-    return Estimate(mean, errors, covariance, replicates=len(means))
+    variance = np.diag(covariance)
+    third = share**2 @ off**3 / len(means)
+    spread = Spread(variance, third, variance**2 / (len(means) - 1), extremes.unseen)
+    return spread.around(mean, covariance, len(means))
 
 
 def sobol(problem: Problem) -> Conversation:
@@ -97,7 +101,7 @@ def sobol(problem: Problem) -> Conversation:
     for _ in range(scramblings):
         orders = sobol_orders(problem.rng, walks // scramblings, n)
         gains = yield from walk(problem, orders, moments.estimate())
-        moments.add(gains.mean(axis=0, keepdims=True))
+        moments.add(gains.mean(axis=0, keepdims=True), gains)
     return finished(moments)
 
 

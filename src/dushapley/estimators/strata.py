@@ -75,10 +75,10 @@ def random_others(rng: np.random.Generator, sizes: IntArray, n_players: int) -> 
 def svarm_estimate(cells: Cells) -> Estimate:
     """Difference of the two means; errors once every mean rests on two values."""
     values = cells.mean[WITH, :, 0] - cells.mean[WITHOUT, :, 0]
-    variance = cells.variances()[:, :, 0].sum(axis=0)
-    known = bool(np.isfinite(variance).all())
     replicates = int(cells.count.min())
-    return Estimate(values, np.sqrt(variance) if known else None, replicates=replicates)
+    if not cells.known().all():
+        return Estimate(values, replicates=replicates)
+    return cells.spread(1.0).around(values, replicates=replicates)
 
 
 def stratified_svarm(problem: Problem) -> Conversation:
@@ -207,13 +207,16 @@ def stratified_estimate(problem: Problem, cells: Cells) -> Estimate:
     shares = weights * (cells.exact | (cells.count > 0))
     shares /= shares.sum(axis=2, keepdims=True)
     averages = (shares * cells.mean).sum(axis=2)
+    values = averages[WITH] - averages[WITHOUT]
     sampled = (weights > 0) & ~cells.exact
-    return Estimate(
-        averages[WITH] - averages[WITHOUT],
-        stratified_errors(problem, cells, weights, shares),
-        replicates=int(cells.count[sampled].min()) if sampled.any() else None,
-        notes=semivalue_notes(problem.options["semivalue"]),
-    )
+    replicates = int(cells.count[sampled].min()) if sampled.any() else None
+    notes = semivalue_notes(problem.options["semivalue"])
+    plus = problem.options["form"] == "+"
+    population = populations(problem.n_players) if plus else None
+    if bool((~cells.known(population) & (weights > 0)).any()):
+        return Estimate(values, replicates=replicates, notes=notes)
+    spread = cells.spread(shares, population)
+    return spread.around(values, replicates=replicates, notes=notes)
 
 
 def cell_weights(problem: Problem) -> FloatArray:
@@ -223,17 +226,6 @@ def cell_weights(problem: Problem) -> FloatArray:
     by_others = semivalue_weights(problem.options["semivalue"], n)
     weights[WITH, 0, 1:] = weights[WITHOUT, 0, :-1] = by_others
     return weights
-
-
-def stratified_errors(
-    problem: Problem, cells: Cells, weights: FloatArray, shares: FloatArray
-) -> FloatArray | None:
-    """Standard errors, or None while the variance of some mean is unknown."""
-    plus = problem.options["form"] == "+"
-    variances = cells.variances(populations(problem.n_players) if plus else None)
-    if bool((np.isinf(variances) & (weights > 0)).any()):
-        return None
-    return np.sqrt((shares**2 * np.where(weights > 0, variances, 0.0)).sum(axis=(0, 2)))
 
 
 def semivalue_notes(semivalue: str) -> tuple[str, ...]:

@@ -1,0 +1,141 @@
+r"""From the spread of samples to intervals that hold: the one place where errors are calibrated.
+
+A mean of n samples of skewness γ, divided by its estimated standard error, is not normal: the
+variance is itself uncertain, and where samples are skewed it is estimated too small just when the
+mean is too small (a contribution that is seldom but large was seen too seldom). To second order
+(Hall 1992, section 2.6), ±z estimated standard errors cover more than ±z true ones by
+
+.. math:: \frac{2}{n}\,z\,\varphi(z)\,\Bigl[\frac{z^2-3}{12}\,\kappa
+          - \frac{z^4+2z^2-3}{18}\,\gamma^2 - \frac{z^2+1}{4}\Bigr]
+
+with φ the normal density and κ the excess kurtosis, so half-widths must grow by a part −[…]/n. Its
+last term is that of Student's t. At z = 1.96 the first two are 0.07κ − 1.08γ², and −1.01γ² for rare
+events, where κ = γ²; so the kurtosis is not estimated, and
+
+.. math:: \text{half-width} = t_\nu\,\sqrt{V}\,(1 + 1/m), \qquad m = n/\gamma^2.
+
+m has a meaning: the count of a rare event that is expected m times is as skewed. The same holds of
+sums of independent parts (strata): the second and third cumulants V and K of their errors add up,
+m = V³/K², and ν is Welch and Satterthwaite's V²/Σ(V_h²/ν_h) over parts of ν_h degrees of freedom.
+
+An owner whose contribution was the same in all n draws has no spread to go by. A change that
+happens in 3 of n draws is missed with a chance of 5% (the rule of three), so the half-width is 3/n
+of the largest change that anybody's contribution showed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dushapley.questions import Estimate, FloatArray
+
+NORMAL = 1.959963984540054
+"""Half-width of the normal 95% interval in standard deviations."""
+ENOUGH_EVENTS = 5
+"""Rare events, expected, from which on intervals are promised to hold as often as they say."""
+ALIKE = 1e-12
+"""Part of the largest change seen below which contributions differ by rounding only."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the samples tell of an estimate's error, owner by owner.
+
+    Attributes
+    ----------
+    variance, third
+        Second and third cumulants of the error, estimated.
+    doubt
+        Σ V_h²/ν_h over its independent parts: half the variance's own variance, were all normal.
+    unseen
+        Least half-widths, by the rule of three.
+    """
+
+    variance: FloatArray
+    third: FloatArray
+    doubt: FloatArray
+    unseen: FloatArray = field(default_factory=lambda: np.zeros(1))
+
+    @property
+    def freedom(self) -> FloatArray:
+        """Degrees of freedom of the variance, infinite where nothing varied."""
+        varied = self.doubt > 0
+        return np.where(varied, self.variance**2 / np.where(varied, self.doubt, 1.0), np.inf)
+
+    @property
+    def skew(self) -> FloatArray:
+        """1/m: squared skewness of the estimate, less what normal samples show by chance."""
+        cubed = np.where(self.variance > 0, self.variance, np.inf) ** 3
+        return np.maximum(self.third**2 / cubed - 6 / self.freedom**2, 0.0)
+
+    @property
+    def errors(self) -> FloatArray:
+        """Standard errors such that ±1.96 of them is a 95% interval."""
+        wide = np.sqrt(self.variance) * student(self.freedom) * (1 + self.skew)
+        return np.asarray(np.maximum(wide, self.unseen / NORMAL))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of intervals that rest on rare events, or on none."""
+        rare = int((self.skew > 1 / ENOUGH_EVENTS).sum())
+        same = int((self.unseen > 0).sum())
+        notes = []
+        if rare:
+            notes.append(
+                f"For {rare} owners the estimate rests on contributions that are seldom but large, "
+                f"in effect on fewer than {ENOUGH_EVENTS} of them: too few for 95% intervals. "
+                "Theirs are widened, and rough; a larger budget settles it."
+            )
+        if same:
+            notes.append(
+                f"For {same} owners the contribution never changed. Their standard errors allow "
+                "for a change as large as anybody's that is too seldom to have been seen."
+            )
+        return tuple(notes)
+
+    def around(
+        self,
+        values: FloatArray,
+        covariance: FloatArray | None = None,
+        replicates: int | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Estimate:
+        """The estimate of these values, with calibrated errors and what must be said of them."""
+        told = (*notes, *self.notes)
+        return Estimate(values, self.errors, covariance, replicates=replicates, notes=told)
+
+
+class Extremes:
+    """Smallest and largest contribution of every owner in single draws, for the rule of three."""
+
+    def __init__(self, dimension: int) -> None:
+        self.draws = 0
+        self.low = np.full(dimension, np.inf)
+        self.high = np.full(dimension, -np.inf)
+
+    def add(self, draws: FloatArray) -> None:
+        """Take in draws, shape (r, dimension)."""
+        self.draws += len(draws)
+        self.low = np.minimum(self.low, draws.min(axis=0))
+        self.high = np.maximum(self.high, draws.max(axis=0))
+
+    @property
+    def unseen(self) -> FloatArray:
+        """Half-widths of owners whose contribution never changed; 0 for the others."""
+        change = self.high - self.low
+        largest = float(change.max())
+        return np.where(change <= ALIKE * largest, 3 * largest / self.draws, 0.0)
+
+
+def sum_of_cubes(x: FloatArray) -> FloatArray:
+    """By column; many times faster than powers."""
+    return np.asarray(np.einsum("ij,ij->j", x * x, x))
+
+
+def student(freedom: float | FloatArray) -> FloatArray:
+    """How much wider Student's 95% interval is than the normal one, by its degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(freedom, 0.975) / NORMAL)
