@@ -95,6 +95,28 @@ def test_time_is_up_on_dask(client: Any) -> None:
     assert time.monotonic() - started < 10  # trainings of 12 s are given up
 
 
+def test_time_is_up_on_local_workers(tmp_path: Path) -> None:
+    ledger, started = tmp_path / "l.sqlite", time.monotonic()
+    ds.value(sleepy_game(), "loo", ledger=ledger)
+    with pytest.raises(ds.Stopped, match=r"Time is up.*run the same again to go on"):
+        ds.value(sleepy_game(60.0), "exact", n_jobs=2, max_seconds=2, ledger=ledger)
+    assert time.monotonic() - started < 40  # trainings of 60 s are given up
+    again = ds.value(sleepy_game(), "exact", n_jobs=2, ledger=ledger)
+    assert again.values.tobytes() == ds.value(sleepy_game(), "exact").values.tobytes()
+
+
+def test_time_is_up_for_a_single_block_on_local_workers() -> None:
+    started = time.monotonic()
+    with pytest.raises(ds.Stopped, match="Time is up"):
+        ds.value(ds.CallableGame(sleep_long, 4), "exact", n_jobs=2, max_seconds=2)
+    assert time.monotonic() - started < 40
+
+
+def sleep_long(z: np.ndarray) -> np.ndarray:
+    time.sleep(60)
+    return z.sum(axis=1)
+
+
 def test_time_is_up_cleanly_and_the_ledger_goes_on(tmp_path: Path) -> None:
     ledger = tmp_path / "l.sqlite"
     with pytest.raises(ds.Stopped, match=r"Time is up.*run the same again to go on") as stop:
