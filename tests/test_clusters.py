@@ -76,11 +76,45 @@ def test_errors_that_cannot_travel_are_told_all_the_same(client: Any) -> None:
         ds.value(faulty_game(3, Secretive(("raise",))), "exact", executor="dask", address=client)
 
 
+class Clumsy(ds.CallableGame):
+    """A game of somebody else's, which lets errors through as they are."""
+
+    def evaluate(self, queries: Any, draws: Any) -> Any:
+        raise KeyError("clumsy")
+
+
+def test_errors_of_somebody_elses_game_are_not_the_clusters(client: Any) -> None:
+    with pytest.raises(errors.UtilityFailed, match="The game raised KeyError: 'clumsy'"):
+        ds.value(Clumsy(len, 3), "exact", executor="dask", address=client)
+
+
 def test_time_is_up_on_dask(client: Any) -> None:
     started = time.monotonic()
     with pytest.raises(ds.Stopped, match="Time is up"):
         ds.value(sleepy_game(12.0), "exact", executor="dask", address=client, max_seconds=1)
     assert time.monotonic() - started < 10  # trainings of 12 s are given up
+
+
+def test_time_is_up_on_local_workers(tmp_path: Path) -> None:
+    ledger, started = tmp_path / "l.sqlite", time.monotonic()
+    ds.value(sleepy_game(), "loo", ledger=ledger)
+    with pytest.raises(ds.Stopped, match=r"Time is up.*run the same again to go on"):
+        ds.value(sleepy_game(60.0), "exact", n_jobs=2, max_seconds=2, ledger=ledger)
+    assert time.monotonic() - started < 40  # trainings of 60 s are given up
+    again = ds.value(sleepy_game(), "exact", n_jobs=2, ledger=ledger)
+    assert again.values.tobytes() == ds.value(sleepy_game(), "exact").values.tobytes()
+
+
+def test_time_is_up_for_a_single_block_on_local_workers() -> None:
+    started = time.monotonic()
+    with pytest.raises(ds.Stopped, match="Time is up"):
+        ds.value(ds.CallableGame(sleep_long, 4), "exact", n_jobs=2, max_seconds=2)
+    assert time.monotonic() - started < 40
+
+
+def sleep_long(z: np.ndarray) -> np.ndarray:
+    time.sleep(60)
+    return z.sum(axis=1)
 
 
 def test_time_is_up_cleanly_and_the_ledger_goes_on(tmp_path: Path) -> None:

@@ -224,6 +224,20 @@ def test_wild_trainings_on_dask_and_local_workers(cluster: DaskCluster) -> None:
     assert trainers == []
 
 
+def test_a_script_that_workers_would_run_again_is_told_how_to_guard_itself(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import dushapley as ds\n"
+        "ds.value(ds.CallableGame(len, 3), 'exact', executor='dask', n_jobs=1)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 1
+    assert "WorkersLost: Dask could not start workers on this machine" in run.stderr
+    assert "under `if __name__ == '__main__':`" in run.stderr
+
+
 def test_the_command_line_uses_the_cluster(cluster: DaskCluster, tmp_path: Path) -> None:
     rows = [f"{'abcd'[i % 4]},{i * 7 % 10},{i * 7 % 10 + i % 3}" for i in range(80)]
     (tmp_path / "rows.csv").write_text("who,x,y\n" + "\n".join(rows) + "\n")

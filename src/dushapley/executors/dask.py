@@ -54,11 +54,7 @@ class Dask(Remote):
         if address is None:
             with suppress(ValueError):
                 return distributed.default_client()
-            address = distributed.LocalCluster(
-                n_workers=None if n_jobs == -1 else n_jobs,
-                threads_per_worker=1,
-                dashboard_address=":0",
-            )
+            address = _cluster_here(n_jobs)
             self._mine.append(address)
         else:
             _refuse_unreadable(address)
@@ -121,6 +117,7 @@ class Dask(Remote):
 
     def result(self, handle: Any) -> tuple[float, Results]:
         from distributed import KilledWorker
+        from distributed.comm import CommClosedError
 
         self._places.pop(handle, None)
         if handle.status == "cancelled":
@@ -130,12 +127,13 @@ class Dask(Remote):
             return handle.result()
         except KilledWorker as error:
             raise WorkerLost(f"Dask: {error.last_worker.address} was the last to die") from error
+        except (CancelledError, CommClosedError) as error:
+            self._refuse_lost()
+            raise WorkerLost(f"Dask: {type(error).__name__}") from error
         except DUShapleyError:
             raise  # the model's own error, or what a worker said about itself
         except Exception as error:
-            if isinstance(error, ImportError) or self._game.status == "error":
-                raise cannot_unpack(error) from error
-            raise
+            raise cannot_unpack(error) from error
 
     def _refuse_lost(self) -> None:
         if self.client.status != "running":
@@ -156,6 +154,23 @@ class Dask(Remote):
         self._game = None
         while self._mine:
             self._mine.pop().close()
+
+
+def _cluster_here(n_jobs: int) -> Any:
+    """Worker processes on this machine, for one run."""
+    import distributed
+
+    try:
+        return distributed.LocalCluster(
+            n_workers=None if n_jobs == -1 else n_jobs,
+            threads_per_worker=1,
+            dashboard_address=":0",
+        )
+    except RuntimeError as error:
+        raise WorkersLost(
+            f"Dask could not start workers on this machine ({error}). Each of them imports your "
+            "script again: put what it does under `if __name__ == '__main__':`."
+        ) from error
 
 
 def _refuse_unreadable(address: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 from collections.abc import Iterator, Sequence
@@ -63,7 +64,8 @@ class Local:
         if self._shipment is None or self._shipment.game is not game:
             self._shipment, self._parcel = Shipment(game), None
         waiting = dict(enumerate(blocks))
-        if self.n_jobs == 1 or len(blocks) == 1:
+        lonely = len(blocks) == 1 and not isfinite(self.until)  # no use of workers, but to stop it
+        if self.n_jobs == 1 or lonely:
             yield from self._here(self._shipment, waiting, skip)
             return
         losses = 0
@@ -110,7 +112,7 @@ class Local:
             waiting.clear()  # whatever is left was skipped
         except TerminatedWorkerError:
             self._let_go()
-        except TimeoutError as error:
+        except (TimeoutError, multiprocessing.TimeoutError) as error:  # joblib raises the latter
             if isfinite(self.until):
                 raise OutOfTime from error
             raise

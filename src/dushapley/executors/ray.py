@@ -7,7 +7,7 @@ from socket import create_connection
 from time import monotonic, sleep
 from typing import Any
 
-from dushapley.errors import InvalidOption, WorkersLost
+from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
 from dushapley.executors.base import (
     ATTEMPTS,
     Group,
@@ -108,10 +108,9 @@ class Ray(Remote):
         try:
             return self.ray.get(handle)
         except gone.RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, (ImportError, gone.RaySystemError)):
-                raise cannot_unpack(cause) from error
-            raise cause if isinstance(cause, Exception) else error from None
+            if isinstance(error.cause, DUShapleyError):
+                raise error.cause from None
+            raise cannot_unpack(error.cause or error) from error
         except (
             gone.WorkerCrashedError,
             gone.OutOfMemoryError,

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from time import monotonic
 from typing import Any
 
-from dushapley.errors import DUShapleyError, WorkersDiffer, WorkersLost
+from dushapley.errors import DUShapleyError, UtilityFailed, WorkersDiffer, WorkersLost
 from dushapley.executors.base import (
     ATTEMPTS,
     Block,
@@ -147,13 +147,20 @@ class Remote(ABC):
 
 
 def pay_there(shipment: Shipment, group: Group) -> tuple[float, Results]:
-    """What a worker of a cluster does: pay for a group, unless its bits could differ."""
+    """What a worker of a cluster does: pay for a group, unless its bits could differ.
+
+    Errors go home as the library's own, without their causes, which may not be able to travel; so
+    any other error that arrives is the cluster's.
+    """
     shipment.refuse_differing()
     try:
         return pay(shipment, group)
     except DUShapleyError as error:
-        error.__cause__ = error.__context__ = None  # a model's own error may not be able to travel
-        raise
+        told = error
+    except Exception as error:
+        told = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
+    told.__cause__ = told.__context__ = None
+    raise told
 
 
 def cannot_unpack(error: BaseException) -> WorkersDiffer:
