@@ -26,7 +26,7 @@ import numpy as np
 
 import dushapley as ds
 
-FAULTS = ("raise", "nan", "hang", "stuck", "eat", "die")
+FAULTS = ("raise", "nan", "hang", "stuck", "grip", "eat", "die")
 
 
 class Faulty:
@@ -36,7 +36,8 @@ class Faulty:
     ----------
     faults
         What may happen: "raise" an error, predict "nan", "hang" in a sleep, be "stuck" where no
-        alarm is heard, "eat" memory, "die" as if killed for memory.
+        alarm is heard, in the "grip" of compiled code that lets no other thread run, "eat"
+        memory, "die" as if killed for memory.
     rate
         Part of the pools that are unlucky; which ones is a matter of their content.
     once
@@ -82,6 +83,8 @@ class Faulty:
         elif fault == "stuck":
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
             time.sleep(3600)
+        elif fault == "grip":
+            self.mean_ = float(3**10**9 % 2)
         elif fault == "eat":
             eaten = []
             while True:
@@ -112,6 +115,25 @@ def faulty_game(n_players: int = 8, model: Faulty | None = None, **settings: Any
         fast=False,
         **settings,
     )
+
+
+class Unimportable:
+    """A utility from a module that only the driver has."""
+
+    def __call__(self, X: np.ndarray, y: object) -> float:
+        return 0.0
+
+    def __reduce__(self) -> Any:
+        return _import_my_models, ()
+
+
+def _import_my_models() -> Any:
+    raise ModuleNotFoundError("No module named 'my_models'")
+
+
+def unimportable_game() -> Any:
+    """A game that no worker can unpack."""
+    return ds.DatasetGame(ds.Owners.from_arrays({"a": [[1.0]], "b": [[2.0]]}), Unimportable())
 
 
 class Sleepy:

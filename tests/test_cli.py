@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ import pytest
 import dushapley as ds
 from dushapley.cli import job as jobs
 from dushapley.cli import valuing
-from dushapley.cli.demo import BUDGET, HOSPITALS, MISLABELLED, demo_game, demo_tables, leave_files
+from dushapley.cli.demo import HOSPITALS, MISLABELLED, demo_game, demo_tables, leave_files
 from dushapley.cli.main import COMMANDS, main
 from dushapley.cli.models import NAMES, guess_task, make_model
 from dushapley.errors import InvalidOption
@@ -110,6 +111,111 @@ def test_mistakes_end_in_a_sentence(capsys, folder, more, code, message):
     assert out == ""
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--jobs", "0"],
+        ["--jobs", "-2"],
+        ["--precision", "-1"],
+        ["--precision", "nan"],
+        ["--max-seconds", "0"],
+        ["--budget", "0"],
+        ["--timeout", "-1"],
+        ["--timeout", "inf"],
+        ["--memory", "nanMB"],
+        ["--memory", "0MB"],
+        ["--empty", "inf"],
+        ["--executor", "cloud"],
+        ["--address", "here"],
+        ["--option", "form=paper"],
+        ["--method", "permutation", "--budget", "3"],
+        ["--pot", "-1"],
+        ["--ledger", "nowhere/paid.sqlite"],
+        ["--ledger", "test.csv"],
+    ],
+)
+def test_impossible_wishes_are_refused_before_any_training(capsys, folder, monkeypatch, more):
+    def trains(*_):
+        pytest.fail("a model was trained")
+
+    monkeypatch.setattr(ds.ModelGame, "_train", trains)
+    code, out, err = value(capsys, folder, *more)
+    assert code == (1 if "--ledger" in more else 2)
+    assert out == ""
+    assert err.splitlines()[-1].startswith("error: ")
+    assert "; " in err or ". " in err  # what is needed, or what to do
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("quote", ["--jobs", "0"]),
+        ("compare", ["--jobs", "0"]),
+        ("compare", ["--budgets", "0"]),
+        ("compare", ["--picture", "nowhere/a.png"]),
+        ("compare", ["--picture", "a.nix"]),
+        ("what-if", ["--leave", "one", "--jobs", "0"]),
+        ("what-if", ["--leave", "one", "--pot", "-1"]),
+        ("what-if", ["--leave", "one", "--currency", "EUR"]),
+    ],
+)
+def test_so_do_the_other_commands(capsys, folder, monkeypatch, command, more):
+    def trains(*_):
+        pytest.fail("a model was trained")
+
+    monkeypatch.setattr(ds.ModelGame, "_train", trains)
+    job = [folder / "owners", "--by-file", "--target", "y", "--test", folder / "test.csv"]
+    code, out, err = run(capsys, command, *job, *more)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("error: ")
+
+
+def test_hold_out_that_leaves_too_little_is_refused(capsys, folder):
+    code, _, err = value(capsys, folder, "--holdout", "0.99", test=False)
+    assert code == 1
+    assert "leaves owner '<b>=1+1' 1 of its 18 rows" in err
+    assert "Hold out less" in err
+
+
+def test_dotted_models_have_their_holes_filled_as_named_ones(capsys, folder):
+    table = pd.read_csv(folder / "owners" / "one.csv")
+    table.loc[3, "a"] = np.nan
+    table.to_csv(folder / "owners" / "one.csv", index=False)
+    found = {}
+    for name in ("naive-bayes", "sklearn.naive_bayes.GaussianNB"):
+        code, out, err = value(capsys, folder, "--model", name, "--json")
+        assert code == 0, err
+        assert "after SimpleImputer" in err
+        found[name] = json.loads(out)["values"]
+    assert found["naive-bayes"] == found["sklearn.naive_bayes.GaussianNB"]
+    able = "sklearn.ensemble.HistGradientBoostingClassifier"
+    assert "SimpleImputer" not in value(capsys, folder, "--model", able)[2]  # it takes holes
+
+
+def test_folds_tell_their_model_once(capsys, folder):
+    _, _, err = value(capsys, folder, "--cv", "3", "--method", "loo", test=False)
+    assert err.count("logistic: LogisticRegression") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("os.system", "needed is a class of scikit-learn estimators"),
+        ("os.abort", "needed is a class"),  # and it was not called, or we would not be here
+        ("builtins.dict", "needed is a class"),
+        ("math.pi", "needed is a class"),
+        ("sklearn.preprocessing.StandardScaler", "needed is a class"),
+        ("textwrap.dedent", "cannot be made without arguments"),
+        ("getpass.getuser", "needed is an estimator"),
+        ("sklearn..svm", "There is no model"),
+        (".svm.SVC", "There is no model"),
+    ],
+)
+def test_what_is_no_estimator_is_refused(capsys, folder, path, message):
+    code, _, err = value(capsys, folder, "--model", path)
+    assert (code, message in err) == (2, True), err
+
+
 def test_debug_shows_where(capsys, folder):
     with pytest.raises(ds.DUShapleyError):
         main(
@@ -163,6 +269,24 @@ def test_long_work_needs_yes_without_a_terminal(capsys, folder, monkeypatch):
     code, _, err = value(capsys, folder)
     assert (code, "pass --yes" in err) == (2, True)
     assert value(capsys, folder, "--yes")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--address", "tcp://h:1"), ("--executor", "moon"), ("--max-seconds", "0"), ("--jobs", "0")],
+)
+def test_impossible_runs_are_refused_before_any_training(capsys, folder, monkeypatch, wrong):
+    monkeypatch.setattr(valuing, "seconds_each", lambda _: pytest.fail("a trial was paid"))
+    code, out, err = value(capsys, folder, *wrong)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")  # no file was read either
+
+
+def test_who_agreed_before_pays_for_no_trial(capsys, folder, monkeypatch):
+    monkeypatch.setattr(valuing, "seconds_each", lambda _: pytest.fail("a trial was paid"))
+    code, _, err = value(capsys, folder, "--yes", "--model", "knn")
+    assert code == 0
+    assert "3 owners, up to 8 evaluations, by auto → exact" in err
 
 
 def test_long_work_is_asked_about_at_a_terminal(capsys, folder, monkeypatch):
@@ -278,9 +402,14 @@ def test_demo_files_go_through_value_to_the_same_values(capsys, tmp_path):
     )
     assert (tmp_path / "dushapley-demo" / "valuation.png").stat().st_size > 5000
     assert "--by-file" in err
+    hints = [line.strip() for line in err.splitlines() if line.startswith("  dushapley ")]
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    assert len(hints) == 2
+    for hint in hints:
+        assert hint.replace(str(tmp_path / "files"), "demo") in readme
     _, out, _ = run(
         capsys, "value", tmp_path / "files" / "owners", "--by-file", "--target", "diagnosis",
-        "--test", tmp_path / "files" / "test.csv", "--budget", BUDGET, "--json",
+        "--test", tmp_path / "files" / "test.csv", "--json",
     )  # fmt: skip
     again = ds.Valuation.from_dict(json.loads(out))
     assert again.to_json() + "\n" == out
@@ -292,7 +421,7 @@ def test_demo_files_go_through_value_to_the_same_values(capsys, tmp_path):
 def test_mislabelled_owners_rank_last_for_nine_seeds_of_ten():
     last = 0
     for seed in range(10):
-        frame = ds.value(demo_game(*demo_tables(seed)), budget=BUDGET, seed=seed).to_frame()
+        frame = ds.value(demo_game(*demo_tables(seed)), seed=seed).to_frame()
         last += set(frame["owner"].iloc[-2:]) == set(MISLABELLED)
     assert last >= 9
 

@@ -49,6 +49,7 @@ def test_statistics_files_are_valued_as_the_rows(files, capsys, target, model):
     assert "give the rows away" in made.err
     from_sums = run(capsys, "value", *handed, *common)
     assert json.loads(from_rows.out)["values"] == json.loads(from_sums.out)["values"]
+    assert run(capsys, "value", files / "s", *common).out == from_sums.out  # the folder of them
     assert "no ledger" in from_sums.err
     assert "additive" in from_rows.err
 

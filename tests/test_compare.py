@@ -87,6 +87,19 @@ def test_methods_pay_separately_with_a_ledger(tmp_path):
     assert sum(asked) == 16
 
 
+def test_exact_references_are_kept_in_the_ledger(tmp_path):
+    asked = []
+
+    def counted(masks):
+        asked.extend(map(bytes, masks))
+        return masks.sum(axis=1) ** 2.0
+
+    game = ds.CallableGame(counted, 4, fingerprint="squares")
+    for _ in range(2):
+        ds.compare(game, ["permutation"], [10], seeds=[0], ledger=tmp_path / "paid.sqlite")
+    assert len(asked) == len(set(asked)) == 16
+
+
 def test_plot_has_a_line_per_method_that_ran():
     frame = ds.compare(game(), ["permutation", "owen", "knn"], [20, 50], range(3))
     ax = ds.plot_comparison(frame)

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
 from dushapley.estimators.registry import REGISTRY
@@ -137,6 +141,38 @@ def test_sampling_training_and_test_set_are_told_apart():
     back = ds.Valuation.from_dict(result.to_dict())
     assert back.to_json() == result.to_json()
     assert ds.value(game, "permutation", budget=40).to_json() == result.to_json()
+
+
+@pytest.mark.parametrize(
+    ("model", "known"),
+    [
+        (LogisticRegression(), True),
+        (make_pipeline(StandardScaler(), LogisticRegression()), True),
+        (LogisticRegression(solver="saga"), False),
+        (GaussianNB(), True),
+        (KNeighborsClassifier(3), True),
+        (RandomForestClassifier(3), False),
+        (RandomForestClassifier(3, random_state=0), False),  # another seed, another forest
+    ],
+)
+def test_models_without_chance_have_no_error_of_training(model, known):
+    test = labels(40, np.random.default_rng(8))
+    game = ds.ModelGame(owners(labels, 2), model, *test, fast=False)
+    result = ds.value(game, "exact")
+    assert result.errors["training"] == ([0.0, 0.0] if known else None)
+    assert ("training 0," if known else "training unknown") in repr(result)
+    assert result.errors["dominant"] == "test set"
+
+
+def test_errors_of_owners_are_known_jointly():
+    game = Rows(3, 60, spread=0.3)
+    exact, by_row, unit = ds.value(game, "exact"), exact_of(game.scores), exact_of(np.eye(8))
+    expected = np.cov(by_row.T) / 60 + unit.T @ unit * 0.3**2 / 4
+    assert exact.total_covariance == pytest.approx(expected, rel=1e-9)
+    sampled = ds.value(game, "permutation", budget=60)
+    joint = sampled.total_covariance
+    assert np.sqrt(np.diag(joint)) == pytest.approx(sampled.total_errors, rel=1e-12)
+    assert np.linalg.eigvalsh(joint).min() > -1e-12
 
 
 def test_games_without_rows_have_no_further_errors():

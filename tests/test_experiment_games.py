@@ -11,16 +11,19 @@ import pytest
 import dushapley as ds
 from dushapley.batched.recipe import Recipe
 from dushapley.estimators.exact import coalitions
+from dushapley.experiments.accuracy import PAPERS, advantage, auto_errors, du_errors, outcome
 from dushapley.experiments.boosting import BoostedTreesGame, Boosting, codes_of, quantile_edges
+from dushapley.experiments.cases import Utilities
 from dushapley.experiments.classifiers import ClassifierGame, ManyOwnersGame
 from dushapley.experiments.data import Table
 from dushapley.experiments.figure_1 import distance_to_uniform
 from dushapley.experiments.neighbours import knn_point_sums
 from dushapley.experiments.older_table import PUBLISHED as OLDER
 from dushapley.experiments.splits import draw_sizes, split
-from dushapley.experiments.table_1 import PUBLISHED, advantage
-from dushapley.experiments.table_2 import PUBLISHED as TASKS
-from dushapley.experiments.table_2 import best_of, f1, lower_cluster
+from dushapley.experiments.table_1 import PUBLISHED
+from dushapley.experiments.table_2 import f1, lower_cluster
+from dushapley.experiments.table_2_page import PUBLISHED as TASKS
+from dushapley.experiments.table_2_page import against, published_not_worse
 
 
 def regression_table(rows: int = 90, columns: int = 3) -> Table:
@@ -176,16 +179,19 @@ def test_shifted_owners_differ() -> None:
 def test_scores_of_the_tasks() -> None:
     assert f1(np.array([0, 1]), np.array([1, 2])) == 0.5
     assert lower_cluster(np.array([5.0, 0.1, 5.2, 0.0])).tolist() == [3, 1]
+
+
+def test_columns_are_compared_repetition_by_repetition() -> None:
+    du, rival = [0.50, 0.60, 0.70], [0.40, 0.51, 0.60]
     scores = {
-        m: {"NLD 5%": {"mean": x, "se": 0.02}, "DR 5%": {"mean": x, "se": 0.0}}
-        for m, x in zip(
-            ("Random", "LOO", "DataShapley", "KNN-Shapley", "DU-Shapley"),
-            (0.1, 0.2, 0.3, 0.4, 0.39),
-            strict=True,
-        )
+        "DU-Shapley": {"NLD 5%": {"all": du}, "DR 5%": {"all": du}},
+        "DataShapley": {"NLD 5%": {"all": rival}, "DR 5%": {"all": rival}},
+        "Random": {"NLD 5%": {"all": [0.1, 0.9, 0.5]}},
     }
-    assert best_of(scores, "NLD 5%") == ("KNN-Shapley", "DU-Shapley")
-    assert best_of(scores, "DR 5%") == ("Random",)
+    assert against(scores, "DataShapley", "NLD 5%") == "won"  # higher is better
+    assert against(scores, "DataShapley", "DR 5%") == "lost"  # lower is better
+    assert against(scores, "Random", "NLD 5%") == "level"
+    assert published_not_worse(("DataShapley", "KNN-Shapley", "LOO", "Random")) == 13
 
 
 def test_distance_to_the_uniform_law() -> None:
@@ -203,10 +209,43 @@ def test_published_numbers_are_complete() -> None:
     assert all(len(row) == 6 for table in TASKS.values() for row in table.values())
 
 
-def test_advantage_is_over_the_better_rival() -> None:
+def test_errors_are_compared_with_the_better_rival_and_their_noise() -> None:
     errors = {
-        "DU-Shapley": {"mse": 2.0},
-        "MC-Shapley": {"mse": 8.0},
-        "MC-anti-Shapley": {"mse": 6.0},
+        "DU-Shapley": {"mse": 2.0, "se": 0.5, "seeds": 10},
+        "MC-Shapley": {"mse": 8.0, "se": 0.5, "seeds": 100},
+        "MC-anti-Shapley": {"mse": 6.0, "se": 0.5, "seeds": 100},
     }
-    assert advantage(errors) == 3.0
+    assert advantage(errors, "DU-Shapley", PAPERS) == 3.0
+    assert outcome(errors, "DU-Shapley", PAPERS) == "won"
+    errors["MC-anti-Shapley"]["mse"] = 2.5
+    assert outcome(errors, "DU-Shapley", PAPERS) == "level"
+    errors["MC-Shapley"]["mse"] = 0.1
+    assert outcome(errors, "DU-Shapley", PAPERS) == "lost"
+
+
+def test_bias_and_noise_of_du_add_up_and_are_unbiased() -> None:
+    rng = np.random.default_rng(0)
+    exact, bias, noise = np.arange(5.0), 0.3, 0.2
+    found = []
+    for _ in range(400):
+        runs = exact + bias + rng.normal(0, noise, (4, 5))
+        parts = du_errors(runs, exact)
+        found.append((parts["DU bias"], parts["DU noise"]))
+        assert parts["DU-Shapley"]["mse"] == pytest.approx(sum(found[-1]))
+    means, se = np.mean(found, axis=0), np.std(found, axis=0) / 20
+    assert np.all(np.abs(means - [bias**2, noise**2]) < 4 * se)
+
+
+def test_auto_and_strata_do_not_see_the_value_of_nothing() -> None:
+    rng = np.random.default_rng(1)
+    sizes = np.arange(10, 17)
+    rows = np.array([z @ sizes for z in np.concatenate(list(coalitions(7)))])
+    u = np.tanh(rows / 40) + rng.normal(0, 0.01, 128)
+    low, high = (Utilities(np.r_[first, u[1:]], sizes, np.zeros((1, 7)), "") for first in (0, 0.5))
+    for method in ("auto", "stratified-svarm"):
+        values = [
+            ds.value(t.game("constant"), method, budget=86, seed=0, progress=False).values
+            for t in (low, high)
+        ]
+        assert values[0] - values[1] == pytest.approx(0.5 / 7, abs=1e-9), method
+    assert auto_errors(high, 1) == auto_errors(low, 1)

@@ -17,8 +17,9 @@ from dushapley.experiments import EXPERIMENTS, DataMissing, reproduce
 from dushapley.experiments import download as fetching
 from dushapley.experiments.cases import TABLES, Case, TableMissing, Utilities, utilities
 from dushapley.experiments.data import FOLDER, SOURCES, load
-from dushapley.experiments.experiment import Verdict, judge
-from dushapley.experiments.page import HEADLINES, together, write_page
+from dushapley.experiments.experiment import Verdict, judge, short, standing
+from dushapley.experiments.headlines import HEADLINES
+from dushapley.experiments.page import together, write_page
 from dushapley.experiments.records import UnknownExperiment, find_profile, read, save
 
 WITHOUT_DATA = [name for name, experiment in EXPERIMENTS.items() if not experiment.needs]
@@ -91,7 +92,7 @@ def test_headlines_name_verdicts_that_exist(stored: Path) -> None:
         r["name"]: EXPERIMENTS[r["name"]].claims(r["result"]) for r in read(stored / "results")
     }
     for headline in HEADLINES:
-        for name, start in headline.decided_by:
+        for name, start in (*headline.decided_by, *headline.beyond):
             assert name in EXPERIMENTS
             if name in verdicts:
                 assert any(v.claim.startswith(start) for v in verdicts[name]), start
@@ -102,7 +103,7 @@ def test_headlines_name_verdicts_of_the_tables(tables: dict[str, dict[str, Any]]
     for name, record in tables.items():
         verdicts = EXPERIMENTS[name].claims(record["result"])
         for headline in HEADLINES:
-            for decider, start in headline.decided_by:
+            for decider, start in (*headline.decided_by, *headline.beyond):
                 if decider == name:
                     assert any(v.claim.startswith(start) for v in verdicts), start
 
@@ -135,11 +136,37 @@ def test_verdicts_in_words() -> None:
     assert judge(3, 3) == "holds"
     assert judge(2, 3) == "holds weaker"
     assert judge(1, 3) == "does not hold"
+    assert judge(1, 2) == "does not hold"
+    assert judge(1, 3, level=1) == "cannot be told"
     assert judge(0, 0) == "cannot be told"
     verdicts = [Verdict("a", "holds", "1"), Verdict("b", "does not hold", "2")]
     assert together(verdicts) == "holds weaker"
     assert together(verdicts[:1]) == "holds"
     assert together([]) == "cannot be told"
+
+
+def test_noise_decides_no_case() -> None:
+    assert standing(0.1, (0.01, 50), (0.02, 50)) == "won"
+    assert standing(-0.1, (0.01, 50), (0.02, 50)) == "lost"
+    assert standing(0.1, (0.01, 50), (0.2, 50)) == "level"
+    assert standing(3.0, (1.0, 3)) == "level"  # Student's t with two degrees of freedom: 4.3
+    assert standing(5.0, (1.0, 3)) == "won"
+    assert standing(5.0, (0.0, 1)) == "level"
+    assert (standing(0.0), standing(1e-9), standing(-1e-9)) == ("level", "won", "lost")
+
+
+def test_numbers_for_people() -> None:
+    told = [short(x) for x in (0.0, 1.0, 0.95, -0.0123, 10, 99_999, 1e-4, 9.99e-5, 4.4e9, None)]
+    assert told == ["0", "1", "0.95", "-0.012", "10", "1e5", "0.0001", "0.0001", "4.4e9", "–"]
+
+
+@pytest.mark.parametrize("name", WITHOUT_DATA)
+def test_what_is_left_open_is_tried_in_more_than_one_way(stored: Path, name: str) -> None:
+    record = next(r for r in read(stored / "results") if r["name"] == name)
+    tried = EXPERIMENTS[name].dependence
+    if name != "figure-1":  # states all that decides it
+        assert tried is not None
+        assert len(tried(record["result"])) > 1
 
 
 @pytest.mark.parametrize("name", WITH_DATA)
@@ -159,9 +186,9 @@ def test_missing_data_are_explained(
         main(["reproduce", name])
     assert stop.value.code == 1
     told = capsys.readouterr().err
-    source = SOURCES[EXPERIMENTS[name].needs[0]]
-    assert source.file in told
-    assert source.origin in told
+    for need in EXPERIMENTS[name].needs:
+        assert SOURCES[need].file in told
+        assert SOURCES[need].origin in told
     assert f"export {FOLDER}=" in told
     assert ("lacks it" if named else "is not set") in told
 

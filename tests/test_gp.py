@@ -18,6 +18,7 @@ from dushapley.estimators.gp import check, design, fit, functional, kernel
 from dushapley.estimators.gp.fit import Observed, Posterior
 from dushapley.games import classic
 from dushapley.questions import Problem
+from dushapley.report.checks import checks
 
 SIZES = np.array([120.0, 30, 60, 200, 15, 80, 45, 150])
 
@@ -290,6 +291,34 @@ def test_unknown_sizes_and_owners_without_rows_are_legal() -> None:
 def test_constant_utility_is_shared_equally() -> None:
     v = ds.value(ds.CallableGame(lambda z: np.where(z.any(axis=1), 2.0, 0.5), 6), "gp", budget=30)
     np.testing.assert_allclose(v.values, 0.25, atol=1e-9)
+
+
+def test_a_constant_game_is_told_as_one() -> None:
+    v = ds.value(ds.CallableGame(lambda z: np.full(len(z), 3.0), 6), "gp", budget=30)
+    assert not v.values.any()
+    (note,) = v.notes
+    assert note.startswith("All pools that were asked are worth the same")
+    assert "nan" not in repr(v)
+    forecasts = next(c for c in checks(v) if c["name"] == "Forecasts")
+    assert "nothing to foresee" in forecasts["text"]
+
+
+@pytest.mark.parametrize("unit", [1e-130, 1e-20, 1e20, 1e130])
+def test_far_units_are_no_matter_either(unit: float) -> None:
+    game = learning_game()
+    one, other = (ds.value(ds.TableGame(c * game.values), "gp", budget=40) for c in (1.0, unit))
+    np.testing.assert_allclose(one.values, other.values / unit, atol=1e-3 * np.ptp(one.values))
+    np.testing.assert_allclose(one.std_errors, other.std_errors / unit, rtol=0.1)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+@pytest.mark.parametrize("method", ["gp", "permutation", "leverage"])
+def test_units_whose_squares_are_no_numbers_are_refused(method: str, unit: float) -> None:
+    game = ds.TableGame(unit * learning_game().values)
+    with pytest.raises(ds.DUShapleyError, match=r"by a constant"):
+        ds.value(game, method, budget=40)
+    exact = ds.value(game, "exact").values
+    np.testing.assert_allclose(exact / unit, ds.value(learning_game(), "exact").values)
 
 
 def test_units_of_the_utility_do_not_matter() -> None:

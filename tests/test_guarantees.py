@@ -167,6 +167,17 @@ def test_h1_is_refused_with_its_reason() -> None:
         gu.theorem2(ds.SizeGame([10, 20], np.cos))
 
 
+@pytest.mark.parametrize("high", [3.0, 1e4, 1e9])
+def test_h1_is_seen_however_late_the_curve_bends(high: float) -> None:
+    for exponent in range(-6, 13):
+        c = 10.0**exponent
+        for curve in (rational(c), logarithmic(c), saturating(c), power_law(c, 0.2)):
+            gu.check_h1(curve, high)
+        gu.check_h1(lambda n, c=c: n / (n + c), high)
+        with pytest.raises(AssumptionFails, match="grows without end"):
+            gu.check_h1(lambda n, c=c: (n + c) ** 0.1, high)
+
+
 def test_undeclared_curves_are_checked_not_guaranteed() -> None:
     game = ds.SizeGame([10, 20, 60], lambda n: n / (n + 30))
     for bound in (gu.certificate(game), gu.theorem2(game)):

@@ -409,3 +409,10 @@ def test_models_that_cannot_be_pickled_are_cloned():
         pass
 
     assert game(Local())(EVERYBODY)[0] == game()(EVERYBODY)[0]
+
+
+def test_a_class_that_only_the_test_set_has_is_told():
+    y = np.where(np.arange(len(Y_TEST)) < 4, 7, Y_TEST)
+    odd = ds.ModelGame(OWNERS, LogisticRegression(), X_TEST, y)
+    assert any("4 of 60 test rows have a class that no owner has (7, say)" in n for n in odd.notes)
+    assert not any("no owner has" in note for note in game().notes)

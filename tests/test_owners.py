@@ -178,6 +178,8 @@ def test_one_file_per_owner_or_a_folder(tmp_path):
         ("ill\n1\n", "lacks 'age'"),
         ("age,age,ill\n1,2,0\n", "two columns named 'age'"),
         (",age,ill\n0,1,1\n", "Column 1 of .* has no name"),
+        ("age;ill\n1,5;1\n", "separated by ';'.*Save it with commas"),
+        ("age\till\n1\t1\n", "separated by"),
         ("age,ill\n1,0,7\n2,1,7\n", "more fields than its first line"),
         ("age,ill\n1,0\n2,1,7,8\n", "cannot be read as CSV"),
         ('age,ill\n"1,0\n', "cannot be read as CSV"),

@@ -11,7 +11,8 @@ import pytest
 
 import dushapley as ds
 from dushapley import errors
-from faults import Faulty, faulty_game, sleepy_game
+from dushapley.executors import remote
+from faults import Faulty, faulty_game, sleepy_game, unimportable_game
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -36,9 +37,34 @@ def test_ray_gives_the_bits_of_this_process(ray: Any) -> None:
         ds.value(sleepy_game(), "exact", executor="ray", address="auto")
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9"])
+def test_a_ray_cluster_that_is_not_there_is_named_at_once(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pytest.importorskip("ray", reason="executor='ray' needs the extra 'ray'")
+    monkeypatch.setattr(found, "is_initialized", lambda: False)
+    monkeypatch.setattr(found, "init", lambda **_: pytest.fail("it would try for many minutes"))
+    with pytest.raises(errors.WorkersLost, match=r"No Ray cluster answers at .*127\.0\.0\.1:9"):
+        ds.value(sleepy_game(), "exact", executor="ray", address=address)
+
+
+def test_a_ray_cluster_without_processors_is_not_waited_for_forever(
+    ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PATIENCE", 0.4)
+    monkeypatch.setattr(ray, "cluster_resources", dict)
+    with pytest.raises(errors.WorkersLost, match="has had no processor for 1 s"):
+        ds.value(sleepy_game(), "exact", executor="ray")
+
+
 def test_a_models_own_error_comes_home_from_ray(ray: Any, tmp_path: Any) -> None:
     model = Faulty(("raise",), once=str(tmp_path))  # a second try would go well
     with pytest.raises(errors.UtilityFailed, match="does not feel like it"):
         ds.value(faulty_game(4, model), "exact", executor="ray")
     with pytest.raises(ds.Stopped, match="Time is up"):
         ds.value(sleepy_game(30.0), "exact", executor="ray", max_seconds=2)
+
+
+def test_a_ray_cluster_without_the_models_module_is_told_what_it_needs(ray: Any) -> None:
+    with pytest.raises(errors.WorkersDiffer, match=r"No module named 'my_models'.*install both"):
+        ds.value(unimportable_game(), "exact", executor="ray")

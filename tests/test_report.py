@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -197,6 +198,27 @@ def test_notebooks_show_the_table() -> None:
     html = valued()._repr_html_()
     assert "&lt;script&gt;" in html
     assert "<script" not in html
+
+
+def test_a_loss_within_the_error_is_not_called_one() -> None:
+    v = replace(valued(), values=np.array([3.0, 2.0, 1.0, -0.1, -0.2, -2.0]))
+    v = replace(v, std_errors=np.full(6, 0.2))
+    lead = " ".join(report.summarize(v)["lead"])
+    assert "1 owner lowers the score on average." in lead
+    assert "2 owners have a negative value that may be chance" in lead
+
+
+def test_a_source_without_error_says_why_and_a_large_one_what_helps() -> None:
+    errors = {
+        "sampling": [0.0] * 6, "training": [0.0] * 6, "test set": [0.2] * 6, "total": [0.2] * 6,
+        "dominant": "test set",
+    }  # fmt: skip
+    summary = report.summarize(replace(valued(), errors=errors))
+    told = {row["name"]: (row["text"], row["meaning"]) for row in summary["sources"]}
+    assert told["sampling"] == ("none", "all pools were tried")
+    assert told["training"] == ("none", "the model uses no random seed")
+    error = next(check for check in summary["checks"] if check["name"] == "Error")
+    assert "more test rows would narrow it" in error["text"]
 
 
 def test_every_method_is_cited() -> None:

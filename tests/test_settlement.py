@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,10 @@ from hypothesis import strategies as st
 
 import dushapley as ds
 from dushapley.errors import InvalidSettlement
+from dushapley.games import Game, Outcome
 from dushapley.money import RULES, share_out
-from dushapley.settlement import Settlement, plausible_values, seal
+from dushapley.report import summarize, text_table
+from dushapley.settlement import Settlement, intervals, plausible_values, seal
 from dushapley.valuation import Valuation
 
 
@@ -129,6 +133,57 @@ def test_intervals_follow_the_joint_law() -> None:
     assert s.high is not None
     assert float(s.high[0] - s.low[0]) == pytest.approx(2 * 1.96 * 3.54, rel=0.06)
     assert "independent" in s.interval_meaning
+
+
+class FreshRows(Game):
+    """Two owners and fresh test rows: equal gains but for noise that all pools share."""
+
+    n_players, names, sizes = 2, ("a", "b"), np.ones(2)
+
+    def __init__(self, seed: int, rows: int = 200) -> None:
+        rng = np.random.default_rng(seed)
+        hardness = rng.normal(size=rows)  # of a test row, whoever trained
+        own = 0.3 * rng.normal(size=(2, rows))
+        alone = [0.6 + hardness + own[0], 0.4 + hardness + own[1]]
+        self.scores = np.array([np.zeros(rows), *alone, 1.0 + 2 * hardness + own.sum(axis=0)])
+
+    def evaluate(self, queries: Any, draws: Any) -> Any:
+        return np.array([o.value for o in self.outcomes(queries, draws)])
+
+    def outcomes(self, queries: Any, draws: Any) -> list[Outcome]:
+        numbers = queries.astype(int) @ [1, 2]
+        return [Outcome(self.scores[k].mean(), None, self.scores[k], None) for k in numbers]
+
+
+def test_payment_intervals_hold_over_fresh_test_sets() -> None:
+    """Values err together, so that shares err little: 60 is due to a, 40 to b."""
+    covered = []
+    for seed in range(300):
+        v = ds.value(FreshRows(seed), "exact")
+        low, high = intervals(v, Decimal(100), 2, "clip", None)
+        assert low is not None
+        assert high is not None
+        covered.append(low[0] <= 60 <= high[0])
+    # 300 draws of 95%: standard error 1.26%, three of them
+    assert 0.912 < np.mean(covered) < 0.988
+    settled = ds.settle(v, 100)
+    assert "independent" not in settled.interval_meaning
+    apart = ds.settle(replace(v, errors={**v.errors, "covariance": None}), 100)
+    assert apart.high is not None
+    assert settled.high is not None
+    assert apart.high[0] > settled.high[0] + 1  # independent errors know less than is known
+
+
+@pytest.mark.parametrize("rule", ["clip", "floor"])
+def test_a_pot_without_a_gain_is_paid_with_a_warning(rule: str) -> None:
+    loss = ds.value(ds.TableGame([0.5, 0.7, 0.1, 0.4]), "exact")  # one helps, together they harm
+    s = ds.settle(loss, 100, negative=rule)
+    assert sum(s.payments) == 100
+    assert "gains nothing" in repr(s)
+    table = text_table(loss, summarize(loss, s), s)
+    assert "gains nothing" in table
+    assert any("gains nothing" in sentence for sentence in summarize(loss, s)["lead"])
+    assert ds.settle(ds.value(ds.TableGame([0, 1, 1, 2]), "exact"), 100).notes == ()
 
 
 def test_a_clipped_owner_may_still_be_owed_something() -> None:

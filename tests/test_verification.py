@@ -94,13 +94,23 @@ def test_values_changed_with_all_that_follows_are_found(stored: dict[str, Any]) 
     verdict = verify(forged, game())
     assert not verdict.holds
     assert "values[0]" in repr(verdict)
-    assert [f.name for f in verdict.findings if not f.holds] == ["values"]
+    assert [f.name for f in verdict.findings if f.holds is False] == ["values"]
 
 
 def test_other_data_are_another_game(stored: dict[str, Any]) -> None:
     verdict = verify(stored, game(shift=1e-12))
     assert not verdict.holds
-    assert "game: data, model, score or seed" in repr(verdict)
+    assert "FAILED    game: data, model, score or seed" in repr(verdict)
+    assert "not made  values: this is another game" in repr(verdict)
+
+
+def test_a_bare_function_is_computed_again_and_said_to_be_one() -> None:
+    bare = ds.CallableGame(lambda z: z.sum(axis=1), 2)
+    verdict = verify(ds.settle(ds.value(bare, "exact"), 10), bare)
+    assert verdict.holds
+    assert [f.holds for f in verdict.findings if f.name in ("inputs", "game", "values")] == [
+        None, None, True,
+    ]  # fmt: skip
 
 
 def test_one_byte_of_a_file_is_found(tmp_path: Path) -> None:
@@ -115,7 +125,11 @@ def test_one_byte_of_a_file_is_found(tmp_path: Path) -> None:
     verdict = verify(s, game(), inputs=now)
     assert not verdict.holds
     assert "file 'a.csv' has changed" in repr(verdict)
-    assert "values" not in [finding.name for finding in verdict.findings]
+    assert {f.name: f.holds for f in verdict.findings} == {
+        "seal": True, "payments": True, "inputs": False, "versions": True, "game": None,
+        "values": None,
+    }  # fmt: skip
+    assert "not made  values: inputs failed" in repr(verdict)
     assert "test file 'test.csv' is missing" in repr(verify(s, game(), inputs=inputs[:1]))
     more = [*inputs, {"name": "b.csv", "role": "owners", "sha256": "0"}]
     assert "no input of this settlement" in repr(verify(s, game(), inputs=more))

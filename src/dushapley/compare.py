@@ -98,8 +98,8 @@ def compare(
 
     played = as_game(game)
     entries = [_entry(entry) for entry in methods]
-    truth = reference_values(played, reference)
     pay = {"n_jobs": n_jobs, "executor": executor, "ledger": ledger}
+    truth = reference_values(played, reference, pay)
     rows = [
         row
         for method, options in entries
@@ -120,11 +120,11 @@ def _entry(entry: Entry) -> tuple[str | Method, Mapping[str, Any]]:
     return method, options
 
 
-def reference_values(game: Game, reference: ArrayLike | None) -> FloatArray:
+def reference_values(game: Game, reference: ArrayLike | None, pay: Mapping[str, Any]) -> FloatArray:
     """The given reference, checked; or exact values."""
     if reference is None:
         try:
-            return value(game, "exact").values
+            return value(game, "exact", **pay).values
         except MethodNotApplicable as error:
             raise MethodNotApplicable(
                 f"There is no reference to measure errors against: {error} Or pass reference=, "

@@ -27,6 +27,8 @@ from dushapley.games.checks import (
     check_n_players,
     check_names,
     check_sizes,
+    refuse_extreme,
+    refuse_minute,
     refuse_non_finite,
 )
 from dushapley.questions import Ask, Conversation, Estimate, FloatArray, Fractions, Problem, Queries
@@ -122,8 +124,12 @@ class AskTell:
                 f"Told {answers.shape} values for {len(self._pending.queries)} pools; one each."
             )
         refuse_non_finite(self._pending.queries, answers, self.names)
+        if self.plan.method.name != "exact":  # which adds, and squares nothing
+            refuse_extreme(self._pending.queries, answers, self.names)
         if self._talk is None:
             self.empty, self.full = float(answers[0]), float(answers[1])
+            if self.plan.method.name != "exact":
+                refuse_minute(self.empty, self.full)
             self._begin()
         else:
             self._advance(answers)

@@ -121,22 +121,12 @@ def value(
     """
     played = as_game(game, n_players)
     plan, formula = choose_plan(played, method, options, budget)
-    _check_precision(precision)
-    check_executor(executor, n_jobs, address)
-    until = _until(max_seconds)
+    check_wishes(precision, executor, n_jobs, address, max_seconds)
     refuse_ledger(played, ledger)
     if formula is not None:
         return _from_formula(played, plan, formula, budget, check_seed(seed))
-    begin = partial(
-        AskTell,
-        plan,
-        played.n_players,
-        sizes=played.sizes,
-        names=played.names,
-        fractions=played.fractions,
-        seed=seed,
-        batch=_batch(played),
-    )
+    until = float("inf") if max_seconds is None else monotonic() + max_seconds
+    begin = _beginning(played, plan, seed)
     talk = begin()
     with ExitStack() as stack:
         start = partial(make_executor, executor, n_jobs, address, until)
@@ -152,6 +142,38 @@ def value(
             raise _stopped(talk, payer, played, budget, ledger, begin, late=late) from None
     found = replace(_valuation(talk, payer, played, budget, begin), precision=precision)
     return found if precision is None else _judged(found, talk.estimate, precision)
+
+
+def check_wishes(
+    precision: object, executor: object, n_jobs: object, address: object, max_seconds: object
+) -> None:
+    """Refuse what no run could be made of, before anything is paid."""
+    check_executor(executor, n_jobs, address)
+    if precision is not None and not _is_number(precision, most=1e9):
+        raise InvalidOption(
+            f"precision is {precision!r}; it is a positive part of the spread of values, say 0.05."
+        )
+    if max_seconds is not None and not _is_number(max_seconds):
+        raise InvalidOption(f"max_seconds is {max_seconds!r}; it is a positive number of seconds.")
+
+
+def _is_number(found: object, most: float = float("inf")) -> bool:
+    """Whether it is a positive number, not a truth value, and no more than `most`."""
+    return isinstance(found, Real) and not isinstance(found, bool) and 0 < float(found) <= most
+
+
+def _beginning(game: Game, plan: Plan, seed: int) -> Begin:
+    """Starts the conversation with the method, as often as it is called."""
+    return partial(
+        AskTell,
+        plan,
+        game.n_players,
+        sizes=game.sizes,
+        names=game.names,
+        fractions=game.fractions,
+        seed=seed,
+        batch=_batch(game),
+    )
 
 
 def _judged(found: Valuation, estimate: Estimate | None, precision: float) -> Valuation:
@@ -321,25 +343,3 @@ def _batch(game: Game) -> int:
     if not game.cheap:
         return PAID_BATCH
     return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))
-
-
-def _check_precision(precision: object) -> None:
-    if precision is None:
-        return
-    if isinstance(precision, bool) or not (
-        isinstance(precision, Real) and 0 < float(precision) < 1e9
-    ):
-        raise InvalidOption(
-            f"precision is {precision!r}; it is a positive part of the spread of values, say 0.05."
-        )
-
-
-def _until(max_seconds: object) -> float:
-    """When the run must end, by a clock that nobody can set back."""
-    if max_seconds is None:
-        return float("inf")
-    if isinstance(max_seconds, bool) or not isinstance(max_seconds, (int, float)):
-        raise InvalidOption(f"max_seconds is {max_seconds!r}; it is a number of seconds.")
-    if not max_seconds > 0:
-        raise InvalidOption(f"max_seconds is {max_seconds!r}; it must be positive.")
-    return monotonic() + max_seconds

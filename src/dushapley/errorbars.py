@@ -8,14 +8,17 @@ differently; known where scores are kept test row by test row.
 Errors of utilities are carried through to values by the method's own arithmetic. Where an estimate
 tells its weights :math:`W` (values :math:`= W u`), by
 
-.. math:: se_{test}^2 = \frac{1}{n(n-1)} \sum_r (\phi_r - \bar\phi)^2, \quad \phi_r = W s_{\cdot r},
-          \qquad se_{training}^2 = \sum_S W_S^2 \sigma_S^2 / R
+.. math:: \Sigma_{test} = \frac{1}{n(n-1)} \sum_r (\phi_r - \bar\phi)(\phi_r - \bar\phi)^T,
+          \quad \phi_r = W s_{\cdot r},
+          \qquad \Sigma_{training} = \sum_S W_S W_S^T \sigma_S^2 / R
 
 with :math:`s_{Sr}` the score of pool S on test row r (`scores`), :math:`\sigma_S` the spread of R
 trainings (`spread`). Otherwise the same conversation is held again, with the same seed, on changed
 utilities: the test set without one group of its rows (jackknife), or utilities moved by normal
 noise of their standard error. No further question is asked of the game. A method that chooses its
 questions by the answers would ask others then; its errors are reported only if it tells weights.
+Errors of different owners come from the same pools and test rows, so they are kept as a covariance:
+shares of a pot depend on it.
 
 The spread of a sampling method already holds part of the training noise, so for these the total
 errs on the safe side.
@@ -23,7 +26,7 @@ errs on the safe side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +36,7 @@ from dushapley.conversation import AskTell
 from dushapley.estimators.exact import shapley_weights
 from dushapley.games.base import Outcome
 from dushapley.questions import Ask, Estimate, FloatArray, IntArray
+from dushapley.valuation import with_errors
 
 GROUPS = 100
 """Groups of test rows left out in turn: a standard error from them is right to about 7%."""
@@ -66,8 +70,9 @@ def error_bars(
     *,
     repeats: int,
     enumerated: bool,
+    deterministic: bool = False,
 ) -> dict[str, Any]:
-    """Standard errors by source, their total, and the source that dominates.
+    """Standard errors by source, their total with its covariance, and the source that dominates.
 
     Parameters
     ----------
@@ -79,6 +84,8 @@ def error_bars(
         Trainings per pool.
     enumerated
         Whether all coalitions were asked, so that there is no sampling error.
+    deterministic
+        Whether another seed trains the same models, so that there is no error of training.
 
     Returns
     -------
@@ -89,23 +96,38 @@ def error_bars(
         return {}
     weights = enumeration_weights(transcript) if enumerated else estimate.weights
     carry = Carrier(begin, transcript, weights)
-    found = {
-        "sampling": np.zeros(len(estimate.values)) if enumerated else estimate.std_errors,
+    nothing = np.zeros((len(estimate.values),) * 2)
+    measured = {
         "training": _training_error(carry, outcomes, repeats),
         "test set": _test_set_error(carry, outcomes),
     }
-    return {name: None if e is None else e.tolist() for name, e in found.items()} | _total(found)
+    carried = any(covariance is not None for covariance in measured.values())
+    if deterministic:
+        measured["training"] = nothing
+    found = {"sampling": nothing if enumerated else _sampling_error(estimate), **measured}
+    errors = {name: None if c is None else std_errors_of(c).tolist() for name, c in found.items()}
+    if not enumerated and estimate.std_errors is not None:
+        errors["sampling"] = estimate.std_errors.tolist()  # to the last bit
+    return errors | (_total(found) if carried else {"total": None, "dominant": None})
 
 
-def _total(found: dict[str, FloatArray | None]) -> dict[str, Any]:
-    known = {name: error for name, error in found.items() if error is not None}
-    if not known.keys() - {"sampling"}:  # they exist, but could not be carried through
-        return {"total": None, "dominant": None}
-    dominant = max(known, key=lambda name: float((known[name] ** 2).sum()))
+def _sampling_error(estimate: Estimate) -> FloatArray | None:
+    """As the method knows it; owners are independent where it does not say otherwise."""
+    if estimate.std_errors is None:
+        return None
+    if estimate.covariance is None:
+        return np.diag(estimate.std_errors**2)
+    return with_errors(estimate.covariance, estimate.std_errors)
+
+
+def _total(found: Mapping[str, FloatArray | None]) -> dict[str, Any]:
+    known = {name: covariance for name, covariance in found.items() if covariance is not None}
+    dominant = max(known, key=lambda name: float(np.trace(known[name])))
     if found["sampling"] is None:  # a total without it would promise too much
         return {"total": None, "dominant": dominant}
-    total = np.sqrt(np.sum([error**2 for error in known.values()], axis=0))
-    return {"total": total.tolist(), "dominant": dominant}
+    joint = np.sum(list(known.values()), axis=0)
+    total = std_errors_of(joint)
+    return {"total": total.tolist(), "covariance": joint.tolist(), "dominant": dominant}
 
 
 def enumeration_weights(transcript: Transcript) -> FloatArray:
@@ -155,7 +177,7 @@ def _test_set_error(carry: Carrier, outcomes: Sequence[Outcome]) -> FloatArray |
             some = outcomes[start : start + AT_ONCE]
             scores = np.stack([_rows_of(outcome, rows) for outcome in some])
             influence += carry.weights[:, start : start + AT_ONCE] @ scores
-        return np.asarray(np.std(influence, axis=1, ddof=1) / np.sqrt(rows))
+        return covariance_of(influence.T, ddof=1) / rows
     return _jackknife(carry, outcomes, rows)
 
 
@@ -172,7 +194,17 @@ def _jackknife(carry: Carrier, outcomes: Sequence[Outcome], rows: int) -> FloatA
         if result is None:
             return None
         replayed.append(result)
-    return np.asarray(np.std(replayed, axis=0) * np.sqrt(groups - 1))
+    return covariance_of(np.array(replayed), ddof=0) * (groups - 1)
+
+
+def std_errors_of(covariance: FloatArray) -> FloatArray:
+    """Roots of the diagonal; rounding may leave it a hair below zero."""
+    return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+
+
+def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
+    """Covariance of columns, as a matrix even of one."""
+    return np.atleast_2d(np.cov(rows, rowvar=False, ddof=ddof))
 
 
 def _rows_of(outcome: Outcome, rows: int) -> FloatArray:
@@ -185,7 +217,8 @@ def _training_error(carry: Carrier, outcomes: Sequence[Outcome], repeats: int) -
         return None
     noise = np.array([outcome.spread or 0.0 for outcome in outcomes]) / np.sqrt(repeats)
     if carry.weights is not None:
-        return np.asarray(np.sqrt(carry.weights**2 @ noise**2))
+        scaled = carry.weights * noise
+        return np.asarray(scaled @ scaled.T)
     values = np.array([outcome.value for outcome in outcomes])
     rng = np.random.default_rng(0)
     replayed = []
@@ -194,4 +227,4 @@ def _training_error(carry: Carrier, outcomes: Sequence[Outcome], repeats: int) -
         if result is None:
             return None
         replayed.append(result)
-    return np.std(replayed, axis=0, ddof=1)
+    return covariance_of(np.array(replayed), ddof=1)

@@ -14,6 +14,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from shlex import quote
 from threading import Lock
 from time import monotonic, sleep
 from types import TracebackType
@@ -173,7 +174,7 @@ class Ledger:
             )
         return LedgerUnreadable(
             f"{self.path} is not a readable ledger ({told}). Name another file; if this one was "
-            f"damaged, `dushapley salvage {self.path.name} NEW` saves what is intact."
+            f"damaged, `dushapley salvage {quote(str(self.path))} NEW` saves what is intact."
         )
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Outcome]:

@@ -98,14 +98,16 @@ class LedgerPayer(Payer):
 
     def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
         assert talk.estimate is not None
-        return error_bars(
-            begin,
-            self.transcript,
-            [self.known[key] for key in self.number],
-            talk.estimate,
-            repeats=getattr(self.game, "repeats", 1),
-            enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
-        )
+        with blas_limit(self.game):
+            return error_bars(
+                begin,
+                self.transcript,
+                [self.known[key] for key in self.number],
+                talk.estimate,
+                repeats=getattr(self.game, "repeats", 1),
+                deterministic=getattr(self.game, "deterministic", False),
+                enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
+            )
 
     def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
         """Learn what the ledger knows of these pools; those that it does not know."""

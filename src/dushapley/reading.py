@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dushapley.errors import InvalidOwners
 from dushapley.tables import check_columns, refuse_other_columns, refuse_twins
@@ -16,23 +16,33 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+STATISTICS = (".npz",)
 
 
 def files_in(paths: PathLike | Iterable[PathLike]) -> list[Path]:
-    """The files themselves; a folder stands for the tables in it, in the order of their names."""
+    """The files themselves; a folder stands for its tables, in the order of their names.
+
+    A folder without tables stands for the owners' statistics in it.
+    """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[Path] = []
     for path in map(Path, given):
         if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.name.lower().endswith(CSV + PARQUET))
+            inside = _ending(path, CSV + PARQUET) or _ending(path, STATISTICS)
             if not inside:
-                raise InvalidOwners(f"The folder {path} holds no .csv or .parquet file.")
+                raise InvalidOwners(
+                    f"The folder {path} holds no .csv or .parquet file, and no statistics (.npz)."
+                )
             found += inside
         else:
             found.append(path)
     if not found:
         raise InvalidOwners("No files were given; pass one file per owner, or a folder of them.")
     return found
+
+
+def _ending(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.lower().endswith(endings))
 
 
 def owner_name(path: Path) -> str:
@@ -86,15 +96,19 @@ def read_table(path: PathLike) -> pd.DataFrame:
 
 def read_csv(file: Path) -> pd.DataFrame:
     """Comma-separated text in UTF-8 with a line of column names."""
+    header = _parsed(file, header=None, nrows=1, dtype=str, keep_default_na=False)
+    check_header(file, [str(name) for name in header.iloc[0]])
+    return _parsed(file, low_memory=False, index_col=False)
+
+
+def _parsed(file: Path, **how: Any) -> pd.DataFrame:
+    """What pandas reads with these options, or an explanation of why it cannot."""
     import pandas as pd
 
     try:
-        header = pd.read_csv(
-            file, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig"
-        )
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(file, encoding="utf-8-sig", low_memory=False, index_col=False)
+            return pd.read_csv(file, encoding="utf-8-sig", **how)
     except pd.errors.EmptyDataError as error:
         raise InvalidOwners(
             f"{file} is empty; needed is a line of names and one line per row."
@@ -109,12 +123,16 @@ def read_csv(file: Path) -> pd.DataFrame:
         ) from error
     except (pd.errors.ParserError, ValueError, OSError) as error:
         raise InvalidOwners(f"{file} cannot be read as CSV: {str(error).strip()}.") from error
-    check_header(file, [str(name) for name in header.iloc[0]])
-    return table
 
 
 def check_header(file: Path, names: list[str]) -> None:
-    """Refuse headers that pandas would mend in silence."""
+    """Refuse headers that pandas would mend in silence, or that commas do not separate."""
+    other = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
+    if len(names) == 1 and other is not None:
+        raise InvalidOwners(
+            f"{file} seems to have its columns separated by {other!r}: its first line is a single "
+            f"name, {names[0][:60]!r}. Save it with commas between (and decimal points)."
+        )
     blank = [position for position, name in enumerate(names) if not name.strip()]
     if blank:
         raise InvalidOwners(

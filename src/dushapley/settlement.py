@@ -89,9 +89,22 @@ class Settlement:
         """What the intervals of the payments cover."""
         if self.low is None:
             return "no interval: the values come without standard errors"
-        apart = self.valuation.covariance is None or self.valuation.errors.get("total") is not None
-        joint = ", errors of different owners taken as independent" if apart else ""
+        sampled = self.valuation.std_errors is not None
+        apart = sampled and self.valuation.covariance is None
+        kind = "sampling errors" if self.valuation.errors.get("total") is not None else "errors"
+        joint = f", {kind} of different owners taken as independent" if apart else ""
         return f"{self.valuation.interval_meaning}{joint}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be known before paying: a pot may be shared where nothing was gained."""
+        gain = self.valuation.u_full - self.valuation.u_empty
+        if gain > 0:
+            return ()
+        return (
+            f"Pooling everybody's data gains nothing here (the score moves by {gain:.4g}), yet the "
+            f"rule {self.negative!r} pays out the whole pot: think twice before paying.",
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best paid first: owner, rows, value, payment, low, high, by_size."""
@@ -199,7 +212,10 @@ class Settlement:
             name = self.valuation.owners[i]
             shown = name if len(name) <= 40 else name[:39] + "…"
             lines.append(f"  {shown:<40} {money(self.payments[i]):>16}{interval}")
-        return "\n".join([*lines, f"  {RULES[self.negative]}", f"  {self.interval_meaning}"])
+        notes = [f"  note: {note}" for note in self.notes]
+        return "\n".join(
+            [*lines, f"  {RULES[self.negative]}", f"  {self.interval_meaning}", *notes]
+        )
 
 
 def settle(
@@ -297,26 +313,24 @@ def intervals(
 def plausible_values(valuation: Valuation) -> FloatArray | None:
     """Draws of all values from the normal law of their errors, shape (draws, I); always the same.
 
-    Sampling errors are drawn jointly where their covariance is known; all other errors (of
-    training and test set) independently. None where the errors are unknown.
+    Drawn jointly where the covariance between owners is known, else independently. None where the
+    errors are unknown.
     """
     from threadpoolctl import threadpool_limits
 
-    total = valuation.total_errors
+    total, joint = valuation.total_errors, valuation.total_covariance
     if total is None:
         return None
     n = len(total)
     draws = int(np.clip(MOST_NUMBERS // n, LEAST_DRAWS, MOST_DRAWS))
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal((draws, n))
-    if valuation.covariance is None:
+    noise = np.random.default_rng(0).standard_normal((draws, n))
+    if joint is None:
         return np.asarray(valuation.values + noise * total)
     with threadpool_limits(1):  # the last bit of a product depends on the number of threads
-        scale, axes = np.linalg.eigh(valuation.covariance)
+        scale, axes = np.linalg.eigh(joint)
         # the symmetric root is the same on every machine; signs of single axes are not
-        sampled = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
-    others = np.sqrt(np.maximum(total**2 - np.diag(valuation.covariance), 0))
-    return np.asarray(valuation.values + sampled + rng.standard_normal((draws, n)) * others)
+        drawn = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
+    return np.asarray(valuation.values + drawn)
 
 
 def _refuse_unsettled(valuation: Valuation) -> None:

@@ -13,6 +13,9 @@ from dushapley.questions import IntArray
 
 Array = np.ndarray[Any, Any]
 
+LEAST_LEFT = 10
+"""Training rows that more than half of an owner's rows may be held out of."""
+
 
 def hold_out(owners: Owners, fraction: float, seed: int) -> tuple[Owners, Array, Array]:
     """A random part of every owner's rows, at least one, as a test set."""
@@ -25,9 +28,21 @@ def hold_out(owners: Owners, fraction: float, seed: int) -> tuple[Owners, Array,
             "test set both. Give a test set of its own, or more rows."
         )
     picked = [int(np.clip(round(fraction * len(X)), 1, len(X) - 1)) for X in owners.X]
+    if fraction > 0.5:  # up to there, few rows are the owner's own doing
+        _refuse_too_few_left(owners, fraction, picked)
     shuffled = shuffles(owners, seed)
     tests = [np.sort(rows[:count]) for rows, count in zip(shuffled, picked, strict=True)]
     return split(owners, tests)
+
+
+def _refuse_too_few_left(owners: Owners, fraction: float, picked: list[int]) -> None:
+    for name, X, count in zip(owners.names, owners.X, picked, strict=True):
+        if len(X) - count < LEAST_LEFT:
+            raise InvalidOwners(
+                f"Holding out {fraction:g} leaves owner {name!r} {len(X) - count} of its {len(X)} "
+                f"rows to train on; needed are {LEAST_LEFT}, or at least half. Hold out less, say "
+                "0.2, or give a test set of its own."
+            )
 
 
 def folds(owners: Owners, number: int, seed: int) -> list[tuple[Owners, Array, Array]]:

@@ -62,7 +62,8 @@ class Valuation:
         Utilities that failed and were replaced by the chosen policy, by cause.
     errors
         Standard errors by source, where they are known apart: "sampling", "training" and
-        "test set" (None where one is unknown), their "total", and which is "dominant".
+        "test set" (None where one is unknown), their "total" with its "covariance" between
+        owners, and which is "dominant".
     notes
         Sentences to read before paying anybody.
     details
@@ -142,6 +143,16 @@ class Valuation:
         """
         total = self.errors.get("total")
         return self.std_errors if total is None else np.asarray(total, dtype=np.float64)
+
+    @property
+    def total_covariance(self) -> FloatArray | None:
+        """Covariance between owners of the errors in `total_errors`, where it is known."""
+        if self.errors.get("total") is not None:
+            joint = self.errors.get("covariance")
+            return None if joint is None else np.asarray(joint, dtype=np.float64)
+        if self.covariance is None or self.std_errors is None:
+            return None
+        return with_errors(self.covariance, self.std_errors)
 
     @property
     def interval_meaning(self) -> str:
@@ -298,9 +309,10 @@ class Valuation:
             if len(order) > 30 and position == 15:
                 lines.append(f"  ... {len(order) - 30} more ...")
             error = "-" if known is None else format(1.96 * known[i], number)
+            share = "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}"
             lines.append(
                 f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
-                f"{format(self.values[i], number):>12}  {error:>10}  {shares[i]:>7.1%}"
+                f"{format(self.values[i], number):>12}  {error:>10}  {share:>7}"
             )
         return lines
 
@@ -327,6 +339,15 @@ class Valuation:
             size = "unknown" if error is None else f"{np.sqrt(np.mean(np.square(error))):.2g}"
             told.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
         return ", ".join(told)
+
+
+def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
+    """The same correlations with these standard errors, which may be widened for few replicates."""
+    own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    factor = np.divide(std_errors, own, out=np.zeros_like(own), where=own > 0)
+    scaled = covariance * np.multiply.outer(factor, factor)
+    np.fill_diagonal(scaled, std_errors**2)
+    return np.asarray(scaled)
 
 
 def _number_format(values: FloatArray) -> str:

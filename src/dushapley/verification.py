@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +22,7 @@ from dushapley.valuation import Valuation
 TOLERANCE = 1e-9
 """Relative difference of values that another machine's arithmetic may explain."""
 BOUNDS = ("low", "high")
+STATES = {True: "passed", False: "FAILED", None: "not made"}
 RECOMPUTED = (
     "owners", "sizes", "values", "std_errors", "covariance", "errors", "u_empty", "u_full",
     "method", "options", "n_evaluations", "biased", "fingerprint", "failures",
@@ -31,11 +32,14 @@ RECOMPUTED = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: its name, whether it holds, and why (not)."""
+    """One check: its name, whether it holds (None: it was not made), and why (not)."""
 
     name: str
-    holds: bool
+    holds: bool | None
     reason: str
+
+    def __str__(self) -> str:
+        return f"{STATES[self.holds]:<8}  {self.name}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Verdict:
     @property
     def holds(self) -> bool:
         """Whether the settlement stands as it is written."""
-        return all(finding.holds for finding in self.findings)
+        return all(finding.holds is not False for finding in self.findings)
 
     def __bool__(self) -> bool:
         return self.holds
@@ -55,8 +59,7 @@ class Verdict:
     def __repr__(self) -> str:
         """The verdict first, then every check."""
         lines = ["The settlement holds." if self.holds else "The settlement does NOT hold."]
-        lines += [f"  {'ok' if f.holds else 'NO'}  {f.name}: {f.reason}" for f in self.findings]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])
 
 
 def verify(
@@ -71,6 +74,7 @@ def verify(
 
     Checked are the seal (nothing was edited), the arithmetic from values to payments, the hashes
     of the input files; and if these hold, the fingerprint of the game and the values themselves.
+    Every check is named: passed, failed, or not made and why.
 
     Parameters
     ----------
@@ -98,10 +102,23 @@ def verify(
     False
     """
     data = as_stored(settlement)
+    return verdict_on(
+        data, inputs, lambda: value_findings(data, game, ledger=ledger, n_jobs=n_jobs)
+    )
+
+
+def verdict_on(
+    data: Mapping[str, Any],
+    inputs: Iterable[Mapping[str, Any]] | None,
+    of_values: Callable[[], list[Finding]],
+) -> Verdict:
+    """All findings; those of the values cost trainings, and are made only if the others hold."""
     findings = paper_findings(data, inputs)
-    if all(finding.holds for finding in findings):
-        findings += value_findings(data, game, ledger=ledger, n_jobs=n_jobs)
-    return Verdict(tuple(findings))
+    failed = [finding.name for finding in findings if finding.holds is False]
+    if not failed:
+        return Verdict((*findings, *of_values()))
+    why = f"{' and '.join(failed)} failed, so there is nothing to compute again"
+    return Verdict((*findings, Finding("game", None, why), Finding("values", None, why)))
 
 
 def paper_findings(
@@ -226,8 +243,9 @@ def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> F
     extra = [label for label in found if label not in settled]
     if extra:
         return Finding("inputs", False, f"{extra[0]} is no input of this settlement")
-    told = f"all {len(settled)} files are as they were" if settled else "none were recorded"
-    return Finding("inputs", True, told)
+    if not settled:
+        return Finding("inputs", None, "no files were recorded")
+    return Finding("inputs", True, f"all {len(settled)} files are as they were")
 
 
 def _label(entry: Mapping[str, Any]) -> str:
@@ -245,9 +263,9 @@ def value_findings(
     """What takes the game: its fingerprint, and the values computed again."""
     stored = Valuation.from_dict(data["valuation"])
     played = as_game(game, len(stored.owners))
-    if played.fingerprint != stored.fingerprint:
-        unlike = "data, model, score or seed of the game differ from those settled with"
-        return [Finding("game", False, unlike)]
+    known = _game(played.fingerprint, stored.fingerprint)
+    if known.holds is False:
+        return [known, Finding("values", None, "this is another game")]
     again = value(
         played,
         stored.method_asked,
@@ -263,11 +281,20 @@ def value_findings(
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
     if first_difference(one, other) is None:
-        return [Finding("values", True, f"the same to the last bit ({how})")]
+        return [known, Finding("values", True, f"the same to the last bit ({how})")]
     told = first_difference(one, other, tolerance=TOLERANCE)
     if told is None:
-        return [Finding("values", True, f"the same but for rounding, {TOLERANCE:g} ({how})")]
-    return [Finding("values", False, f"{told} ({how})")]
+        return [known, Finding("values", True, f"the same but for rounding, {TOLERANCE:g} ({how})")]
+    return [known, Finding("values", False, f"{told} ({how})")]
+
+
+def _game(found: str | None, settled: str | None) -> Finding:
+    if found != settled:
+        unlike = "data, model, score or seed of the game differ from those settled with"
+        return Finding("game", False, unlike)
+    if found is None:
+        return Finding("game", None, "it is a bare function, whose content cannot be compared")
+    return Finding("game", True, "data, model, score and seed are those settled with")
 
 
 def _versions(stored: Settlement) -> Finding:

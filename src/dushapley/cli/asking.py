@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json as jsons
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dushapley.cli import options as o
-from dushapley.cli.job import Job, method_options, say
+from dushapley.cli.job import Job, say
+from dushapley.cli.running import Asked, Means
+from dushapley.cli.settling import Pot
 from dushapley.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -19,13 +22,10 @@ if TYPE_CHECKING:
 
 
 def what_if(
-    files: o.Files,
-    target: o.Target,
-    owner: o.Owner = None,
-    by_file: o.ByFile = False,
-    test: o.Test = None,
-    holdout: o.Holdout = None,
-    cv: o.Cv = None,
+    job: Job,
+    asked: Asked,
+    means: Means,
+    pot: Pot,
     leave: Annotated[str | None, typer.Option(help="This owner leaves.", metavar="OWNER")] = None,
     join: Annotated[
         Path | None,
@@ -41,33 +41,10 @@ def what_if(
         tuple[str, int] | None,
         typer.Option(help="OWNER brings N more rows (fewer, if negative).", metavar="OWNER N"),
     ] = None,
-    task: o.Task = "auto",
-    model: o.Model = None,
-    scoring: o.Scoring = None,
-    empty: o.Empty = "constant",
-    on_failure: o.OnFailure = "raise",
-    repeats: o.Repeats = 1,
-    timeout: o.Timeout = None,
-    encode: o.Encode = "pooled",
-    model_seed: o.ModelSeed = 0,
-    method: o.Method = "auto",
-    option: o.MethodOption = None,
-    budget: o.Budget = None,
-    seed: o.Seed = 0,
-    jobs: o.Jobs = 1,
-    ledger: o.Ledger = None,
-    no_ledger: o.NoLedger = False,
-    pot: o.Pot = None,
-    currency: o.Currency = "",
-    negative: o.Negative = "clip",
-    floor: o.Floor = None,
     json: o.Json = False,
-    yes: o.Yes = False,
-    debug: o.Debug = False,
 ) -> None:
     """What would change if an owner left, joined, merged, copied, or brought more rows."""
-    del debug  # read by main
-    from dushapley.cli.valuing import agree_on, kept_at, refuse_unknown
+    from dushapley.cli.valuing import agree_on
     from dushapley.whatif import quote_change
     from dushapley.whatif import what_if as ask
 
@@ -77,23 +54,21 @@ def what_if(
             f"Found {len(given)} changes; needed is one: --leave OWNER, --join FILE, --merge A B, "
             "--copy A B, or --rows OWNER N."
         )
-    refuse_unknown(method)
-    game = Job(
-        files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, on_failure,
-        repeats, timeout, None, encode, model_seed,
-    ).game()  # fmt: skip
+    game = job.game()
     change = make_change(game, leave, join, merge, copy, rows)
-    kept = None if no_ledger else ledger or kept_at(game)
     how: dict[str, Any] = {
-        "method": method, "options": method_options(option or []), "budget": budget, "seed": seed,
-        "ledger": kept,
+        "method": asked.method, "options": asked.options, "budget": asked.budget,
+        "seed": asked.seed, "ledger": means.kept(game),
     }  # fmt: skip
     quote = quote_change(game, change, **how)
-    say(f"{quote.known:,} evaluations are paid for; {quote.new:,} new, {quote.at_most:,} at most")
-    agree_on(game, quote.new, jobs, yes=yes)
-    answer = ask(game, change, n_jobs=jobs, **how)
-    paid = None if pot is None else payments(answer, pot, currency, negative, floor)
-    show(answer, paid, json=json)
+    about = "about " if quote.new < quote.at_most else ""  # a method that learns may ask others
+    say(
+        f"{quote.known:,} evaluations are paid for; {about}{quote.new:,} new, {quote.at_most:,} at "
+        "most"
+    )
+    agree_on(game, quote.new, means)
+    answer = ask(game, change, n_jobs=means.jobs, **how)
+    show(answer, None if pot.pot is None else payments(answer, pot), json=json)
 
 
 def make_change(
@@ -120,16 +95,9 @@ def make_change(
     return ds.Join(owner_name(join), *game.owners.align(read_table(join), "The newcomer"))  # type: ignore[attr-defined]
 
 
-def payments(
-    answer: WhatIf, pot: str, currency: str, negative: str, floor: str | None
-) -> list[dict[str, str]]:
+def payments(answer: WhatIf, pot: Pot) -> list[dict[str, str]]:
     """What the same pot would pay everybody in either world."""
-    from dushapley.settlement import settle
-
-    worlds = [
-        settle(v, pot, currency=currency, negative=negative, floor=floor)
-        for v in (answer.before, answer.after)
-    ]
+    worlds = [pot.shared(v) for v in (answer.before, answer.after)]
     paid = [dict(zip(w.valuation.owners, map(str, w.payments), strict=True)) for w in worlds]
     names = dict.fromkeys([*paid[1], *paid[0]])
     return [
@@ -140,6 +108,8 @@ def payments(
 
 def show(answer: WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> None:
     """Both worlds on stdout."""
+    from dushapley.money import money
+
     if json:
         told = {
             "question": answer.change.told(),
@@ -155,4 +125,5 @@ def show(answer: WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> No
     if paid is not None:
         print(f"  {'payment':<32} {'before':>14} {'after':>14}")
     for row in paid or ():
-        print(f"  {row['owner'][:32]:<32} {row['before'] or '-':>14} {row['after'] or '-':>14}")
+        cells = [money(Decimal(row[w])) if row[w] else "-" for w in ("before", "after")]
+        print(f"  {row['owner'][:32]:<32} {cells[0]:>14} {cells[1]:>14}")

@@ -9,7 +9,9 @@ import typer
 
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, say
-from dushapley.cli.valuing import agree_on, kept_at, refuse_unknown
+from dushapley.cli.running import Means, refuse_unknown
+from dushapley.cli.settling import refuse_no_folder
+from dushapley.cli.valuing import agree_on
 from dushapley.errors import InvalidOption, InvalidValuation
 
 if TYPE_CHECKING:
@@ -34,51 +36,34 @@ Picture = Annotated[
     Path | None, typer.Option(help="Draw error against budget into this file.", metavar="FILE")
 ]
 
+PICTURES = (".png", ".svg", ".pdf")
+
 
 def compare(
-    files: o.Files,
-    target: o.Target,
-    owner: o.Owner = None,
-    by_file: o.ByFile = False,
-    test: o.Test = None,
-    holdout: o.Holdout = None,
-    cv: o.Cv = None,
-    task: o.Task = "auto",
-    model: o.Model = None,
-    scoring: o.Scoring = None,
-    empty: o.Empty = "constant",
-    repeats: o.Repeats = 1,
-    encode: o.Encode = "pooled",
+    job: Job,
+    means: Means,
     methods: Methods = "gp,stratified-svarm,leverage,permutation,du,random",
     budgets: Budgets = None,
     seeds: Seeds = 5,
     reference: Reference = None,
     picture: Picture = None,
-    jobs: o.Jobs = 1,
-    ledger: o.Ledger = None,
-    no_ledger: o.NoLedger = False,
     json: o.Json = False,
-    yes: o.Yes = False,
-    debug: o.Debug = False,
 ) -> None:
     """Methods side by side at equal budgets; each pays for itself, the ledger only saves time."""
-    del debug  # read by main
     names = [name.strip() for name in methods.split(",") if name.strip()]
     chosen = numbers(budgets)
     for name in names:
         refuse_unknown(name)
-    game = Job(
-        files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, "raise",
-        repeats, None, None, encode,
-    ).game()  # fmt: skip
+    refuse_unable_to_draw(picture)
+    game = job.game()
     wanted = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
     known = None if reference is None else values_of(reference, game.names)
     spent = 2**game.n_players if known is None else len(names) * seeds * sum(wanted)
-    agree_on(game, spent, jobs, yes=yes)
-    kept = None if no_ledger else ledger or kept_at(game)
+    kept = means.kept(game)
+    agree_on(game, spent, means)
     from dushapley.compare import compare as run
 
-    frame = run(game, names, wanted, range(seeds), known, n_jobs=jobs, ledger=kept)
+    frame = run(game, names, wanted, range(seeds), known, n_jobs=means.jobs, ledger=kept)
     print(frame.to_json(orient="records", indent=1) if json else summary(frame))
     if picture is not None:
         draw(frame, picture)
@@ -86,12 +71,26 @@ def compare(
 
 def numbers(text: str | None) -> list[int]:
     """Budgets from the command line."""
+    from dushapley.conversation import check_budget
+
     try:
-        return [int(part) for part in (text or "").split(",") if part.strip()]
+        found = [int(part) for part in (text or "").split(",") if part.strip()]
     except ValueError as error:
         raise InvalidOption(
             f"--budgets is {text!r}; needed are whole numbers with commas between, like 60,200."
         ) from error
+    for budget in found:
+        check_budget(budget)
+    return found
+
+
+def refuse_unable_to_draw(picture: Path | None) -> None:
+    """Refuse a picture that could not be written, before any training."""
+    refuse_no_folder(picture)
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise InvalidOption(
+            f"--picture is {str(picture)!r}; needed is a name that ends in {', '.join(PICTURES)}."
+        )
 
 
 def values_of(path: Path, names: tuple[str, ...]) -> FloatArray:

@@ -24,7 +24,6 @@ HOSPITALS = {
 MISLABELLED = ("Dunmore", "Fernhill")
 """Owners who coded the diagnosis the other way round."""
 TARGET = "diagnosis"
-BUDGET = 200
 
 
 def demo(
@@ -37,10 +36,8 @@ def demo(
     ] = Path("dushapley-demo"),
     seed: o.Seed = 0,
     json: o.Json = False,
-    debug: o.Debug = False,
 ) -> None:
     """The whole job in seconds: ten hospitals share breast-cancer data; two have wrong labels."""
-    del debug  # read by main
     import dushapley as ds
 
     tables, test = demo_tables(seed)
@@ -49,9 +46,9 @@ def demo(
     say(
         f"Breast-cancer data that ship with scikit-learn: {len(tables)} hospitals, {len(test)} "
         "test rows.\nTwo hospitals mixed up benign and malignant: can the values tell which?\n"
-        f"Training models on {BUDGET} of the 1,024 coalitions ..."
+        "Training models on a few of the 1,024 coalitions ..."
     )
-    result = ds.value(demo_game(tables, test), budget=BUDGET, seed=seed)
+    result = ds.value(demo_game(tables, test), seed=seed)
     print(result.to_json() if json else result)
     lowest = result.to_frame()["owner"].iloc[-2:]
     say(f"Mixed up: {' and '.join(MISLABELLED)}. Lowest values: {' and '.join(sorted(lowest))}.")
@@ -59,7 +56,7 @@ def demo(
     if write_files is not None:
         say(
             f"The same from files:\n  dushapley value {write_files / 'owners'} --by-file "
-            f"--target {TARGET} --test {write_files / 'test.csv'} --budget {BUDGET} "
+            f"--target {TARGET} --test {write_files / 'test.csv'} "
             "--pot 100000 --currency EUR --report report.html\nAnd for those who doubt it:\n"
             f"  dushapley verify settlement.json {write_files / 'owners'} "
             f"{write_files / 'test.csv'}"

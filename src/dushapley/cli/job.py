@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dushapley.cli import options as o
 from dushapley.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -30,23 +32,23 @@ class Job:
     Attributes are the options of the command line by the same names.
     """
 
-    files: Sequence[Path]
-    target: str
-    owner: str | None = None
-    by_file: bool = False
-    test: Path | None = None
-    holdout: float | None = None
-    cv: int | None = None
-    task: str = "auto"
-    model: str | None = None
-    scoring: str | None = None
-    empty: str = "constant"
-    on_failure: Any = "raise"
-    repeats: int = 1
-    timeout: float | None = None
-    memory: str | None = None
-    encode: Any = "pooled"
-    model_seed: int = 0
+    files: o.Files
+    target: o.Target
+    owner: o.Owner = None
+    by_file: o.ByFile = False
+    test: o.Test = None
+    holdout: o.Holdout = None
+    cv: o.Cv = None
+    task: o.Task = "auto"
+    model: o.Model = None
+    scoring: o.Scoring = None
+    empty: o.Empty = "constant"
+    on_failure: o.OnFailure = "raise"
+    repeats: o.Repeats = 1
+    timeout: o.Timeout = None
+    memory: o.Memory = None
+    encode: o.Encode = "pooled"
+    model_seed: o.ModelSeed = 0
 
     def __post_init__(self) -> None:
         if self.from_statistics and (self.test is None or self.owner or self.by_file):
@@ -66,15 +68,18 @@ class Job:
     @property
     def from_statistics(self) -> bool:
         """Whether the files hold owners' statistics instead of rows."""
-        return bool(self.files) and all(file.suffix == ".npz" for file in self.files)
+        from dushapley.reading import STATISTICS, files_in
+
+        return all(file.name.lower().endswith(STATISTICS) for file in files_in(self.files))
 
     def owners(self) -> Owners:
         """Read the files."""
         from dushapley.owners import Owners
+        from dushapley.reading import files_in
 
         if not self.from_statistics:
             return Owners.from_files(self.files, target=self.target, owner=self.owner)
-        owners = Owners.from_statistics(self.files)
+        owners = Owners.from_statistics(files_in(self.files))
         if owners.target != self.target:
             raise InvalidOption(
                 f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
@@ -91,14 +96,28 @@ class Job:
             f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
             f"{len(owners.columns or ())} columns; {', '.join(self.choices(owners))}"
         )
-        if self.test is not None:
-            return self.model_game(owners, *owners.align(read_table(self.test)))
         if self.cv is not None:
-            return FoldsGame(owners, self.model_game, self.cv, seed=self.model_seed)
-        assert self.holdout is not None
-        game = self.model_game(*owners.hold_out(self.holdout, self.model_seed))
-        game.notes = (*game.notes, HELD_OUT)
+            folds = FoldsGame(owners, self.model_game, self.cv, seed=self.model_seed)
+            self.tell_model(folds.games[0])
+            return folds
+        if self.test is not None:
+            game = self.model_game(owners, *owners.align(read_table(self.test)))
+        else:
+            assert self.holdout is not None
+            game = self.model_game(*owners.hold_out(self.holdout, self.model_seed))
+            game.notes = (*game.notes, HELD_OUT)
+        self.tell_model(game)
         return game
+
+    def tell_model(self, game: ModelGame) -> None:
+        """Which model it is, with what stands around it, and how pools are trained."""
+        from dushapley.cli.models import told
+        from dushapley.games.encoding import is_mixed
+
+        encodes_itself = game.encoding is None and is_mixed(game.owners)
+        model = game.model.steps[-1][1] if encodes_itself else game.model
+        way = "each pool fitted by itself" if game.path is None else game.path.name
+        say(f"{self.choices(game.owners)[1]}: {told(model)}; {way}")
 
     def choices(self, owners: Owners) -> tuple[str, str, str]:
         """Task, model and score, guessed where they were not given."""
@@ -120,7 +139,7 @@ class Job:
         self, owners: Owners, X_test: np.ndarray[Any, Any], y_test: np.ndarray[Any, Any]
     ) -> ModelGame:
         """The game of one test set."""
-        from dushapley.cli.models import make_model, told, trained_together
+        from dushapley.cli.models import make_model, trained_together
         from dushapley.games import ModelGame
 
         task, name, scoring = self.choices(owners)
@@ -128,7 +147,7 @@ class Job:
         model = trained_together(name, columns, owners.sizes)
         if model is None:
             model = make_model(name, task, missing=has_holes([*owners.X, X_test]))
-        game = ModelGame(
+        return ModelGame(
             owners,
             model,
             X_test,
@@ -137,14 +156,11 @@ class Job:
             empty=as_number(self.empty),
             seed=self.model_seed,
             repeats=self.repeats,
-            on_failure=self.on_failure,
+            on_failure=self.on_failure,  # type: ignore[arg-type]  # it is checked there
             timeout=self.timeout,
             memory=as_bytes(self.memory),
             encode=encode,
         )
-        way = "each pool fitted by itself" if game.path is None else game.path.name
-        say(f"{name}: {told(model)}; {way}")
-        return game
 
     def encoding(
         self, owners: Owners, X_test: np.ndarray[Any, Any]
@@ -185,7 +201,8 @@ def as_bytes(text: str | None) -> int | None:
         return None
     units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
     number = as_number(text[:-2])
-    if text[-2:].upper() not in units or not isinstance(number, float):
+    known = text[-2:].upper() in units and isinstance(number, float) and isfinite(number)
+    if not known:
         raise InvalidOption(f"--memory is {text!r}; write it like 500MB or 2GB.")
     return int(number * units[text[-2:].upper()])
 

@@ -1,7 +1,8 @@
 """Entry point: all commands by name, and what becomes of errors.
 
 Exit code 0: done; 1: it failed; 2: the command was wrong; 130: interrupted. A new command is a
-function with typed parameters in a module of its own and a line in `COMMANDS`. Modules of commands
+function with typed parameters (or dataclasses of them) in a module of its own and a line in
+`COMMANDS`. Modules of commands
 import what is heavy inside their functions, so that `--help` stays quick.
 """
 
@@ -21,6 +22,7 @@ from dushapley.cli.reproducing import reproduce
 from dushapley.cli.salvaging import salvage
 from dushapley.cli.settling import verify
 from dushapley.cli.summing import statistics
+from dushapley.cli.unfolding import unfolded
 from dushapley.cli.valuing import methods, quote, value
 from dushapley.errors import (
     BudgetTooSmall,
@@ -62,7 +64,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for name, function in COMMANDS.items():
-    app.command(name)(function)
+    app.command(name)(unfolded(function))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 from typing import Any, Literal
 
 import numpy as np
@@ -53,9 +54,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gbdt": {"n_estimators": 20, "n_jobs": 1, "deterministic": True, "verbose": -1},
 }
 SCALED = {"logistic", "ridge", "knn", "mlp"}
-"""Models that need columns of one scale, and numbers in all of them."""
-SUMS = {"lda", "naive-bayes"}
-"""Models that need numbers in all columns, but no scale."""
+"""Models that need columns of one scale."""
 MOST_CLASSES = 20
 MANY_CELLS, ROWS_PER_OWNER, MOST_COLUMNS = 2**19, 8, 4096
 """From this many rows × columns, `logistic` and `mlp` train pools together in gradient steps."""
@@ -95,22 +94,70 @@ def trained_together(
 
 
 def make_model(name: str, task: str, *, missing: bool) -> Any:
-    """The model of a short name or dotted path; `missing`: the rows have holes to fill."""
-    if name not in NAMES:
-        return imported(name)()
-    if task not in NAMES[name]:
-        able = ", ".join(n for n, tasks in NAMES.items() if task in tasks)
-        raise InvalidOption(f"{name} is no model for {task}; choose among: {able}.")
-    model = imported(NAMES[name][task])(**OPTIONS.get(name, {}))
-    if name not in SCALED and not (missing and name in SUMS):
-        return model
+    """The model of a short name or dotted path; `missing`: the rows have holes to fill.
+
+    Holes are filled by column means unless the model says, by scikit-learn's tags, that it takes
+    them as they are.
+    """
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    filled = [SimpleImputer(keep_empty_features=True)] if missing else []
-    scaled = [StandardScaler()] if name in SCALED else []
-    return make_pipeline(*filled, *scaled, model)
+    model = short_named(name, task) if name in NAMES else made_from(name)
+    steps: list[Any] = [StandardScaler()] if name in SCALED else []
+    if missing and not takes_holes(model):
+        steps.insert(0, SimpleImputer(keep_empty_features=True))
+    return make_pipeline(*steps, model) if steps else model
+
+
+def short_named(name: str, task: str) -> Any:
+    """The model of a short name, with the options it has here."""
+    if task not in NAMES[name]:
+        able = ", ".join(n for n, tasks in NAMES.items() if task in tasks)
+        raise InvalidOption(f"{name} is no model for {task}; choose among: {able}.")
+    return imported(NAMES[name][task])(**OPTIONS.get(name, {}))
+
+
+def takes_holes(model: Any) -> bool:
+    """Whether a model says that missing numbers are welcome."""
+    from sklearn.utils import get_tags
+
+    try:
+        return bool(get_tags(model).input_tags.allow_nan)
+    except (AttributeError, TypeError):  # older models have no such tags
+        return False
+
+
+def made_from(path: str) -> Any:
+    """The estimator that a dotted path leads to: a class of them, or a function that makes one.
+
+    What is neither is refused without being called.
+    """
+    found = imported(path)
+    able = inspect.isfunction(found) or (isinstance(found, type) and is_estimator(found))
+    if not able:
+        raise InvalidOption(
+            f"The model {path!r} is {found!r}; needed is a class of scikit-learn estimators (with "
+            "fit, predict and get_params), or a Python function that makes one without arguments."
+        )
+    try:
+        made = found()
+    except TypeError as error:
+        raise InvalidOption(
+            f"The model {path!r} cannot be made without arguments: {error}. Write a function that "
+            "makes it and name that."
+        ) from error
+    if not is_estimator(made):
+        raise InvalidOption(
+            f"The model {path!r} made {made!r}; needed is an estimator with fit, predict and "
+            "get_params."
+        )
+    return made
+
+
+def is_estimator(thing: Any) -> bool:
+    """Whether a class or object can be trained and asked as scikit-learn's are."""
+    return all(callable(getattr(thing, name, None)) for name in ("fit", "predict", "get_params"))
 
 
 def told(model: Any) -> str:
@@ -124,7 +171,7 @@ def told(model: Any) -> str:
 def imported(path: str) -> Any:
     """What a dotted path names."""
     module, _, name = path.rpartition(".")
-    if not module:
+    if not module or not all(part.isidentifier() for part in path.split(".")):
         near = difflib.get_close_matches(path, NAMES, n=1, cutoff=0.4)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InvalidOption(

@@ -69,7 +69,7 @@ Precision = Annotated[
 ]
 Ledger = Annotated[Path | None, Option(help="File that keeps paid work.", metavar="FILE")]
 NoLedger = Annotated[bool, Option("--no-ledger", help="Keep nothing.")]
-Yes = Annotated[bool, Option("--yes", help="Do not ask before long work.")]
+Yes = Annotated[bool, Option("--yes", help="Do not time trials and ask before long work.")]
 Pot = Annotated[
     str | None, Option(help="Share this amount of money, to the cent.", metavar="AMOUNT")
 ]

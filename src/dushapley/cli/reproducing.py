@@ -43,10 +43,8 @@ def reproduce(
         typer.Option("--download", help="Fetch public data into the folder DUSHAPLEY_DATA names."),
     ] = False,
     json: o.Json = False,
-    debug: o.Debug = False,
 ) -> None:
     """A figure or table of the paper: published beside found, with a verdict for every claim."""
-    del debug  # read by main
     from dushapley.experiments.records import find_profile
 
     chosen = find_profile(profile)

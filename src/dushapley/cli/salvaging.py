@@ -7,8 +7,6 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from dushapley.cli import options as o
-
 
 def salvage(
     ledger: Annotated[Path, Argument(exists=True, dir_okay=False, help="The damaged ledger.")],
@@ -16,10 +14,8 @@ def salvage(
     context: Annotated[
         str | None, Option(help="Of the game, where the file no longer tells.", show_default=False)
     ] = None,
-    debug: o.Debug = False,
 ) -> None:
     """Copy what is intact of a damaged ledger into a new one."""
-    del debug  # read by main
     import dushapley as ds
 
     saved = ds.salvage(ledger, new, context=context)

@@ -12,6 +12,7 @@ import typer
 
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, say
+from dushapley.cli.running import refuse_workers
 from dushapley.errors import InvalidOption, InvalidSettlement
 
 if TYPE_CHECKING:
@@ -19,30 +20,26 @@ if TYPE_CHECKING:
     from dushapley.settlement import Settlement
     from dushapley.valuation import Valuation
 
+SETTLEMENT = Path("settlement.json")
+"""Where a settlement is written unless told otherwise."""
+
 
 @dataclass(frozen=True)
-class Delivery:
-    """What is wanted of a result besides the table. Attributes are options of `value`."""
+class Pot:
+    """Money to be shared, and by which rule. Attributes are options by the same names."""
 
-    pot: str | None = None
-    currency: str = ""
-    negative: str = "clip"
-    floor: str | None = None
-    settlement: Path = Path("settlement.json")
-    report: Path | None = None
-    report_for: Sequence[str] = ()
-    command: str = ""
+    pot: o.Pot = None
+    currency: o.Currency = ""
+    negative: o.Negative = "clip"
+    floor: o.Floor = None
 
     def __post_init__(self) -> None:
         from dushapley.money import check_currency, check_decimals, check_floor, check_pot
 
-        if self.report_for and self.report is None:
-            raise InvalidOption("--report-for needs --report FILE, beside which the pages go.")
-        money = (self.currency, self.negative, self.floor, self.settlement)
-        if self.pot is None and money != ("", "clip", None, Path("settlement.json")):
+        if self.pot is None and (self.currency, self.negative, self.floor) != ("", "clip", None):
             raise InvalidOption(
-                "--currency, --negative, --floor and --settlement say how a pot is shared; pass "
-                "--pot AMOUNT with them."
+                "--currency, --negative and --floor say how a pot is shared; pass --pot AMOUNT "
+                "with them."
             )
         try:
             check_floor(self.floor, self.negative)
@@ -50,13 +47,38 @@ class Delivery:
                 check_pot(self.pot, check_decimals(None, check_currency(self.currency)))
         except InvalidSettlement as error:
             raise InvalidOption(str(error)) from error
-        for path in (self.report, self.settlement if self.pot is not None else None):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise InvalidOption(f"There is no folder {path.parent} to write {path.name} into.")
+
+    def shared(self, result: Valuation, record: dict[str, Any] | None = None) -> Settlement:
+        """The pot, shared by the values."""
+        from dushapley.settlement import settle
+
+        assert self.pot is not None
+        return settle(
+            result, self.pot, currency=self.currency, negative=self.negative, floor=self.floor,
+            record=record,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Delivery(Pot):
+    """What is wanted of a result besides the table. Attributes are options by the same names."""
+
+    settlement: o.Settlement = SETTLEMENT
+    report: o.Report = None
+    report_for: o.ReportFor = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.report_for and self.report is None:
+            raise InvalidOption("--report-for needs --report FILE, beside which the pages go.")
+        if self.pot is None and self.settlement != SETTLEMENT:
+            raise InvalidOption("--settlement is where a shared pot goes; pass --pot AMOUNT too.")
+        refuse_no_folder(self.report)
+        refuse_no_folder(None if self.pot is None else self.settlement)
 
     def refuse_strangers(self, game: Game) -> None:
         """Refuse pages for people who own nothing here, before any training."""
-        for name in self.report_for:
+        for name in self.report_for or ():
             if name not in game.names:
                 raise InvalidOption(
                     f"--report-for {name!r}: there is no such owner. Owners: "
@@ -64,12 +86,20 @@ class Delivery:
                 )
 
     def hand_over(
-        self, result: Valuation, job: Job, game: Game, inputs: list[Any], *, json: bool
+        self,
+        result: Valuation,
+        job: Job,
+        game: Game,
+        inputs: list[Any],
+        command: str,
+        *,
+        json: bool,
     ) -> None:
         """Data on stdout, files where they were asked for."""
         from dushapley.report import owner_page, report, summarize, text_table
 
-        settled = self._settle(result, job, inputs)
+        record = {"command": command, "job": job_record(job), "inputs": inputs}
+        settled = self._settle(result, record)
         if json:
             print(result.to_json())
         else:
@@ -77,37 +107,30 @@ class Delivery:
         if self.report is None:
             return
         model = about(job, game)
-        self._write(self.report, report(result, settled, about=model | {"command": self.command}))
-        for name in self.report_for:
+        self._write(self.report, report(result, settled, about=model | {"command": command}))
+        for name in self.report_for or ():
             path = self.report.with_name(page_name(self.report, game.names.index(name), name))
             self._write(path, owner_page(result, name, settled, about=model))
 
-    def _settle(self, result: Valuation, job: Job, inputs: list[Any]) -> Settlement | None:
+    def _settle(self, result: Valuation, record: dict[str, Any]) -> Settlement | None:
         if self.pot is None:
             return None
         if not result.complete:
             say("Not settled: the run was stopped early. Run the same again to go on.")
             return None
-        from dushapley.settlement import settle
-
-        settled = settle(
-            result,
-            self.pot,
-            currency=self.currency,
-            negative=self.negative,
-            floor=self.floor,
-            record={
-                "command": self.command,
-                "job": job_record(job),
-                "inputs": inputs,
-            },
-        )
+        settled = self.shared(result, record)
         self._write(self.settlement, settled.to_json())
         return settled
 
     def _write(self, path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
         say(f"written: {path}")
+
+
+def refuse_no_folder(path: Path | None) -> None:
+    """Refuse a file to write in a folder that does not exist, before any training."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise InvalidOption(f"There is no folder {path.parent} to write {path.name} into.")
 
 
 def page_name(report: Path, position: int, owner: str) -> str:
@@ -163,24 +186,24 @@ def verify(
         ),
     ] = None,
     jobs: o.Jobs = 1,
-    debug: o.Debug = False,
 ) -> None:
     """Compute a settlement again and say whether it holds: exit code 0 if so, else 1."""
-    del debug  # read by main
+    refuse_workers(jobs)
     from dushapley.cli.job import default_ledger
     from dushapley.reading import files_in
-    from dushapley.verification import Verdict, as_stored, paper_findings, value_findings
+    from dushapley.verification import Finding, as_stored, value_findings, verdict_on
 
     data = as_stored(settlement)
     record = recorded(data)
     owners, test = told_apart(files_in(files), record["inputs"])
-    findings = paper_findings(data, hashes(owners, test))
-    if all(finding.holds for finding in findings):
+
+    def of_values() -> list[Finding]:
         game = recorded_job(record, owners, test, model).game()
         kept = default_ledger(game.context) if from_ledger and game.context else ledger
         kept = None if game.cheap else kept  # nothing was paid for, so nothing was kept
-        findings += value_findings(data, game, ledger=kept, n_jobs=jobs)
-    verdict = Verdict(tuple(findings))
+        return value_findings(data, game, ledger=kept, n_jobs=jobs)
+
+    verdict = verdict_on(data, hashes(owners, test), of_values)
     print(verdict)
     raise typer.Exit(0 if verdict.holds else 1)
 

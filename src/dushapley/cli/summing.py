@@ -18,10 +18,8 @@ def statistics(
     owner: o.Owner = None,
     by_file: o.ByFile = False,
     task: o.Task = "auto",
-    debug: o.Debug = False,
 ) -> None:
     """Reduce each owner's rows to sums, enough to value them by additive models."""
-    del debug  # read by main
     from dushapley.cli.models import guess_task
     from dushapley.errors import InvalidOption
     from dushapley.owners import Owners

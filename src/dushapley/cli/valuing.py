@@ -6,13 +6,13 @@ import json as jsons
 import shlex
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dushapley.cli import options as o
-from dushapley.cli.job import Job, default_ledger, method_options, say
+from dushapley.cli.job import Job, say
+from dushapley.cli.running import Asked, Means, refuse_workers
 from dushapley.cli.settling import Delivery, hashes
 from dushapley.errors import InvalidOption, Stopped
 
@@ -25,121 +25,69 @@ ASK_ABOVE = 120.0
 
 def value(
     context: typer.Context,
-    files: o.Files,
-    target: o.Target,
-    owner: o.Owner = None,
-    by_file: o.ByFile = False,
-    test: o.Test = None,
-    holdout: o.Holdout = None,
-    cv: o.Cv = None,
-    task: o.Task = "auto",
-    model: o.Model = None,
-    scoring: o.Scoring = None,
-    empty: o.Empty = "constant",
-    on_failure: o.OnFailure = "raise",
-    repeats: o.Repeats = 1,
-    timeout: o.Timeout = None,
-    memory: o.Memory = None,
-    encode: o.Encode = "pooled",
-    model_seed: o.ModelSeed = 0,
-    method: o.Method = "auto",
-    option: o.MethodOption = None,
-    budget: o.Budget = None,
+    job: Job,
+    asked: Asked,
+    means: Means,
+    wanted: Delivery,
     precision: o.Precision = None,
     max_seconds: o.MaxSeconds = None,
-    seed: o.Seed = 0,
-    jobs: o.Jobs = 1,
     executor: o.Executor = "local",
     address: o.Address = None,
-    ledger: o.Ledger = None,
-    no_ledger: o.NoLedger = False,
-    pot: o.Pot = None,
-    currency: o.Currency = "",
-    negative: o.Negative = "clip",
-    floor: o.Floor = None,
-    settlement: o.Settlement = Path("settlement.json"),
-    report: o.Report = None,
-    report_for: o.ReportFor = None,
     json: o.Json = False,
-    yes: o.Yes = False,
-    debug: o.Debug = False,
 ) -> None:
     """What each owner's data is worth."""
-    del debug  # read by main
-    job = Job(
-        files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, on_failure,
-        repeats, timeout, memory, encode, model_seed,
-    )  # fmt: skip
-    chosen = method_options(option or [])
-    refuse_unknown(method)
-    wanted = Delivery(
-        pot, currency, negative, floor, settlement, report, report_for or (),
-        shlex.join(["dushapley", *(context.obj or ())]),
-    )  # fmt: skip
+    from dushapley.engine import check_wishes
+
+    check_wishes(precision, executor, means.jobs, address, max_seconds)
+    command = shlex.join(["dushapley", *(context.obj or ())])
     inputs = hashes(job.files, job.test)  # of what is read now, not of what is there afterwards
     game = job.game()
     wanted.refuse_strangers(game)
-    agree(game, method, chosen, budget, jobs, yes=yes)
-    kept = None if no_ledger else ledger or kept_at(game)
+    kept = means.kept(game)
+    agree(game, asked, means)
     try:
         import dushapley as ds
 
         result = ds.value(
-            game, method, options=chosen, budget=budget, precision=precision, seed=seed,
-            n_jobs=jobs, executor=executor, address=address, max_seconds=max_seconds, ledger=kept,
+            game, asked.method, options=asked.options, budget=asked.budget, seed=asked.seed,
+            precision=precision, max_seconds=max_seconds, n_jobs=means.jobs, executor=executor,
+            address=address, ledger=kept,
         )  # fmt: skip
     except Stopped as stopped:
         say(str(stopped))
         if stopped.valuation is not None:
-            wanted.hand_over(stopped.valuation, job, game, inputs, json=json)
+            wanted.hand_over(stopped.valuation, job, game, inputs, command, json=json)
         code = 0 if stopped.valuation is not None else 1
         raise typer.Exit(code if stopped.out_of_time else 130) from None
-    wanted.hand_over(result, job, game, inputs, json=json)
+    wanted.hand_over(result, job, game, inputs, command, json=json)
 
 
-def refuse_unknown(method: str) -> None:
-    """Refuse a misspelt method before any file is read."""
-    from dushapley.estimators.registry import AUTO, find
-
-    if method != AUTO:
-        find(method)
-
-
-def kept_at(game: Game) -> Path | None:
-    """The ledger of this game, told to the person."""
-    if game.cheap:
-        say("no ledger: this model is made of sums, and an evaluation costs nothing")
-        return None
-    if game.context is None:
-        say("no ledger: the model's content cannot be compared between runs")
-        return None
-    path = default_ledger(game.context)
-    say(f"ledger: {path} (what is paid is kept; run again to go on)")
-    return path
-
-
-def agree(
-    game: Game, method: str, options: Any, budget: int | None, jobs: int, *, yes: bool
-) -> None:
-    """Ask before work that is likely to be long."""
+def agree(game: Game, asked: Asked, means: Means) -> None:
+    """Ask before work that is likely to be long; who agreed before pays for no trial."""
     from dushapley.engine import choose_plan
 
-    plan, _ = choose_plan(game, method, options, budget)
-    each = seconds_each(game)
-    seconds = each * plan.budget / max(jobs, 1)
-    say(
-        f"{game.n_players} owners, {each:.2g} s an evaluation, up to {plan.budget:,} of them: "
-        f"about {clock(seconds)} by {plan.label}"
-    )
+    plan, _ = choose_plan(game, asked.method, asked.options, asked.budget)
+    each = 0.0 if means.yes else seconds_each(game)
+    seconds = each * plan.budget / workers(means.jobs)
+    timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
+    say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if plan.reason:
         say(plan.reason)
-    agree_on_seconds(seconds, yes=yes)
+    agree_on_seconds(seconds, yes=means.yes)
 
 
-def agree_on(game: Game, evaluations: int, jobs: int, *, yes: bool) -> None:
+def agree_on(game: Game, evaluations: int, means: Means) -> None:
     """Ask before so many evaluations, if they are likely to take long."""
-    if evaluations:
-        agree_on_seconds(seconds_each(game) * evaluations / max(jobs, 1), yes=yes)
+    if evaluations and not means.yes:
+        seconds = seconds_each(game) * evaluations / workers(means.jobs)
+        agree_on_seconds(seconds, yes=means.yes)
+
+
+def workers(jobs: int) -> int:
+    """How many workers --jobs asks for."""
+    from joblib import cpu_count
+
+    return int(cpu_count()) if jobs == -1 else jobs
 
 
 def agree_on_seconds(seconds: float, *, yes: bool) -> None:
@@ -184,30 +132,9 @@ def clock(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def quote(
-    files: o.Files,
-    target: o.Target,
-    owner: o.Owner = None,
-    by_file: o.ByFile = False,
-    test: o.Test = None,
-    holdout: o.Holdout = None,
-    cv: o.Cv = None,
-    task: o.Task = "auto",
-    model: o.Model = None,
-    scoring: o.Scoring = None,
-    empty: o.Empty = "constant",
-    repeats: o.Repeats = 1,
-    encode: o.Encode = "pooled",
-    jobs: o.Jobs = 1,
-    json: o.Json = False,
-    debug: o.Debug = False,
-) -> None:
+def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
     """What each method would cost here, from three timed trainings, before paying."""
-    del debug  # read by main
-    job = Job(
-        files, target, owner, by_file, test, holdout, cv, task, model, scoring, empty, "empty",
-        repeats, None, None, encode,
-    )  # fmt: skip
+    refuse_workers(jobs)
     rows = quotes(job.game(), jobs)
     if json:
         print(jsons.dumps(rows, indent=1, ensure_ascii=False))
@@ -226,7 +153,7 @@ def quotes(game: Game, jobs: int) -> list[dict[str, Any]]:
     import dushapley as ds
     from dushapley.conversation import make_plan
 
-    each = seconds_each(game) / max(jobs, 1)
+    each = seconds_each(game) / workers(jobs)
     rows: list[dict[str, Any]] = []
     for name, summary in ds.methods().items():
         try:

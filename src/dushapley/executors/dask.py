@@ -9,10 +9,10 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
 
-from dushapley.errors import InvalidOption, WorkersLost
-from dushapley.executors.base import Group, Results, Shipment, WorkerLost, pay
+from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
+from dushapley.executors.base import Group, Results, Shipment, WorkerLost, seconds_left
 from dushapley.executors.limits import dismiss
-from dushapley.executors.remote import PATIENCE, Remote
+from dushapley.executors.remote import Remote, cannot_unpack, pay_there
 
 
 class Dask(Remote):
@@ -54,15 +54,13 @@ class Dask(Remote):
         if address is None:
             with suppress(ValueError):
                 return distributed.default_client()
-            address = distributed.LocalCluster(
-                n_workers=None if n_jobs == -1 else n_jobs,
-                threads_per_worker=1,
-                dashboard_address=":0",
-            )
+            address = _cluster_here(n_jobs)
             self._mine.append(address)
+        else:
+            _refuse_unreadable(address)
         try:
-            client = distributed.Client(address, timeout=PATIENCE / 2, set_as_default=False)
-        except (OSError, ValueError) as error:
+            client = distributed.Client(address, timeout=self.patience() / 2, set_as_default=False)
+        except OSError as error:
             raise WorkersLost(
                 f"No Dask scheduler answers at {address!r} ({error}). Start one (`dask scheduler`) "
                 "and name its address, for example tcp://host:8786."
@@ -74,10 +72,11 @@ class Dask(Remote):
         self._threads = dict(self.client.nthreads())
         if not self._threads:
             try:
-                self.client.wait_for_workers(1, timeout=PATIENCE)
+                self.client.wait_for_workers(1, timeout=(waited := self.patience()))
             except TimeoutError as error:
+                seconds_left(self.until)
                 raise WorkersLost(
-                    f"The Dask scheduler has had no worker for {PATIENCE:g} s. Start some "
+                    f"The Dask scheduler has had no worker for {waited:g} s. Start some "
                     "(`dask worker ADDRESS`), and run again to go on."
                 ) from error
             self._threads = dict(self.client.nthreads())
@@ -97,7 +96,7 @@ class Dask(Remote):
         busy = Counter(self._places.values())
         place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
         handle = self.client.submit(
-            _pay,
+            pay_there,
             self._game,
             group,
             pure=False,
@@ -118,6 +117,7 @@ class Dask(Remote):
 
     def result(self, handle: Any) -> tuple[float, Results]:
         from distributed import KilledWorker
+        from distributed.comm import CommClosedError
 
         self._places.pop(handle, None)
         if handle.status == "cancelled":
@@ -127,6 +127,13 @@ class Dask(Remote):
             return handle.result()
         except KilledWorker as error:
             raise WorkerLost(f"Dask: {error.last_worker.address} was the last to die") from error
+        except (CancelledError, CommClosedError) as error:
+            self._refuse_lost()
+            raise WorkerLost(f"Dask: {type(error).__name__}") from error
+        except DUShapleyError:
+            raise  # the model's own error, or what a worker said about itself
+        except Exception as error:
+            raise cannot_unpack(error) from error
 
     def _refuse_lost(self) -> None:
         if self.client.status != "running":
@@ -143,12 +150,37 @@ class Dask(Remote):
     def close(self) -> None:
         if self._shipment is not None and self._shipment.game.limits.any:
             with suppress(OSError, TimeoutError):
-                self.client.run(dismiss)
+                self.client.run(dismiss, self._shipment.token)
         self._game = None
         while self._mine:
             self._mine.pop().close()
 
 
-def _pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
-    shipment.refuse_differing()
-    return pay(shipment, group)
+def _cluster_here(n_jobs: int) -> Any:
+    """Worker processes on this machine, for one run."""
+    import distributed
+
+    try:
+        return distributed.LocalCluster(
+            n_workers=None if n_jobs == -1 else n_jobs,
+            threads_per_worker=1,
+            dashboard_address=":0",
+        )
+    except RuntimeError as error:
+        raise WorkersLost(
+            f"Dask could not start workers on this machine ({error}). Each of them imports your "
+            "script again: put what it does under `if __name__ == '__main__':`."
+        ) from error
+
+
+def _refuse_unreadable(address: Any) -> None:
+    """Refuse at once what is no address: Dask would first try for a while to close its client."""
+    from distributed.comm.addressing import parse_address
+    from distributed.comm.registry import backends
+
+    scheme, place = parse_address(address) if isinstance(address, str) else ("", "")
+    if scheme not in backends or (scheme in ("tcp", "tls") and ":" not in place):
+        raise InvalidOption(
+            f"address is {address!r}; needed is a scheduler's with its port, like "
+            "tcp://host:8786, or a distributed.Client."
+        )

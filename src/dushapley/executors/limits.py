@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from multiprocessing.connection import Connection, Pipe
@@ -49,6 +50,8 @@ def outcomes_within(shipment: Shipment, block: Block) -> list[Outcome]:
     if not game.limits.any:
         return game.outcomes(*block)
     for _ in range(ATTEMPTS):
+        if shipment.token in _DISMISSED:
+            raise WorkerLost("its run has ended")
         trainer = trainer_for(shipment)
         try:
             return trainer.outcomes(block)
@@ -126,6 +129,8 @@ class Trainer:
 
 _TRAINERS: dict[int, Trainer] = {}
 """The trainer of each thread of this worker."""
+_DISMISSED: set[str] = set()
+"""Shipments whose runs have ended: what was at work for them is not tried again."""
 
 
 def trainer_for(shipment: Shipment) -> Trainer:
@@ -139,15 +144,18 @@ def trainer_for(shipment: Shipment) -> Trainer:
     return trainer
 
 
-def dismiss() -> None:
-    """End all trainers of this worker."""
-    while _TRAINERS:
-        _TRAINERS.popitem()[1].end()
+def dismiss(token: str) -> None:
+    """End the trainers of this shipment in this worker; those of other runs stay at work."""
+    _DISMISSED.add(token)
+    for thread, trainer in list(_TRAINERS.items()):
+        if trainer.shipment.token == token:
+            _TRAINERS.pop(thread, trainer).end()
 
 
 def serve(descriptor: int) -> None:
     """What the trainer does: receive a game, then blocks of it, until nobody asks any more."""
     leave_with(os.getppid())
+    die_with_parent()
     connection = Connection(descriptor)
     game = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the process that started us
     with one_blas_thread():
@@ -160,6 +168,14 @@ def serve(descriptor: int) -> None:
             except EOFError:
                 return
             connection.send_bytes(_answer(game, block))
+
+
+def die_with_parent() -> None:
+    """Have Linux end this process with the thread it works for, should Python never run again."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _answer(game: Any, block: Block) -> bytes:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
+
+import numpy as np
 
 from dushapley.errors import WorkersLost
 from dushapley.executors.base import (
@@ -25,13 +30,16 @@ from dushapley.executors.base import (
 from dushapley.executors.limits import dismiss
 from dushapley.games.base import Game, Outcome
 
+ALIGNED = 64
+"""Bytes: each array of a parcel begins at a multiple, as arithmetic on it likes."""
+
 
 class Local:
     """This machine: in the process itself, or in joblib's workers, which stay alive.
 
-    One BLAS thread per worker, as in the parent, so that no bit depends on their number. Large
-    arrays of the game are written once, to a folder that all workers map into memory; joblib's
-    tracker removes it when the run ends, however it ends. Blocks travel in groups of at most
+    One BLAS thread per worker, as in the parent, so that no bit depends on their number. The game
+    is written once, to a file that all workers map into memory; joblib's tracker removes it when
+    the run ends, however it ends. Blocks travel in groups of at most
     `LONGEST` seconds, so that the journey costs little and little is lost by a kill.
 
     Parameters
@@ -47,21 +55,23 @@ class Local:
         self._stack = ExitStack()
         self._workers: Any = None
         self._shipment: Shipment | None = None
+        self._parcel: Parcel | None = None
         self._pace = Pace()
 
     def run(
         self, game: Game, blocks: Sequence[Block], skip: Skip
     ) -> Iterator[tuple[int, list[Outcome]]]:
         if self._shipment is None or self._shipment.game is not game:
-            self._shipment = Shipment(game)
+            self._shipment, self._parcel = Shipment(game), None
         waiting = dict(enumerate(blocks))
-        if self.n_jobs == 1 or len(blocks) == 1:
+        lonely = len(blocks) == 1 and not isfinite(self.until)  # no use of workers, but to stop it
+        if self.n_jobs == 1 or lonely:
             yield from self._here(self._shipment, waiting, skip)
             return
         losses = 0
         while waiting and losses < ATTEMPTS:
             before = len(waiting)
-            yield from self._share_out(self._shipment, waiting, skip)
+            yield from self._share_out(waiting, skip)
             losses = losses + 1 if len(waiting) == before else 0
         if waiting:
             raise WorkersLost(
@@ -81,18 +91,18 @@ class Local:
                 yield from results
 
     def _share_out(
-        self, shipment: Shipment, waiting: dict[int, Block], skip: Skip
+        self, waiting: dict[int, Block], skip: Skip
     ) -> Iterator[tuple[int, list[Outcome]]]:
         """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
         from joblib import delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        workers = self._start()
+        workers, parcel = self._start(), self._packed()
         groups = self._groups(dict(waiting), workers.n_jobs, skip)
         self._limit(workers)
         try:
             for seconds, results in workers(
-                delayed(_pay)(shipment, group, os.getpid()) for group in groups
+                delayed(_pay)(parcel, group, os.getpid()) for group in groups
             ):
                 self._pace.saw(seconds, len(results))
                 for position, outcomes in results:
@@ -102,7 +112,7 @@ class Local:
             waiting.clear()  # whatever is left was skipped
         except TerminatedWorkerError:
             self._let_go()
-        except TimeoutError as error:
+        except (TimeoutError, multiprocessing.TimeoutError) as error:  # joblib raises the latter
             if isfinite(self.until):
                 raise OutOfTime from error
             raise
@@ -125,6 +135,12 @@ class Local:
                     group.append((position, block))
             if group:
                 yield group
+
+    def _packed(self) -> Parcel:
+        assert self._shipment is not None
+        if self._parcel is None:
+            self._parcel = pack(self._shipment)
+        return self._parcel
 
     def _start(self) -> Any:
         if self._workers is None:
@@ -154,9 +170,49 @@ class Local:
             self._let_go()
             get_reusable_executor().shutdown(wait=True, kill_workers=True)
         self._let_go()
-        dismiss()
+        if self._shipment is not None:
+            dismiss(self._shipment.token)
 
 
-def _pay(shipment: Shipment, group: Group, parent: int) -> tuple[float, Results]:
+@dataclass(frozen=True)
+class Parcel:
+    """A shipment in one array, however many small arrays it is made of.
+
+    joblib writes large arrays to a file once, and hands small ones over with every task.
+
+    Attributes
+    ----------
+    contents
+        The shipment's description, then its arrays.
+    bounds
+        Where each of them begins and ends.
+    """
+
+    contents: np.ndarray[Any, Any]
+    bounds: list[tuple[int, int]]
+
+    def unpack(self) -> Shipment:
+        """The shipment; its arrays stay where they are."""
+        described, *arrays = (self.contents[start:end] for start, end in self.bounds)
+        shipment: Shipment = pickle.loads(described.data, buffers=arrays)  # noqa: S301 - our own parent
+        return shipment
+
+
+def pack(shipment: Shipment) -> Parcel:
+    """Lay a shipment out in one array."""
+    import cloudpickle
+
+    arrays: list[pickle.PickleBuffer] = []
+    described = cloudpickle.dumps(shipment, protocol=5, buffer_callback=arrays.append)
+    parts = [memoryview(described), *(array.raw() for array in arrays)]
+    starts = np.cumsum([0, *(-(-part.nbytes // ALIGNED) * ALIGNED for part in parts)]).tolist()
+    contents = np.zeros(starts[-1], dtype=np.uint8)
+    bounds = [(start, start + part.nbytes) for start, part in zip(starts, parts, strict=False)]
+    for (start, end), part in zip(bounds, parts, strict=True):
+        contents.data[start:end] = part
+    return Parcel(contents, bounds)
+
+
+def _pay(parcel: Parcel, group: Group, parent: int) -> tuple[float, Results]:
     leave_with(parent)
-    return pay(shipment, group)
+    return pay(parcel.unpack(), group)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from socket import create_connection
+from time import monotonic, sleep
 from typing import Any
 
-from dushapley.errors import InvalidOption, WorkersLost
-from dushapley.executors.base import ATTEMPTS, Group, Results, Shipment, WorkerLost, pay
-from dushapley.executors.remote import Remote
+from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
+from dushapley.executors.base import (
+    ATTEMPTS,
+    Group,
+    Results,
+    Shipment,
+    WorkerLost,
+    seconds_left,
+)
+from dushapley.executors.remote import LOOK, Remote, cannot_unpack, pay_there
 
 
 class Ray(Remote):
@@ -44,7 +53,7 @@ class Ray(Remote):
                 f"address is {address!r}, but Ray is already connected. Leave the address out to "
                 "use that connection, or call ray.shutdown() first."
             )
-        self._pay = ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)(_pay)
+        self._pay = ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)(pay_there)
         self._game: Any = None
 
     def _connect(self, n_jobs: int, address: Any) -> None:
@@ -57,15 +66,31 @@ class Ray(Remote):
             )
             return
         try:
+            self._knock(str(address))
             self.ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise WorkersLost(
                 f"No Ray cluster answers at {address!r} ({error}). Start one (`ray start --head`) "
                 "and name its address, or leave the address out."
             ) from error
 
+    def _knock(self, address: str) -> None:
+        """See whether anybody is there at all; Ray itself tries for many minutes."""
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if host and port.isdigit():
+            create_connection((host, int(port)), timeout=self.patience() / 2).close()
+
     def workers(self) -> int:
-        return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        started, patience = monotonic(), self.patience()
+        while (found := int(self.ray.cluster_resources().get("CPU", 0))) < 1:
+            seconds_left(self.until)
+            if monotonic() - started > patience:
+                raise WorkersLost(
+                    f"The Ray cluster has had no processor for {patience:g} s. Start workers "
+                    "(`ray start --address=ADDRESS`), and run again to go on."
+                )
+            sleep(LOOK)
+        return found
 
     def ship(self, shipment: Shipment) -> None:
         self._game = self.ray.put(shipment)
@@ -78,14 +103,21 @@ class Ray(Remote):
         return done
 
     def result(self, handle: Any) -> tuple[float, Results]:
-        from ray.exceptions import ObjectLostError, RayTaskError, WorkerCrashedError
+        from ray import exceptions as gone
 
         try:
             return self.ray.get(handle)
-        except RayTaskError as error:
-            cause = error.cause
-            raise cause if isinstance(cause, Exception) else error from None
-        except (WorkerCrashedError, ObjectLostError) as error:
+        except gone.RayTaskError as error:
+            if isinstance(error.cause, DUShapleyError):
+                raise error.cause from None
+            raise cannot_unpack(error.cause or error) from error
+        except (
+            gone.WorkerCrashedError,
+            gone.OutOfMemoryError,
+            gone.NodeDiedError,
+            gone.LocalRayletDiedError,
+            gone.ObjectLostError,
+        ) as error:
             raise WorkerLost(f"Ray: {type(error).__name__}") from error
 
     def cancel(self, handles: Collection[Any]) -> None:
@@ -96,8 +128,3 @@ class Ray(Remote):
         self._game = None
         if self._mine:
             self.ray.shutdown()
-
-
-def _pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
-    shipment.refuse_differing()
-    return pay(shipment, group)

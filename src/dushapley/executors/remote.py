@@ -10,9 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
+from time import monotonic
 from typing import Any
 
-from dushapley.errors import WorkersLost
+from dushapley.errors import DUShapleyError, UtilityFailed, WorkersDiffer, WorkersLost
 from dushapley.executors.base import (
     ATTEMPTS,
     Block,
@@ -22,6 +23,7 @@ from dushapley.executors.base import (
     Shipment,
     Skip,
     WorkerLost,
+    pay,
     seconds_left,
 )
 from dushapley.games.base import Game, Outcome
@@ -47,6 +49,10 @@ class Remote(ABC):
         self.until = until
         self._shipment: Shipment | None = None
         self._pace = Pace()
+
+    def patience(self) -> float:
+        """Seconds that may be spent waiting for the cluster; a second at least, to say why."""
+        return max(1.0, min(PATIENCE, self.until - monotonic()))
 
     @abstractmethod
     def workers(self) -> int:
@@ -138,3 +144,30 @@ class Remote(ABC):
         assert self._shipment is not None
         self.workers()
         self.ship(self._shipment)
+
+
+def pay_there(shipment: Shipment, group: Group) -> tuple[float, Results]:
+    """What a worker of a cluster does: pay for a group, unless its bits could differ.
+
+    Errors go home as the library's own, without their causes, which may not be able to travel; so
+    any other error that arrives is the cluster's.
+    """
+    shipment.refuse_differing()
+    try:
+        return pay(shipment, group)
+    except DUShapleyError as error:
+        told = error
+    except Exception as error:
+        told = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
+    told.__cause__ = told.__context__ = None
+    raise told
+
+
+def cannot_unpack(error: BaseException) -> WorkersDiffer:
+    """What it means when the cluster does not know what the game is made of."""
+    told = " ".join(str(error).split())
+    return WorkersDiffer(
+        f"The cluster could not unpack the game ({type(error).__name__}: {told}). Its workers, and "
+        "a Dask scheduler too, need the packages that the driver has, and the module of a model of "
+        "your own: install both there, and run again to go on."
+    )

@@ -2,8 +2,9 @@
 
 All pools share the rows, so they share the bins; a pool is a row of zeros and ones saying which
 rows it holds. The sums that choose a split are then one matrix product for all pools: residuals
-(pools × rows) times the one-hot table of bins (rows × features·bins). This makes the exact values
-of twenty owners of boosted trees affordable on a GPU, which a loop over trainings does not.
+(pools × rows) times the table of what falls into a bin or below it (rows × features·bins). This
+makes the exact values of twenty owners of boosted trees affordable on a GPU, which a loop over
+trainings does not.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class BoostedTreesGame(RowsGame):
         codes, self.test_codes = codes_of(X, edges), self._put(codes_of(X_test, edges).T)
         self.codes, self.y = self._put(codes.T), self._put(targets)
         self.judged = self._put(np.asarray(y_test, dtype=np.float32))
-        self.onehot = self._put(one_hot(codes, self.boosting.bins))
+        self.at_most = self._put(up_to_bin(codes, self.boosting.bins))
         self.blocks = np.repeat(self.order, self.sizes[self.order].astype(np.int64))
         self.membership = self._put(
             (self.blocks[None, :] == np.arange(self.n_players)[:, None]).astype(np.float32)
@@ -141,20 +142,24 @@ def train(game: BoostedTreesGame, held: Any) -> Any:
     start = ((held * game.y).sum(1) / total)[:, None]
     missed = held * (game.y - start)
     predicted = start + 0 * game.judged
+    counts = held @ game.at_most
     for _ in range(boosting.rounds):
-        node, test_node, leaves = grow(game, held, missed)
+        node, test_node, leaves = grow(game, held, missed, counts)
         missed = missed - held * leaves[_rowwise(xp, node), node]
         predicted = predicted + leaves[_rowwise(xp, test_node), test_node]
     return -((predicted - game.judged) ** 2).mean(1)
 
 
-def grow(game: BoostedTreesGame, held: Any, missed: Any) -> tuple[Any, Any, Any]:
-    """One tree per pool: leaf of every training row and test row, and the value of every leaf."""
+def grow(game: BoostedTreesGame, held: Any, missed: Any, rows: Any) -> tuple[Any, Any, Any]:
+    """One tree per pool: leaf of every training row and test row, and the value of every leaf.
+
+    `rows`: how many rows each pool holds up to each bin, the same for all its trees.
+    """
     xp, boosting = game.xp, game.boosting
     node = (held * 0).astype(np.int64) if game.device is None else (held * 0).long()
     test_node = node[:, :1] + 0 * game.test_codes[0]
-    sums = [missed @ game.onehot]
-    counts = [held @ game.onehot]
+    sums = [missed @ game.at_most]
+    counts = [rows]
     for level in range(boosting.depth):
         chosen = [best_split(game, s, c) for s, c in zip(sums, counts, strict=True)]
         feature = xp.stack([f for f, _ in chosen], 1)
@@ -168,10 +173,10 @@ def grow(game: BoostedTreesGame, held: Any, missed: Any) -> tuple[Any, Any, Any]
 
 
 def children(game: BoostedTreesGame, values: Any, node: Any, parents: list[Any]) -> list[Any]:
-    """Histograms of both children of every node: one is summed, the other is the rest."""
+    """Sums up to each bin in both children of every node: one is added up, the other the rest."""
     found = []
     for k, parent in enumerate(parents):
-        left = (values * (node == 2 * k)) @ game.onehot
+        left = (values * (node == 2 * k)) @ game.at_most
         found += [left, parent - left]
     return found
 
@@ -184,11 +189,11 @@ def best_split(game: BoostedTreesGame, sums: Any, counts: Any) -> tuple[Any, Any
     """
     xp, bins, least = game.xp, game.boosting.bins, game.boosting.least
     shape = (len(sums), -1, bins)
-    left, rows = sums.reshape(shape).cumsum(-1), counts.reshape(shape).cumsum(-1)
+    left, rows = sums.reshape(shape), counts.reshape(shape)
     right, others = left[:, :, -1:] - left, rows[:, :, -1:] - rows
     allowed = (rows >= least - 0.5) & (others >= least - 0.5)
     gain = left**2 / xp.clip(rows, 1, None) + right**2 / xp.clip(others, 1, None)
-    gain = xp.where(allowed, gain, -1.0 + 0 * gain).reshape(len(sums), -1)
+    gain = xp.where(allowed, gain, -1.0).reshape(len(sums), -1)
     top = gain[_column(xp, gain), gain.argmax(1)]
     best = ((gain >= (top * TIE)[:, None]) * 1).argmax(1)
     return best // bins, xp.where(top < 0, bins + 0 * best, best % bins)
@@ -221,9 +226,9 @@ def codes_of(X: Array, edges: FloatArray) -> IntArray:
     return np.stack([np.searchsorted(e, x, side="left") for x, e in columns], axis=1)
 
 
-def one_hot(codes: IntArray, bins: int) -> Array:
-    """Shape (rows, features·bins): one where an entry falls into the bin."""
-    return (codes[:, :, None] == np.arange(bins)).reshape(len(codes), -1).astype(np.float32)
+def up_to_bin(codes: IntArray, bins: int) -> Array:
+    """Shape (rows, features·bins): one where an entry falls into the bin or below it."""
+    return (codes[:, :, None] <= np.arange(bins)).reshape(len(codes), -1).astype(np.float32)
 
 
 def _namespace(device: str | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dushapley.experiments.experiment import Result, short
+from dushapley.experiments.experiment import Finding, Result, judge, short, standing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,14 +14,21 @@ if TYPE_CHECKING:
 COLOURS = ("#2f6fb2", "#b2532f", "#3d8f5f", "#8a5fb0")
 
 
-def worst_ratios(panels: Sequence[Result], position: int) -> dict[str, float]:
-    """Best rival's MSE over DU-Shapley's in every panel, at one of the budgets."""
-    found = {}
+def best_rival(panel: Result, position: int) -> dict[str, float]:
+    """The rival with the smallest MSE at one of the budgets."""
+    points = [curve[position] for curve in panel["curves"].values()]
+    return min((p for p in points if p is not None), key=lambda p: float(p["mse"]))
+
+
+def below_rivals(panels: Sequence[Result], position: int) -> tuple[Finding, str]:
+    """Whether DU-Shapley's error, which has no noise, is below all rivals', panel by panel."""
+    found, told = [], []
     for panel in panels:
-        points = [curve[position] for curve in panel["curves"].values()]
-        best = min(point["mse"] for point in points if point is not None)
-        found[panel["label"]] = best / max(panel["du"], 1e-300)
-    return found
+        best = best_rival(panel, position)
+        found.append(standing(best["mse"] - panel["du"], (best["se"], int(best["count"]))))
+        told.append(f"{short(best['mse'] / max(panel['du'], 1e-300))} ({panel['label']})")
+    finding = judge(found.count("won"), len(found), found.count("level"))
+    return finding, "best rival's MSE over DU-Shapley's: " + ", ".join(told)
 
 
 def ratio_rows(
@@ -53,7 +60,7 @@ def draw_curves(result: Result, columns: int) -> Figure:
     for ax in axes.ravel()[len(panels) :]:
         ax.set_axis_off()
     handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8)
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=9)
     return figure
 
 
@@ -72,7 +79,7 @@ def draw_panel(ax: Axes, panel: Result, ratios: Sequence[float]) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     form = f" ({panel['form']})" if "form" in panel else ""
-    ax.set_title(panel["label"] + form, fontsize=8)
-    ax.set_xlabel("budget relative to DU-Shapley", fontsize=8)
-    ax.set_ylabel("MSE", fontsize=8)
-    ax.tick_params(labelsize=7)
+    ax.set_title(panel["label"] + form, fontsize=9)
+    ax.set_xlabel("budget relative to DU-Shapley", fontsize=9)
+    ax.set_ylabel("MSE", fontsize=9)
+    ax.tick_params(labelsize=8)

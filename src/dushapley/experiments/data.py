@@ -95,11 +95,22 @@ def load(name: str) -> Table:
 
 
 def check(names: Iterable[str]) -> None:
-    """Raise `DataMissing` unless all these data sets can be read: before anything is computed."""
-    for name in names:
+    """Raise `DataMissing` unless all these data sets can be read: before anything is computed.
+
+    The error names every file that is missing, not the first alone.
+    """
+    missing = []
+    for name in dict.fromkeys(names):
         prepared = Path(os.environ.get(FOLDER, "")) / f"{name}.npz"
         if not (FOLDER in os.environ and prepared.is_file()):
-            find(name)
+            try:
+                find(name)
+            except DataMissing as error:
+                missing.append((name, error))
+    if missing:
+        _, first = missing[0]
+        others = "; ".join(f"{SOURCES[n].file} ({SOURCES[n].origin})" for n, _ in missing[1:])
+        raise DataMissing(f"{first} Also missing: {others}." if others else str(first))
 
 
 def save(table: Table, folder: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import floor, log10, sqrt
 from typing import TYPE_CHECKING, Any, Literal
+
+from dushapley.estimators.spread import student
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,6 +61,25 @@ class Sheet:
 
 
 @dataclass(frozen=True)
+class Dependence:
+    """Something the paper leaves open, one way to settle it, and what is found then.
+
+    Attributes
+    ----------
+    left_open
+        What is not stated.
+    tried
+        How it was settled this time.
+    found
+        What becomes of the claim.
+    """
+
+    left_open: str
+    tried: str
+    found: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A figure or table of the paper.
 
@@ -82,6 +104,8 @@ class Experiment:
         The paper's numbers, as data.
     needs
         Data sets it reads.
+    dependence
+        What is left open, tried in other ways: how much the verdicts depend on it.
     """
 
     name: str
@@ -94,15 +118,58 @@ class Experiment:
     settings: tuple[str, ...] = ()
     published: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    dependence: Callable[[Result], list[Dependence]] | None = None
 
 
-def judge(holds: int, of: int, *, enough: float = 1.0, some: float = 0.5) -> Finding:
-    """Finding from how many of several cases hold: all of them, most of them, or fewer."""
+Outcome = Literal["won", "level", "lost"]
+"""Of one case: the claim is borne out, noise leaves it open, or the contrary is found."""
+
+
+def standing(gap: float, *noise: tuple[float, int]) -> Outcome:
+    """What a gap in our favour (negative: against us) says, given the noise in it.
+
+    Parameters
+    ----------
+    gap
+        Difference of averages.
+    noise
+        (standard error, repetitions it comes from) of every average that has noise. The gap counts
+        if it is outside what 95% of noise alone keeps to, by Student's t with Welch's degrees of
+        freedom; a single repetition tells nothing.
+
+    Examples
+    --------
+    >>> standing(3.0, (1.0, 100)), standing(3.0, (1.0, 3)), standing(-3.0), standing(3.0, (0.0, 1))
+    ('won', 'level', 'lost', 'level')
+    """
+    if any(count < 2 for _, count in noise):
+        return "level"
+    variance = sum(se**2 for se, _ in noise)
+    if variance > 0:
+        freedom = variance**2 / sum(se**4 / (count - 1) for se, count in noise)
+        if abs(gap) <= 1.96 * float(student(freedom)) * sqrt(variance):
+            return "level"
+    return "level" if gap == 0 else "won" if gap > 0 else "lost"
+
+
+def judge(won: int, of: int, level: int = 0) -> Finding:
+    """Finding from the cases that bear a claim out: all, more than half, or fewer.
+
+    Cases that noise leaves open (`level`) bear nothing out; where they could make a majority,
+    nothing can be told.
+
+    Examples
+    --------
+    >>> judge(3, 3), judge(2, 3), judge(1, 3), judge(1, 3, level=1)
+    ('holds', 'holds weaker', 'does not hold', 'cannot be told')
+    """
     if of == 0:
         return "cannot be told"
-    if holds >= enough * of:
+    if won == of:
         return "holds"
-    return "holds weaker" if holds > some * of else "does not hold"
+    if 2 * won > of:
+        return "holds weaker"
+    return "cannot be told" if 2 * (won + level) > of else "does not hold"
 
 
 def qualified(verdict: Verdict, absent: Sequence[str]) -> Verdict:
@@ -113,5 +180,19 @@ def qualified(verdict: Verdict, absent: Sequence[str]) -> Verdict:
 
 
 def short(number: float | None) -> str:
-    """A number in two significant figures, a dash where there is none."""
-    return "–" if number is None else f"{number:.2g}"
+    """A number in two significant figures, a dash where there is none.
+
+    Examples
+    --------
+    >>> short(0.0123), short(5_678.0), short(1.234e-7), short(4.4e9), short(None)
+    ('0.012', '5,700', '1.2e-7', '4.4e9', '–')
+    """
+    if number is None:
+        return "–"
+    rounded = float(f"{number:.2g}")
+    if rounded == 0 or 1e-4 <= abs(rounded) < 1e5:
+        places = 0 if rounded == 0 else max(0, 1 - floor(log10(abs(rounded))))
+        plain = f"{rounded:,.{places}f}"
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    digits, exponent = f"{rounded:.1e}".split("e")
+    return f"{digits.removesuffix('.0')}e{int(exponent)}"

@@ -141,5 +141,7 @@ EXPERIMENT = Experiment(
     settings=(
         "U([100]) and U([10]) are read as whole numbers from 1.",
         "Final version: K uniform on 0..I, all owners; older: one owner left out, γ = 1.",
+        "It holds if the distance falls with every step and ends within twice the sampling noise "
+        "plus 1/I, the weight of the two smallest pools. Draws are as many as in the paper.",
     ),
 )

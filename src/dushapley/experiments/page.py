@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dushapley.experiments.experiment import Finding, Verdict
+from dushapley.experiments.headlines import HEADLINES, Deciders
 from dushapley.experiments.records import Record, find_experiment, read
 
 RESULTS = "results"
@@ -15,97 +15,31 @@ RESULTS = "results"
 PAGE = "README.md"
 
 
-@dataclass(frozen=True)
-class Headline:
-    """A claim of the abstract or of section 4, and the verdicts that decide it.
-
-    Attributes
-    ----------
-    claim
-        The claim, in our words.
-    place
-        Where it stands.
-    decided_by
-        (experiment, start of its verdicts' claims) pairs.
-    """
-
-    claim: str
-    place: str
-    decided_by: tuple[tuple[str, str], ...]
-
-
-HEADLINES = (
-    Headline(
-        "DU-Shapley uses the structure of pooled data to be more efficient than Monte Carlo",
-        "abstract",
-        (
-            ("table-1", "DU-Shapley beats MC and antithetic (section 4.1; owners alike"),
-            (
-                "synthetic-figure",
-                "DU-Shapley beats MC, antithetic, Owen and orthogonal at the same",
-            ),
-            ("figure-2", "at the same evaluations DU-Shapley's true error"),
-        ),
-    ),
-    Headline(
-        "asymptotic guarantee: pools of random coalitions tend to a uniform share",
-        "abstract, Theorem 1",
-        (("figure-1", "q(S)/q(I)"), ("figure-2", "DU-Shapley's error vanishes")),
-    ),
-    Headline(
-        "non-asymptotic guarantee: the bound of Theorem 2",
-        "abstract, Theorem 2",
-        (("figure-2", "Theorem 2"),),
-    ),
-    Headline(
-        "outperforms other approximations even when owners are few",
-        "older abstract",
-        (
-            ("table-1", "DU-Shapley beats"),
-            ("older-toy", "DU-Shapley competes"),
-            ("older-table", "DU-Shapley++ competes"),
-        ),
-    ),
-    Headline(
-        "competes favourably with Monte Carlo on real data",
-        "section 4.1",
-        (("table-1", "DU-Shapley beats MC and antithetic (section 4.1; owners alike"),),
-    ),
-    Headline(
-        "rivals need more iterations for the same accuracy",
-        "section 4.2",
-        (
-            ("figure-2", "DataShapley needs"),
-            ("figure-2", "the same for DataShapley"),
-            ("figure-2", "IGTB"),
-        ),
-    ),
-    Headline(
-        "competitive in noisy label detection, removal and addition",
-        "section 4.3",
-        (("table-2", "DU-Shapley is competitive"),),
-    ),
-    Headline(
-        "similar to DataShapley or better",
-        "section 4.3",
-        (("table-2", "DU-Shapley does as well as DataShapley"),),
-    ),
-    Headline("SVARM cannot ensure the same error", "appendix A.1", (("svarm-figure", "after I²"),)),
-    Headline(
-        "better than Monte Carlo with ten times its budget",
-        "appendix A.2",
-        (("synthetic-figure", "DU-Shapley beats MC, antithetic, Owen and orthogonal at ten"),),
-    ),
-)
-
 OPENING = """\
 # The paper, reproduced
 
-Every figure and table of the DU-Shapley paper (both versions), run again by
-`dushapley reproduce NAME --profile full`; this page is what `dushapley reproduce all` makes of the
-stored results. A verdict is one of four: *holds*, *holds weaker* (in part, or by less), *does not
-hold*, *cannot be told*. MSEs are means over owners; all methods are compared at equal evaluations
-of u unless said otherwise.
+Every figure and table of the DU-Shapley paper, the final version and the older one, run again.
+One command each, `dushapley reproduce NAME --profile full`; this page is what `dushapley reproduce
+all` makes of the stored results.
+
+**Words.** I is the number of owners; u(S) is what a model trained on the pooled rows of the owners
+S scores, and u(∅) what no data are worth, which the paper does not state. MC is Monte Carlo over
+random orders of the owners (permutation sampling); antithetic pairs every order with its reverse.
+
+**How verdicts are made.** A claim is looked at case by case (a data set, a panel, a column). A case
+bears it out if the difference is in its favour and larger than noise: outside what 95% of noise
+alone would keep to, given the standard errors and the number of repetitions (Student's t).
+
+- *holds*: every case bears it out;
+- *holds weaker*: more than half do, or something said beside it limits it;
+- *does not hold*: half or fewer do;
+- *cannot be told*: half or fewer do, but those that noise leaves open could make it more.
+
+For "as good as" claims a case counts unless the contrary is clear. MSEs are means over owners,
+against exact values. Methods are compared at equal evaluations of u unless said otherwise. Standard
+errors that a table leaves out are in the stored results. What the paper does not state had to be
+chosen: every section says how, and [the last one](#what-the-paper-leaves-open) how much hangs on
+it.
 """
 
 
@@ -115,6 +49,7 @@ def write_page(folder: Path) -> Path:
     verdicts = {r["name"]: find_experiment(r["name"]).claims(r["result"]) for r in records}
     parts = [OPENING, headlines(verdicts)]
     parts += [section(record, verdicts[record["name"]], folder) for record in records]
+    parts.append(left_open(records))
     path = folder / PAGE
     path.write_text("\n".join(parts), encoding="utf-8")
     return path
@@ -123,21 +58,56 @@ def write_page(folder: Path) -> Path:
 def headlines(verdicts: Mapping[str, list[Verdict]]) -> str:
     """The claims of the abstract and of section 4, each decided by the verdicts below."""
     lines = [
-        "## The abstract and section 4, in short\n",
-        "| claim | where | verdict | decided by |\n| --- | --- | --- | --- |",
+        "## The claims in short\n",
+        "Where the verdicts on a claim agree, that is its verdict; where they differ, it holds "
+        "weaker. *Beyond* are settings the paper does not look at: owners that differ in quality, "
+        "methods it does not compare with, other ways to count.\n",
+        "| claim | where | in the paper's setting | beyond | see |\n"
+        "| --- | --- | --- | --- | --- |",
     ]
     for headline in HEADLINES:
-        deciding = [
-            verdict
-            for name, start in headline.decided_by
-            for verdict in verdicts.get(name, [])
-            if verdict.claim.startswith(start)
-        ]
-        links = ", ".join(dict.fromkeys(f"[{n}](#{n})" for n, _ in headline.decided_by))
-        count = f"{sum(v.finding == 'holds' for v in deciding)} of {len(deciding)} verdicts hold"
-        lines.append(
-            f"| {headline.claim} | {headline.place} | **{together(deciding)}** | {links}: {count} |"
+        within, outside = (
+            chosen(verdicts, some) for some in (headline.decided_by, headline.beyond)
         )
+        names = [name for name, _ in (*headline.decided_by, *headline.beyond)]
+        links = ", ".join(dict.fromkeys(f"[{n}](#{n})" for n in names))
+        further = f"{together(outside)} ({counted(outside)})" if outside else "–"
+        lines.append(
+            f"| {headline.claim} | {headline.place} | **{together(within)}** ({counted(within)}) "
+            f"| {further} | {links} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def chosen(verdicts: Mapping[str, list[Verdict]], deciders: Deciders) -> list[Verdict]:
+    """Verdicts of these experiments whose claims start so."""
+    return [
+        verdict
+        for name, start in deciders
+        for verdict in verdicts.get(name, [])
+        if verdict.claim.startswith(start)
+    ]
+
+
+def counted(verdicts: Sequence[Verdict]) -> str:
+    """How many verdicts hold."""
+    return f"{sum(v.finding == 'holds' for v in verdicts)} of {len(verdicts)} verdicts hold"
+
+
+def left_open(records: Iterable[Record]) -> str:
+    """All that the paper does not state, tried in more than one way, in one place."""
+    lines = [
+        "## What the paper leaves open\n",
+        "What is not stated was chosen, then varied one thing at a time. This is what is found "
+        "then; where the words differ from row to row, the verdict hangs on the choice.\n",
+        "| experiment | left open | settled as | found |\n| --- | --- | --- | --- |",
+    ]
+    for record in records:
+        experiment = find_experiment(record["name"])
+        if experiment.dependence is not None:
+            for row in experiment.dependence(record["result"]):
+                link = f"[{experiment.name}](#{experiment.name})"
+                lines.append(f"| {link} | {row.left_open} | {row.tried} | {'; '.join(row.found)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -176,7 +146,7 @@ def draw(record: Record, folder: Path) -> Path:
     path = folder / f"{experiment.name}.png"
     with mpl.rc_context({"backend": "agg"}):
         figure = experiment.draw(record["result"])
-        figure.savefig(path, dpi=80, metadata={"Software": None})
+        figure.savefig(path, dpi=110, metadata={"Software": None})
         plt.close(figure)
     return path
 
@@ -185,10 +155,18 @@ def provenance(record: Record) -> str:
     """Profile, seed, machine and versions of a result, in one line."""
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     return (
-        f"<sub>{record['profile']} profile, seed {record['seed']}, "
+        f"<sub>{record['profile']} profile, seed {record['seed']}, {duration(record)}, "
         f"{record['machine']}{trained_on(record['result'])}; {versions}. "
         f"[Result]({RESULTS}/{record['name']}.json)</sub>"
     )
+
+
+def duration(record: Record) -> str:
+    """How long it took: processor time of the cases where they tell, else by the clock."""
+    cases = [c["seconds"] for c in record["result"].get("cases", []) if "seconds" in c]
+    if cases:
+        return f"{sum(cases) / 60:.0f} minutes of one processor"
+    return f"{record['seconds']:,.0f} seconds"
 
 
 def trained_on(result: Mapping[str, Any]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor, log
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dushapley.engine import value
+from dushapley.experiments.experiment import Outcome, standing
 from dushapley.experiments.trials import du_evaluations
 from dushapley.games.curves import rational
 from dushapley.games.formulas import SizeGame
@@ -30,6 +31,12 @@ def draw_game(n_owners: int, n_max: int, seed: Sequence[int], base: Base = "10")
     total = float(sizes.sum())
     digits = len(str(int(total))) - 1 if base == "10" else floor(log(total))
     return SizeGame(sizes, rational(10.0 ** (digits - 1)))
+
+
+def gap(over: Mapping[str, float], under: Mapping[str, float]) -> Outcome:
+    """Whether one mean over draws exceeds another by more than their standard errors allow."""
+    noise = ((point["se"], int(point["count"])) for point in (over, under))
+    return standing(over["mean"] - under["mean"], *noise)
 
 
 def highest(game: SizeGame) -> float:
@@ -56,10 +63,12 @@ def measured_errors(game: SizeGame, seed: int, walks: int = 20) -> dict[str, flo
 
 
 def averaged(found: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Mean, and the range that 95% of the draws of owners keep to, of every quantity."""
+    """Mean with its standard error, and the range that 95% of the draws of owners keep to."""
     return {
         name: {
             "mean": float(np.mean(column := [f[name] for f in found])),
+            "se": float(np.std(column, ddof=1) / np.sqrt(len(column))),
+            "count": len(column),
             "low": float(np.quantile(column, 0.025)),
             "high": float(np.quantile(column, 0.975)),
         }
@@ -83,5 +92,5 @@ def draw_band(
     ax.plot(owners, [f["mean"] for f in found], marker="o", ms=3, color=colour, label=label)
     low, high = [f["low"] for f in found], [f["high"] for f in found]
     ax.fill_between(owners, low, high, color=colour, alpha=0.2, linewidth=0)
-    ax.set_xlabel("number of owners I", fontsize=8)
-    ax.tick_params(labelsize=7)
+    ax.set_xlabel("number of owners I", fontsize=9)
+    ax.tick_params(labelsize=8)

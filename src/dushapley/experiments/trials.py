@@ -77,11 +77,14 @@ def error_curves(
 
 
 def interval(errors: Sequence[float], repeats: int) -> dict[str, float]:
-    """Mean of repeated MSEs with the spread that 95% of them keep to."""
+    """Mean of repeated MSEs, its standard error, and the spread that 95% of them keep to."""
     means = np.array(errors).reshape(repeats, -1).mean(axis=1)
-    half = 1.96 * means.std(ddof=1) if repeats > 1 else 0.0
+    spread = float(means.std(ddof=1)) if repeats > 1 else 0.0
+    half = 1.96 * spread
     return {
         "mse": float(means.mean()),
+        "se": spread / repeats**0.5,
+        "count": repeats,
         "low": float(means.mean() - half),
         "high": float(means.mean() + half),
     }

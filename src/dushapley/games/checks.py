@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.questions import BoolArray, FloatArray, Queries
 
+LARGEST = 1e140
+"""Utility whose square can still be summed."""
+
 
 def is_partial(queries: Queries) -> BoolArray:
     """Mark the pools that hold only part of some owner's rows."""
@@ -96,6 +99,27 @@ def refuse_non_finite(queries: Queries, values: FloatArray, names: Sequence[str]
             f"The utility of {pool_name(queries[first], names)} is {values[first]} "
             f"({len(bad)} of {len(values)} pools in this batch are not finite). A value needs "
             "finite utilities: check the metric, or give too little data a finite worth."
+        )
+
+
+def refuse_extreme(queries: Queries, values: FloatArray, names: Sequence[str]) -> None:
+    """Refuse utilities so large that their squares, and with them all errors, are infinite."""
+    first = int(np.argmax(np.abs(values)))
+    if abs(values[first]) > LARGEST:
+        raise UtilityFailed(
+            f"The utility of {pool_name(queries[first], names)} is {values[first]:.3g}; errors "
+            f"need squares of utilities, which are finite up to {LARGEST:g}. Divide the utility by "
+            "a constant (values are divided by it, too), or have exact values computed."
+        )
+
+
+def refuse_minute(empty: float, full: float) -> None:
+    """Refuse utilities so small that their squares, and with them all errors, are zero."""
+    if 0 < max(abs(empty), abs(full)) < 1 / LARGEST:
+        raise UtilityFailed(
+            f"The utilities of nobody and everybody are {empty:.3g} and {full:.3g}; errors need "
+            f"squares of utilities, which are zero below {1 / LARGEST:g}. Multiply the utility by "
+            "a constant (values are multiplied by it, too), or have exact values computed."
         )
 
 

@@ -67,6 +67,7 @@ class FoldsGame(RowsGame):
         rows = np.array([len(game.y_test) for game in self.games], dtype=np.float64)
         self.parts = rows / rows.sum()
         self.repeats = self.games[0].repeats
+        self.deterministic = self.games[0].deterministic
         one = self.games[0].limits
         self.limits = replace(one, trainings=one.trainings * number)
         contexts = [game.context for game in self.games]

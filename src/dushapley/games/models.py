@@ -20,6 +20,7 @@ from dushapley.games.training import (
     Fresh,
     OutOfMemory,
     TimedOut,
+    is_deterministic,
     out_of_memory,
     refuse_drifting,
     refuse_impossible_limit,
@@ -131,6 +132,7 @@ class ModelGame(RowsGame):
         self.X_test, self.y_test = check_test_set(owners, X_test, y_test, self.encoding)
         self.classes = classes_of(model, owners, self.y_test)
         refuse_drifting(model, self.repeats)
+        self.deterministic = is_deterministic(model)
         self.scorer = Scorer(scoring, self.X_test, self.y_test, self.classes)
         self.scorer.refuse_unable(model)
         self.nobody = self._empty_outcome(empty)
@@ -288,6 +290,7 @@ class ModelGame(RowsGame):
             )
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
+        notes += unseen_classes(self.owners, self.y_test, self.classes)
         tested = rows_of(self.X_test, self.y_test)
         seen = len(tested & set().union(*row_sets(self.owners)))
         if seen:
@@ -406,6 +409,20 @@ def classes_of(model: Any, owners: Owners, y_test: Array) -> Array | None:
     if not is_classifier(model):
         return None
     return np.unique(np.concatenate([y_test, *owners.labels()]))
+
+
+def unseen_classes(owners: Owners, y_test: Array, classes: Array | None) -> list[str]:
+    """A note where the test set holds labels that nobody has: no model can predict them."""
+    if classes is None:
+        return []
+    unseen = ~np.isin(y_test, np.unique(np.concatenate(owners.labels())))
+    if not unseen.any():
+        return []
+    return [
+        f"{int(unseen.sum())} of {len(y_test)} test rows have a class that no owner has "
+        f"({y_test[unseen].tolist()[0]!r}, say), which no model here can predict: is it spelt as "
+        "the owners spell it?"
+    ]
 
 
 def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -13,6 +13,22 @@ from typing import Any
 
 from dushapley.errors import InvalidGame
 
+LONGEST = 1e8
+"""Seconds that an alarm can wait, and then some: three years."""
+
+
+DIRECT = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "lbfgs")
+IDLE_SEEDS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "LogisticRegression": ("solver", ("lbfgs", "newton-cg", "newton-cholesky")),
+    "Ridge": ("solver", DIRECT),
+    "RidgeClassifier": ("solver", DIRECT),
+    "Lasso": ("selection", ("cyclic",)),
+    "ElasticNet": ("selection", ("cyclic",)),
+    "SVC": ("probability", (False,)),
+    "SoftmaxRegression": ("batch_size", (None,)),
+}
+"""Models that take a seed and, with these values of a parameter, make no use of it."""
+
 
 class TimedOut(Exception):
     """A training took longer than it may."""
@@ -54,6 +70,20 @@ def random_states(model: Any) -> dict[str, Any]:
     }
 
 
+def is_deterministic(model: Any) -> bool:
+    """Whether another seed would train the very same model: no part of it uses one."""
+    parts = model.get_params(deep=True) | {"": model}
+    seeded_parts = [name.removesuffix("random_state") for name in random_states(model)]
+    return all(_idle_seed(parts[name.removesuffix("__")]) for name in seeded_parts)
+
+
+def _idle_seed(part: Any) -> bool:
+    """Whether a part that takes a seed makes no use of it."""
+    setting, idle = IDLE_SEEDS.get(type(part).__name__, ("", ()))
+    ours = type(part).__module__.split(".")[0] in ("sklearn", "dushapley")
+    return ours and bool(setting) and getattr(part, setting) in idle
+
+
 def derived(seed: int, repeat: int, name: str) -> int:
     """A seed of 31 bits that depends on all three."""
     text = hashlib.sha256(f"{seed} {repeat} {name}".encode()).digest()
@@ -92,6 +122,7 @@ class Fresh:
             self()
         except (pickle.PicklingError, AttributeError, TypeError):
             self.frozen = None
+            self()  # imports what a clone needs now, not in the time of the first training
 
     def __reduce__(self) -> tuple[type[Fresh], tuple[Any]]:
         """Travel as the model: a class written in a script has no bytes that a worker can read."""
@@ -132,8 +163,13 @@ def refuse_impossible_limit(seconds: object) -> None:
     """Refuse a time limit that makes no sense, or that this thread cannot keep."""
     if seconds is None:
         return
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise InvalidGame(f"timeout is {seconds!r}; it is a positive number of seconds, or None.")
+    if isinstance(seconds, bool) or not (
+        isinstance(seconds, (int, float)) and 0 < seconds <= LONGEST
+    ):
+        raise InvalidGame(
+            f"timeout is {seconds!r}; it is a positive number of seconds (at most {LONGEST:g}), or "
+            "None for no limit."
+        )
     if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
         raise InvalidGame(
             "timeout= works by an alarm signal, which exists only on Unix and in the main thread. "

@@ -15,6 +15,13 @@ SOURCES = {
     "training": "another random seed trains another model",
     "test set": "another test set of this size scores otherwise",
 }
+WITHOUT = {"sampling": "all pools were tried", "training": "the model uses no random seed"}
+"""Why there is no error of a source."""
+REMEDIES = {
+    "sampling": "Most of that is sampling: more budget would narrow it.",
+    "training": "Most of that is chance in training: more repeats would narrow it.",
+    "test set": "Most of that is the test set: more test rows would narrow it.",
+}
 GIANT = 0.4
 """An owner with more than this part of all rows is called very large."""
 STRIKING, NEIGHBOURS = 3.0, 15
@@ -39,6 +46,8 @@ def sources(valuation: Valuation) -> list[dict[str, Any]]:
         errors = valuation.errors.get(name)
         typical = None if errors is None else 1.96 * float(np.sqrt(np.mean(np.square(errors))))
         text = "unknown" if typical is None else "±" + decimal(typical, digits)
+        if typical == 0:
+            text, meaning = "none", WITHOUT.get(name, meaning)
         dominant = valuation.errors.get("dominant") == name
         rows.append({"name": name, "text": text, "meaning": meaning, "dominant": dominant})
     return rows
@@ -65,6 +74,8 @@ def _errors(valuation: Valuation) -> dict[str, Any]:
     text = f"Values are known to ±{percent(relative, 0)} of their spread (95%, typical owner)."
     if valuation.biased:
         text += " This counts sampling error only: the method also has a bias it cannot see."
+    if relative >= 0.1 and valuation.errors.get("dominant"):
+        text += f" {REMEDIES[valuation.errors['dominant']]}"
     state = "good" if relative < 0.1 and not valuation.biased else "look"
     return _check("Error", state, text)
 
@@ -147,6 +158,9 @@ def _forecasts(valuation: Valuation) -> list[dict[str, Any] | None]:
     unexplained = valuation.details.get("unexplained")
     if valuation.method_run != "gp" or not isinstance(unexplained, float):
         return []
+    if valuation.details.get("model") == "constant":
+        text = "All pools that were trained are worth the same: there was nothing to foresee."
+        return [_check("Forecasts", "look", text)]
     fell_back = valuation.details.get("model") == "stratified"
     text = (
         f"Pools forecast before they were trained: {percent(max(0.0, 1 - unexplained))} of their "

@@ -69,6 +69,7 @@ def settling(numbers: dict[str, Any], highlight: int | None) -> Told:
 
     def draw(ax: Axes) -> None:
         _lines(ax, asked, values.T, numbers["negative"], highlight)
+        ax.locator_params(axis="x", integer=True)
         ax.set_xlabel("evaluations")
         ax.set_ylabel("value")
 

@@ -13,7 +13,7 @@ from dushapley.estimators.registry import REGISTRY
 from dushapley.money import RULES, money
 from dushapley.questions import FloatArray
 from dushapley.report.checks import checks, sources
-from dushapley.report.numbers import decimal, decimals_for, percent, whole
+from dushapley.report.numbers import decimal, decimals_for, percent, plural, whole
 from dushapley.settlement import Settlement, plausible_values
 from dushapley.valuation import Valuation
 
@@ -177,13 +177,21 @@ def _lead(valuation: Valuation, settlement: Settlement | None, rows: list[Plain]
     )
     gain = f"That gain of {decimal(total, digits)} is shared out below by what each owner adds."
     sentences = [first, gain]
-    harmful = sum(row["negative"] for row in rows)
-    if harmful:
-        lower = "owner lowers" if harmful == 1 else "owners lower"
-        sentences.append(f"{harmful} {lower} the score on average.")
+    sentences += _harm([row for row in rows if row["negative"]])
     if settlement is not None:
-        sentences.append(RULES[settlement.negative])
+        sentences += [RULES[settlement.negative], *settlement.notes]
     return sentences
+
+
+def _harm(negative: list[Plain]) -> list[str]:
+    """How many owners lower the score, and of how many that is not sure."""
+    unsure = sum(row["error"] is not None and row["value"] + row["error"] >= 0 for row in negative)
+    sure = len(negative) - unsure
+    told = [f"{plural(sure, 'owner lowers', 'owners lower')} the score on average."] if sure else []
+    if unsure:
+        held = plural(unsure, "owner has", "owners have")
+        told.append(f"{held} a negative value that may be chance: zero is within the error.")
+    return told
 
 
 def _facts(valuation: Valuation, settlement: Settlement | None) -> list[Plain]:

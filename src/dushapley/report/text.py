@@ -31,6 +31,7 @@ def text_table(
         lines.append(f"  ... {len(summary['rows']) - MOST_ROWS} more; --json has all ...")
     if settlement is not None:
         lines.append(f"  pot {summary['pot']['amount_text']}: {summary['pot']['rule']}")
+        lines += [f"  note: {note}" for note in settlement.notes]
     return "\n".join([*lines, *valuation._footer()])
 
 

@@ -140,6 +140,11 @@ def _reason(unexplained: float, random: FloatArray) -> str:
     return ""
 
 
+def all_alike(answers: FloatArray) -> bool:
+    """Whether the answers are equal but for rounding, so that there is nothing to predict."""
+    return bool(np.ptp(answers) <= 1e-12 * np.abs(answers).max())
+
+
 def _jump(posterior: Posterior) -> str:
     levels = len(np.unique(posterior.observed.answers))
     if 1 < levels <= FEW_LEVELS:

@@ -42,9 +42,9 @@ class Observed:
 
     @cached_property
     def scale(self) -> float:
-        """Standard deviation of the answers; one where they are all equal."""
+        """Standard deviation of the answers; one where they are equal but for rounding."""
         spread = float(self.answers.std())
-        return spread if spread > 1e-12 * (1.0 + abs(self.centre)) else 1.0
+        return spread if spread > 1e-12 * float(np.abs(self.answers).max()) else 1.0
 
     @cached_property
     def targets(self) -> FloatArray:

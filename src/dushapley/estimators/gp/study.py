@@ -28,6 +28,11 @@ GROWTH = 4
 CHECKED = 6
 """One pool in so many is asked at random, whatever the process thinks of it."""
 
+ALL_ALIKE = (
+    "All pools that were asked are worth the same, so everybody is given the same value. Errors "
+    "of 0 say that nothing else was seen, not that nothing else can happen."
+)
+
 
 class Study:
     """Answers so far and what follows from them."""
@@ -125,6 +130,8 @@ class Study:
 
     def _by_strata(self) -> Estimate:
         weights, covariance = check.stratified(self.pools, self.answers)
+        if check.all_alike(self.answers):
+            return self._finish(weights, covariance, (ALL_ALIKE,))
         note = (
             f"gp does not trust its Gaussian process here: {self.verdict.reason}. The values are "
             "stratified means of the pools paid for, which assume nothing of the utility; their "
@@ -132,13 +139,18 @@ class Study:
         )
         return self._finish(weights, covariance, (note,))
 
+    def _model(self) -> str:
+        if check.all_alike(self.answers):
+            return "constant"
+        return "stratified" if self.verdict.reason else "gaussian process"
+
     def _finish(
         self, weights: FloatArray, covariance: FloatArray, notes: tuple[str, ...]
     ) -> Estimate:
         n, empty = self.problem.n_players, self.problem.empty
         values = weights @ (self.answers - empty)
         details = {
-            "model": "stratified" if self.verdict.reason else "gaussian process",
+            "model": self._model(),
             "forecasts": self.verdict.forecasts,
             "unexplained": self.verdict.unexplained,
             "random_forecasts": self.verdict.random_forecasts,
