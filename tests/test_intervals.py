@@ -47,7 +47,8 @@ def test_a_count_of_rare_events_is_known_by_its_skewness():
 def test_degrees_of_freedom_are_those_of_welch_and_satterthwaite():
     one, other = RNG(1).normal(size=12), 3 * RNG(2).normal(size=7)
     parts = [replicates(x[:, None], []).sums.spread() for x in (one, other)]
-    both = Spread(*(sum(getattr(p, f) for p in parts) for f in ("variance", "third", "doubt")))
+    fields = ("variance", "third", "freedom")
+    both = Spread(*(np.stack([getattr(p, f) for p in parts]) for f in fields)).together(axis=0)
     welch = stats.ttest_ind(one, other, equal_var=False)
     assert np.isclose(both.freedom[0], welch.df)
 
@@ -67,6 +68,15 @@ def test_samples_that_never_change_are_given_the_rule_of_three():
     assert any("never changed" in note for note in found.notes)
     constant = replicates(np.full((50, 3), 0.25), []).estimate()
     assert not constant.std_errors.any()  # nobody's changed: there is nothing to go by
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1e-40, 1e40, 1e90])
+@pytest.mark.parametrize("name", ["permutation", "orthogonal", "owen", "svarm", "group-testing"])
+def test_utilities_of_any_size_are_taken(name, scale):
+    """Errors scale with utilities, and no power of them overflows."""
+    worth = small_games(6)["table"].values
+    here, there = (run(name, ds.TableGame(worth * s), {}, 720, 1) for s in (1.0, scale))
+    assert np.allclose(here.std_errors, there.std_errors / scale, rtol=1e-6)
 
 
 def test_rare_contributions_are_noted():

@@ -68,8 +68,8 @@ class Cells:
         left = np.ones(1)
         if population is not None:
             left = np.maximum(1 - self.count / np.maximum(population, 1), 0)
-        parts = (found.variance * left, found.third * left * (2 * left - 1), found.doubt * left**2)
-        return Spread(*(part.sum(axis=(0, 2)) for part in parts))
+        third = found.third * left * (2 * left - 1)
+        return Spread(found.variance * left, third, found.freedom).together(axis=(0, 2))
 
 
 def populations(n_players: int) -> FloatArray:

@@ -27,7 +27,7 @@ class Sums(NamedTuple):
         count = np.maximum(self.number, 1)
         freedom = np.maximum(self.number - 1, 1)
         variance = weight**2 * self.second / (freedom * count)
-        return Spread(variance, weight**3 * self.third / count**3, variance**2 / freedom)
+        return Spread(variance, weight**3 * self.third / count**3, freedom)
 
 
 def merged(one: Sums, other: Sums) -> Sums:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -116,18 +116,20 @@ def shared_estimate(problem: Problem, drawn: Drawn) -> Estimate | None:
     count = len(drawn.gains)
     if count == 0:
         return None
-    gains, by_chance, smooth = drawn.gains, np.zeros(1), drawn.gains
+    gains = smooth = drawn.gains
+    by_design = np.zeros(problem.n_players)
     if problem.options["form"] == "shared-efficient":
         gains = gains + (problem.total - gains.sum(axis=1, keepdims=True)) / problem.n_players
-        by_chance, smooth = own_membership(drawn, gains)
+        by_design, smooth = own_membership(drawn, gains)
     mean = gains.mean(axis=0)
     if count == 1:
         return Estimate(mean, replicates=1)
     seen, third = drawn.neighbours(smooth)
-    variance = np.diag(seen)
+    freedom = np.array([(2 * count - 1) / 3, np.inf])[:, None]
+    parts = Spread(np.stack([np.diag(seen), by_design]), np.stack([third, 0 * third]), freedom)
     extremes = Extremes(problem.n_players)
     extremes.add(drawn.gains)
-    spread = Spread(variance + by_chance, third, 3 * variance**2 / (2 * count - 1), extremes.unseen)
+    spread = replace(parts.together(axis=0), unseen=extremes.unseen)
     covariance = seen if smooth is gains else drawn.neighbours(gains)[0]
     return spread.around(mean, covariance, count)
 

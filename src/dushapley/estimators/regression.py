@@ -164,8 +164,7 @@ def estimate(
 
 def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Spread] | None:
     """Error of the sum of scores; None while a stratum drawn from was seen only once."""
-    n = scores.shape[1]
-    covariance, third, doubt = np.zeros((n, n)), np.zeros(n), np.zeros(n)
+    covariances, thirds, freedoms = [], [], []
     for level, seen in enumerate(design.seen):
         part = 1 - seen / design.room[level] if design.room[level] > 0 else 0.0
         if part <= 0 or (seen == 0 and np.isinf(design.room[level])):
@@ -174,11 +173,15 @@ def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Sprea
             return None
         off = scores[design.stratum == level]
         off = off - off.mean(axis=0)
-        own = off.T @ off * (part * seen / (seen - 1))
-        covariance += own
-        third += sum_of_cubes(off) * (part * (2 * part - 1))
-        doubt += np.diag(own) ** 2 / (seen - 1)
-    return covariance, Spread(np.maximum(np.diag(covariance), 0), third, doubt)
+        covariances.append(off.T @ off * (part * seen / (seen - 1)))
+        thirds.append(sum_of_cubes(off) * (part * (2 * part - 1)))
+        freedoms.append([seen - 1.0])
+    if not covariances:  # every stratum was seen whole
+        nothing = np.zeros(scores.shape[1])
+        return np.diag(nothing), Spread(nothing, nothing, np.full_like(nothing, np.inf))
+    variances = np.stack([np.diag(covariance) for covariance in covariances])
+    spread = Spread(variances, np.stack(thirds), np.array(freedoms)).together(axis=0)
+    return np.sum(covariances, axis=0), spread
 
 
 def kernel_least(n_players: int, options: Mapping[str, Any]) -> int:

@@ -79,7 +79,8 @@ def weighted_mean(means: FloatArray, weights: FloatArray, extremes: Extremes) ->
     covariance = (off * share[:, None]).T @ off / (len(means) - 1)
     variance = np.diag(covariance)
     third = share**2 @ off**3 / len(means)
-    spread = Spread(variance, third, variance**2 / (len(means) - 1), extremes.unseen)
+    freedom = np.full(len(variance), len(means) - 1.0)
+    spread = Spread(variance, third, freedom, extremes.unseen)
     return spread.around(mean, covariance, len(means))
 
 

@@ -47,28 +47,34 @@ class Spread:
     ----------
     variance, third
         Second and third cumulants of the error, estimated.
-    doubt
-        Σ V_h²/ν_h over its independent parts: half the variance's own variance, were all normal.
+    freedom
+        Degrees of freedom of the variance.
     unseen
         Least half-widths, by the rule of three.
     """
 
     variance: FloatArray
     third: FloatArray
-    doubt: FloatArray
+    freedom: FloatArray
     unseen: FloatArray = field(default_factory=lambda: np.zeros(1))
 
-    @property
-    def freedom(self) -> FloatArray:
-        """Degrees of freedom of the variance, infinite where nothing varied."""
-        varied = self.doubt > 0
-        return np.where(varied, self.variance**2 / np.where(varied, self.doubt, 1.0), np.inf)
+    def together(self, axis: int | tuple[int, ...]) -> Spread:
+        """Of the sum of the independent parts that lie along an axis (Welch–Satterthwaite).
+
+        Only ratios of variances are squared, so that utilities of any size can be taken.
+        """
+        total = self.variance.sum(axis=axis, keepdims=True)
+        share = self.variance / np.where(total > 0, total, 1.0)
+        doubt = (share**2 / self.freedom).sum(axis=axis)
+        freedom = np.where(doubt > 0, 1 / np.where(doubt > 0, doubt, 1.0), np.inf)
+        return Spread(total.squeeze(axis), self.third.sum(axis=axis), freedom)
 
     @property
     def skew(self) -> FloatArray:
         """1/m: squared skewness of the estimate, less what normal samples show by chance."""
-        cubed = np.where(self.variance > 0, self.variance, np.inf) ** 3
-        return np.maximum(self.third**2 / cubed - 6 / self.freedom**2, 0.0)
+        variance = np.where(self.variance > 0, self.variance, np.inf)
+        skewness = self.third / variance / np.sqrt(variance)
+        return np.maximum(skewness**2 - 6 / self.freedom**2, 0.0)
 
     @property
     def errors(self) -> FloatArray:
