@@ -9,8 +9,8 @@ mean is too small (a contribution that is seldom but large was seen too seldom).
           - \frac{z^4+2z^2-3}{18}\,\gamma^2 - \frac{z^2+1}{4}\Bigr]
 
 with φ the normal density and κ the excess kurtosis, so half-widths must grow by a part −[…]/n. Its
-last term is that of Student's t. At z = 1.96 the first two are 0.07κ − 1.08γ², and −1.01γ² for rare
-events, where κ = γ²; so the kurtosis is not estimated, and
+last term is that of Student's t (with squares divided by n − 1). At z = 1.96 the first two are
+0.07κ − 1.08γ², and −1.01γ² for rare events, where κ = γ²; so κ is not estimated, and
 
 .. math:: \text{half-width} = t_\nu\,\sqrt{V}\,(1 + 1/m), \qquad m = n/\gamma^2.
 
