@@ -48,6 +48,18 @@ def test_a_ray_cluster_that_is_not_there_is_named_at_once(
         ds.value(sleepy_game(), "exact", executor="ray", address=address)
 
 
+def test_a_ray_that_cannot_start_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pytest.importorskip("ray", reason="executor='ray' needs the extra 'ray'")
+
+    def too_slow(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray raises it
+
+    monkeypatch.setattr(found, "is_initialized", lambda: False)
+    monkeypatch.setattr(found, "init", too_slow)
+    with pytest.raises(errors.WorkersLost, match="could not start.*timed out.*Run again to go on"):
+        ds.value(sleepy_game(), "exact", executor="ray")
+
+
 def test_a_ray_cluster_without_processors_is_not_waited_for_forever(
     ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
