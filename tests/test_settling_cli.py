@@ -144,6 +144,7 @@ def test_what_if_by_the_command_line(folder: Path, capsys: pytest.CaptureFixture
         (["value", *JOB, "--report", "p.html", "--report-for", "nobody"], "no such owner"),
         (["what-if", *JOB], "Found 0 changes"),
         (["what-if", *JOB, "--leave", "nobody"], "no owner 'nobody'"),
+        (["what-if", *JOB, "--leave", "norht"], "Did you mean 'north'"),
         (["verify", "test.csv", "owners"], "no readable settlement"),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Protocol
 
 import numpy as np
@@ -179,8 +180,10 @@ class MoreRows:
 def find_owner(game: Game, name: str) -> int:
     """Position of an owner, or the names there are."""
     if name not in game.names:
+        near = get_close_matches(name, game.names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InvalidChange(
-            f"There is no owner {name!r}. Owners: {', '.join(map(repr, game.names[:20]))}."
+            f"There is no owner {name!r}.{hint} Owners: {', '.join(map(repr, game.names[:20]))}."
         )
     return game.names.index(name)
 

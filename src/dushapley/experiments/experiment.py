@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import floor, log10, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
-from dushapley.estimators.moments import student
+from dushapley.estimators.spread import student
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
