@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import psutil
 import pytest
 
 import dushapley as ds
 from dushapley import errors
 from dushapley.executors import remote
-from faults import Faulty, faulty_game, sleepy_game, unimportable_game
+from faults import Faulty, faulty_game, payments, sleepy_game, unimportable_game
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -48,6 +52,18 @@ def test_a_ray_cluster_that_is_not_there_is_named_at_once(
         ds.value(sleepy_game(), "exact", executor="ray", address=address)
 
 
+def test_a_ray_that_cannot_start_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pytest.importorskip("ray", reason="executor='ray' needs the extra 'ray'")
+
+    def too_slow(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.")  # noqa: TRY002 - as Ray does
+
+    monkeypatch.setattr(found, "is_initialized", lambda: False)
+    monkeypatch.setattr(found, "init", too_slow)
+    with pytest.raises(errors.WorkersLost, match=r"could not start.*timed out.*Run again"):
+        ds.value(sleepy_game(), "exact", executor="ray")
+
+
 def test_a_ray_cluster_without_processors_is_not_waited_for_forever(
     ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +71,29 @@ def test_a_ray_cluster_without_processors_is_not_waited_for_forever(
     monkeypatch.setattr(ray, "cluster_resources", dict)
     with pytest.raises(errors.WorkersLost, match="has had no processor for 1 s"):
         ds.value(sleepy_game(), "exact", executor="ray")
+
+
+def test_ray_workers_killed_one_after_another(ray: Any, tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def sabotage() -> None:
+        while len(killed) < 4:
+            time.sleep(1)
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    if (child.cmdline() or [""])[0].startswith("ray::pay_there"):
+                        child.kill()
+                        killed.append(child.pid)
+                        break
+
+    Thread(target=sabotage, daemon=True).start()
+    log = tmp_path / "paid.log"
+    there = ds.value(sleepy_game(0.2, log), "exact", executor="ray", ledger=tmp_path / "l.sqlite")
+    here = ds.value(sleepy_game(), "exact")
+    assert len(killed) == 4
+    assert there.values.tobytes() == here.values.tobytes()
+    assert there.n_computed == here.n_distinct
+    assert len(set(payments(log))) == here.n_distinct
 
 
 def test_a_models_own_error_comes_home_from_ray(ray: Any, tmp_path: Any) -> None:

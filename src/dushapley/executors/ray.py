@@ -58,12 +58,7 @@ class Ray(Remote):
 
     def _connect(self, n_jobs: int, address: Any) -> None:
         if address is None:
-            self.ray.init(
-                num_cpus=None if n_jobs == -1 else n_jobs,
-                include_dashboard=False,
-                log_to_driver=False,
-                configure_logging=False,
-            )
+            self._start(n_jobs)
             return
         try:
             self._knock(str(address))
@@ -72,6 +67,20 @@ class Ray(Remote):
             raise WorkersLost(
                 f"No Ray cluster answers at {address!r} ({error}). Start one (`ray start --head`) "
                 "and name its address, or leave the address out."
+            ) from error
+
+    def _start(self, n_jobs: int) -> None:
+        try:
+            self.ray.init(
+                num_cpus=None if n_jobs == -1 else n_jobs,
+                include_dashboard=False,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+        except Exception as error:  # Ray has no kind of its own for this
+            raise WorkersLost(
+                f"Ray could not start on this machine ({error}). Run again to go on, or start a "
+                "cluster by hand (`ray start --head`) and name its address."
             ) from error
 
     def _knock(self, address: str) -> None:

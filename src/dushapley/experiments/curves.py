@@ -60,7 +60,7 @@ def draw_curves(result: Result, columns: int) -> Figure:
     for ax in axes.ravel()[len(panels) :]:
         ax.set_axis_off()
     handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=9)
+    figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 

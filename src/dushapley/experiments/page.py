@@ -166,7 +166,8 @@ def duration(record: Record) -> str:
     cases = [c["seconds"] for c in record["result"].get("cases", []) if "seconds" in c]
     if cases:
         return f"{sum(cases) / 60:.0f} minutes of one processor"
-    return f"{record['seconds']:,.0f} seconds"
+    seconds = record["seconds"]
+    return f"{seconds:,.0f} seconds" if seconds >= 1 else "read from stored trainings"
 
 
 def trained_on(result: Mapping[str, Any]) -> str:

@@ -157,8 +157,8 @@ def sheets(result: Result) -> list[Sheet]:
 
 
 def draw(result: Result) -> Figure:
-    """Panels in the paper's order, the paper's utility above, the fixed point below."""
-    return draw_curves(result, columns=max(2, len(result["panels"]) // 2))
+    """As in the paper, I from left to right and γ from above; then the same for the fixed point."""
+    return draw_curves(result, columns=2)
 
 
 EXPERIMENT = Experiment(

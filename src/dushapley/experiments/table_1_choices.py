@@ -54,7 +54,7 @@ def dependence(result: Result) -> list[Dependence]:
     """Whether DU-Shapley stays below both Monte Carlo methods."""
     return [
         Dependence(
-            f"{v['of']} ({v['data']}, I = 10)",
+            f"{'nothing changed' if v['of'] == AS_CHOSEN else v['of']} ({v['data']}, I = 10)",
             v["choice"],
             tuple(f"{meaning}: {told(v, empty)}" for empty, meaning in EMPTY.items()),
         )

@@ -275,7 +275,8 @@ EXPERIMENT = Experiment(
         "Embeddings are other models' than the paper's: orderings and gaps can be compared, digits "
         "cannot.",
         "Three repetitions, each with rows dealt anew; the paper does not say how many it took. "
-        "Methods are compared within repetitions.",
+        "Methods are compared within repetitions; with three, a gap in one column is clear beyond "
+        "4.3 standard errors only. The mean advantage joins all columns and nine deals of rows.",
     ),
     dependence=dependence,
 )
