@@ -20,7 +20,7 @@ from dushapley.experiments.figure_1 import distance_to_uniform
 from dushapley.experiments.neighbours import knn_point_sums
 from dushapley.experiments.older_table import PUBLISHED as OLDER
 from dushapley.experiments.splits import draw_sizes, split
-from dushapley.experiments.table_1 import PUBLISHED
+from dushapley.experiments.table_1_page import PUBLISHED
 from dushapley.experiments.table_2 import f1, lower_cluster
 from dushapley.experiments.table_2_page import PUBLISHED as TASKS
 from dushapley.experiments.table_2_page import against, published_not_worse
