@@ -31,10 +31,10 @@ BUDGETS = {
 }
 BEST_OTHER = {
     "adult-noisy-12": 0.018,
-    "bank-job-14": 0.014,
-    "bbc-12": 0.009,
-    "breast-16": 0.022,
-    "housing-iid-14": 0.015,
+    "bank-job-14": 0.015,
+    "bbc-12": 0.0099,
+    "breast-16": 0.016,
+    "housing-iid-14": 0.012,
     "imdb-noisy-16": 0.013,
 }
 

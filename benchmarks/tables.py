@@ -25,6 +25,12 @@ def save(name: str, data: Any) -> None:
     (RESULTS / f"{name}.json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
+def load(name: str) -> dict[str, Any]:
+    """The result kept by `save`, or nothing yet."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def best_cpu_seconds(work: Callable[[], Any], repeats: int = 3) -> float:
     """CPU seconds of the best of several runs."""
     best = float("inf")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.cli.comparing import summary
+from dushapley.cli.comparing import doubt, summary
 from dushapley.cli.main import main
 
 
@@ -64,7 +64,7 @@ def test_equal_reference_values_show_plain_errors() -> None:
     assert "MSE" in lines[0]
     assert "±" in lines[1]
     assert "needs the owners' rows" in lines[2]
-    assert "All reference values are equal" in lines[-1]
+    assert "All reference values are equal" in lines[-2]
 
 
 def test_json_holds_every_run(capsys, folder: Path) -> None:
@@ -89,3 +89,17 @@ def test_mistakes_are_met_before_any_training(capsys, folder: Path, more, messag
     assert code == 2
     assert out == ""
     assert message in err
+
+
+def test_a_budget_named_twice_is_run_once() -> None:
+    game = ds.SizeGame([1, 2, 4, 8], w=lambda n: n / (n + 3))
+    frame = ds.compare(game, ["permutation"], budgets=[14, 14], seeds=[0, 1, 1])
+    assert frame["seed"].tolist() == [0, 1]
+
+
+def test_a_reference_that_errs_says_so(capsys, folder: Path) -> None:
+    """Errors are measured against it, and cannot be told below its own."""
+    game = ds.SizeGame([1, 2, 4], w=lambda n: n / (n + 3))
+    assert "relative MSE of about" in doubt(ds.value(game, "permutation", budget=14))
+    assert "not known" in doubt(ds.value(game, "loo"))
+    assert doubt(ds.value(game, "exact")) == ""

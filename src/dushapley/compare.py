@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+ROUNDING = 1e-24
+"""Mean squared errors below this are those of arithmetic."""
+
 Entry = str | Method | tuple[str | Method, Mapping[str, Any]]
 """A method, or a pair (method, its options)."""
 
@@ -100,11 +103,12 @@ def compare(
     entries = [_entry(entry) for entry in methods]
     pay = {"n_jobs": n_jobs, "executor": executor, "ledger": ledger}
     truth = reference_values(played, reference, pay)
+    numbers = list(dict.fromkeys(seeds))
     rows = [
         row
         for method, options in entries
-        for budget in budgets
-        for row in _runs(played, method, options, budget, list(seeds), truth, pay)
+        for budget in dict.fromkeys(budgets)  # the same runs twice would look like twice the seeds
+        for row in _runs(played, method, options, budget, numbers, truth, pay)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
@@ -199,7 +203,7 @@ def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw error against budget, one line per method, from the frame of `compare`.
 
     Means over seeds with bars of two standard errors; both axes logarithmic. Refused methods have
-    no line, and exact values, whose error is 0, no place on a logarithmic axis.
+    no line, and exact values, whose error is 0 or rounding, no place on a logarithmic axis.
 
     Examples
     --------
@@ -207,7 +211,7 @@ def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     >>> game = ds.SizeGame([100, 200, 400, 800], w=lambda n: n / (n + 100))
     >>> frame = ds.compare(game, ["permutation", "owen"], budgets=[14, 56], seeds=range(3))
     >>> ds.plot_comparison(frame).get_xlabel()
-    'evaluations'
+    'budget, evaluations'
     """
     import matplotlib.pyplot as plt
 
@@ -220,8 +224,11 @@ def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     for method, runs in ran.groupby("method", sort=False):
         by_budget = runs.groupby("budget")[measure]
         mean, bar = by_budget.mean(), 2 * by_budget.sem().fillna(0.0)
+        mean = mean.where(mean > ROUNDING)
         ax.errorbar(mean.index.astype(float), mean, yerr=bar, marker="o", capsize=2, label=method)
-    ax.set(xscale="log", yscale="log", xlabel="evaluations", ylabel=measure.replace("_", " "))
+    ax.set(
+        xscale="log", yscale="log", xlabel="budget, evaluations", ylabel=measure.replace("_", " ")
+    )
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small")
     return ax

@@ -17,7 +17,7 @@ from dushapley.errors import InvalidOption, InvalidValuation
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dushapley.questions import FloatArray
+    from dushapley.valuation import Valuation
 
 Methods = Annotated[str, typer.Option(help="Methods by name, with commas between.")]
 Budgets = Annotated[
@@ -57,14 +57,19 @@ def compare(
     refuse_unable_to_draw(picture)
     game = job.game()
     wanted = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
-    known = None if reference is None else values_of(reference, game.names)
-    spent = 2**game.n_players if known is None else len(names) * seeds * sum(wanted)
+    wanted = list(dict.fromkeys(wanted))
+    known = None if reference is None else valuation_in(reference, game.names)
     kept = means.kept(game)
-    agree_on(game, spent, means)
+    paying = [n for n in names if kept is None or known is not None or asks_shares(n)]
+    trainings = len(paying) * seeds * sum(wanted) + (2**game.n_players if known is None else 0)
+    agree_on(game, trainings, means)
     from dushapley.compare import compare as run
 
-    frame = run(game, names, wanted, range(seeds), known, n_jobs=means.jobs, ledger=kept)
+    values = None if known is None else known.values
+    frame = run(game, names, wanted, range(seeds), values, n_jobs=means.jobs, ledger=kept)
     print(frame.to_json(orient="records", indent=1) if json else summary(frame))
+    if known is not None and (told := doubt(known)):
+        say(told)
     if picture is not None:
         draw(frame, picture)
 
@@ -93,8 +98,15 @@ def refuse_unable_to_draw(picture: Path | None) -> None:
         )
 
 
-def values_of(path: Path, names: tuple[str, ...]) -> FloatArray:
-    """Values of a stored valuation of the same owners."""
+def asks_shares(name: str) -> bool:
+    """Whether a method trains on more than whole owners, whose pools the exact values have paid."""
+    from dushapley.estimators.registry import AUTO, find
+
+    return name != AUTO and find(name).need(find(name).complete(None)) != "coalitions"
+
+
+def valuation_in(path: Path, names: tuple[str, ...]) -> Valuation:
+    """A stored valuation of the same owners."""
     import json as jsons
 
     from dushapley.valuation import Valuation
@@ -107,7 +119,22 @@ def values_of(path: Path, names: tuple[str, ...]) -> FloatArray:
         ) from error
     if stored.owners != names:
         raise InvalidValuation(f"{path} values other owners: {', '.join(stored.owners[:6])}.")
-    return stored.values
+    return stored
+
+
+def doubt(reference: Valuation) -> str:
+    """What errors measured against these values cannot tell."""
+    if reference.std_errors is None:
+        known = reference.method_run == "exact"
+        return "" if known else f"The reference is {reference.method}, and its error is not known."
+    spread = reference.values.var()
+    if not spread or not reference.std_errors.any():
+        return ""
+    part = float((reference.std_errors**2).mean() / spread)
+    return (
+        f"The reference is {reference.method} and has a relative MSE of about {part:.2g} itself: "
+        "errors near that or below it cannot be told from it."
+    )
 
 
 def summary(frame: pd.DataFrame) -> str:
@@ -127,16 +154,17 @@ def summary(frame: pd.DataFrame) -> str:
             f"{method:<22} {budget:>8.0f} {runs['n_evaluations'].mean():>8.0f} "
             f"{error:>18} {runs['rank_correlation'].mean():>11.3f}"
         )
-    return "\n".join([*lines, *MEANING[measure]])
+    several = (WITHIN_NOISE,) if ran["seed"].nunique() > 1 else ()
+    return "\n".join([*lines, MEANING[measure], *several])
 
 
 MEANING = {
-    "relative_mse": (
-        "relative MSE: 1 = no better than paying everyone the same",
-        "±: one standard error of the mean over seeds; smaller differences say nothing",
-    ),
-    "mse": ("All reference values are equal, so errors are shown as they are.",),
+    "relative_mse": "relative MSE: 1 = no better than paying everyone the same",
+    "mse": "All reference values are equal, so errors are shown as they are.",
 }
+WITHIN_NOISE = (
+    "±: one standard error of the mean over seeds; methods less than three apart may be equal"
+)
 
 
 def draw(frame: pd.DataFrame, picture: Path) -> None:

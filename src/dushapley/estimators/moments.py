@@ -86,7 +86,7 @@ class Moments:
             return None
         if self.count == 1:
             return Estimate(self.sums.mean, replicates=1)
-        spread = replace(self.sums.spread(), unseen=self.extremes.unseen)
+        spread = replace(self.sums.spread(), extremes=self.extremes)
         covariance = self.scatter / (self.count * (self.count - 1))
         notes = warnings_of(self.count, spread.errors)
         return spread.around(self.sums.mean, covariance, self.count, notes)

@@ -129,7 +129,7 @@ def shared_estimate(problem: Problem, drawn: Drawn) -> Estimate | None:
     parts = Spread(np.stack([np.diag(seen), by_design]), np.stack([third, 0 * third]), freedom)
     extremes = Extremes(problem.n_players)
     extremes.add(drawn.gains)
-    spread = replace(parts.together(axis=0), unseen=extremes.unseen)
+    spread = replace(parts.together(axis=0), extremes=extremes)
     covariance = seen if smooth is gains else drawn.neighbours(gains)[0]
     return spread.around(mean, covariance, count)
 

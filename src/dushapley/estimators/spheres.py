@@ -80,7 +80,7 @@ def weighted_mean(means: FloatArray, weights: FloatArray, extremes: Extremes) ->
     variance = np.diag(covariance)
     third = share**2 @ off**3 / len(means)
     freedom = np.full(len(variance), len(means) - 1.0)
-    spread = Spread(variance, third, freedom, extremes.unseen)
+    spread = Spread(variance, third, freedom, extremes)
     return spread.around(mean, covariance, len(means))
 
 

@@ -19,24 +19,28 @@ sums of independent parts (strata): the second and third cumulants V and K of th
 m = V³/K², and ν is Welch and Satterthwaite's V²/Σ(V_h²/ν_h) over parts of ν_h degrees of freedom.
 
 An owner whose contribution was the same in all n draws has no spread to go by. A change that
-happens in 3 of n draws is missed with a chance of 5% (the rule of three), so the half-width is 3/n
-of the largest change that anybody's contribution showed.
+happens in 3 of n draws is missed with a chance of 5% (the rule of three), so the half-width is at
+least 3/n of the largest change that anybody's contribution showed. Where contributions are known to
+be rare, because some owner's m is below five, this also holds of owners whose contributions
+differed, but never by much: the rare one may be what they were not seen to make.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from dushapley.questions import Estimate, FloatArray
+from dushapley.questions import BoolArray, Estimate, FloatArray
 
 NORMAL = 1.959963984540054
 """Half-width of the normal 95% interval in standard deviations."""
 ENOUGH_EVENTS = 5
-"""Rare events, expected, from which on intervals are promised to hold as often as they say."""
+"""Rare events, expected, from which on intervals are promised to hold; below, results say so."""
 ALIKE = 1e-12
 """Part of the largest change seen below which contributions differ by rounding only."""
+SMALL = 0.1
+"""The same part, below which nothing large was seen of an owner."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,14 @@ class Spread:
         Second and third cumulants of the error, estimated.
     freedom
         Degrees of freedom of the variance.
-    unseen
-        Least half-widths, by the rule of three.
+    extremes
+        Smallest and largest contributions, for the rule of three.
     """
 
     variance: FloatArray
     third: FloatArray
     freedom: FloatArray
-    unseen: FloatArray = field(default_factory=lambda: np.zeros(1))
+    extremes: Extremes | None = None
 
     def together(self, axis: int | tuple[int, ...]) -> Spread:
         """Of the sum of the independent parts that lie along an axis (Welch–Satterthwaite).
@@ -77,6 +81,18 @@ class Spread:
         return np.maximum(skewness**2 - 6 / self.freedom**2, 0.0)
 
     @property
+    def rare(self) -> BoolArray:
+        """Whose estimate rests on too few events for its interval to be promised."""
+        return np.asarray(self.skew > 1 / ENOUGH_EVENTS)
+
+    @property
+    def unseen(self) -> FloatArray:
+        """Least half-widths, by the rule of three."""
+        if self.extremes is None:
+            return np.zeros(1)
+        return self.extremes.unseen(SMALL if self.rare.any() else ALIKE)
+
+    @property
     def errors(self) -> FloatArray:
         """Standard errors such that ±1.96 of them is a 95% interval."""
         wide = np.sqrt(self.variance) * student(self.freedom) * (1 + self.skew)
@@ -85,8 +101,7 @@ class Spread:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know of intervals that rest on rare events, or on none."""
-        rare = int((self.skew > 1 / ENOUGH_EVENTS).sum())
-        same = int((self.unseen > 0).sum())
+        rare, unseen = int(self.rare.sum()), int((self.unseen > 0).sum())
         notes = []
         if rare:
             notes.append(
@@ -94,10 +109,11 @@ class Spread:
                 f"in effect on fewer than {ENOUGH_EVENTS} of them: too few for 95% intervals. "
                 "Theirs are widened, and rough; a larger budget settles it."
             )
-        if same:
+        if unseen:
             notes.append(
-                f"For {same} owners the contribution never changed. Their standard errors allow "
-                "for a change as large as anybody's that is too seldom to have been seen."
+                f"For {unseen} owners the contribution never changed, or not by much. Their "
+                "standard errors allow for a change as large as anybody's that is too seldom to "
+                "have been seen."
             )
         return tuple(notes)
 
@@ -127,12 +143,11 @@ class Extremes:
         self.low = np.minimum(self.low, draws.min(axis=0))
         self.high = np.maximum(self.high, draws.max(axis=0))
 
-    @property
-    def unseen(self) -> FloatArray:
-        """Half-widths of owners whose contribution never changed; 0 for the others."""
+    def unseen(self, part: float) -> FloatArray:
+        """Half-widths of owners who changed by no more than this part of the most; 0 for others."""
         change = self.high - self.low
         largest = float(change.max())
-        return np.where(change <= ALIKE * largest, 3 * largest / self.draws, 0.0)
+        return np.where(change <= part * largest, 3 * largest / self.draws, 0.0)
 
 
 def sum_of_cubes(x: FloatArray) -> FloatArray:
