@@ -17,10 +17,11 @@ from dushapley.experiments import EXPERIMENTS, DataMissing, reproduce
 from dushapley.experiments import download as fetching
 from dushapley.experiments.cases import TABLES, Case, TableMissing, Utilities, utilities
 from dushapley.experiments.data import FOLDER, SOURCES, load
-from dushapley.experiments.experiment import Verdict, judge, short, standing
+from dushapley.experiments.experiment import Finding, Verdict, judge, short, standing
 from dushapley.experiments.headlines import HEADLINES
-from dushapley.experiments.page import together, write_page
+from dushapley.experiments.page import counted, together, write_page
 from dushapley.experiments.records import UnknownExperiment, find_profile, read, save
+from dushapley.experiments.table_2_page import COLUMNS, as_good, clear_from
 
 WITHOUT_DATA = [name for name, experiment in EXPERIMENTS.items() if not experiment.needs]
 WITH_DATA = [name for name, experiment in EXPERIMENTS.items() if experiment.needs]
@@ -130,6 +131,7 @@ def test_theorem_2_as_stated_is_refuted_and_the_repaired_one_is_not(stored: Path
     found = json.loads((stored / "results" / "figure-2.json").read_text())["result"]["theorem 2"]
     assert found["stated"] < found["error"] < found["repaired"]
     assert found["error"] == pytest.approx(0.9204, abs=1e-3)
+    assert found["stated"] == pytest.approx(0.8825, abs=1e-4)  # κ = 1
 
 
 def test_verdicts_in_words() -> None:
@@ -140,9 +142,44 @@ def test_verdicts_in_words() -> None:
     assert judge(1, 3, level=1) == "cannot be told"
     assert judge(0, 0) == "cannot be told"
     verdicts = [Verdict("a", "holds", "1"), Verdict("b", "does not hold", "2")]
-    assert together(verdicts) == "holds weaker"
     assert together(verdicts[:1]) == "holds"
     assert together([]) == "cannot be told"
+
+
+def test_headlines_are_no_better_than_their_verdicts() -> None:
+    of: dict[str, Finding] = {
+        "h": "holds",
+        "w": "holds weaker",
+        "n": "does not hold",
+        "o": "cannot be told",
+    }
+
+    def found(letters: str) -> list[Verdict]:
+        return [Verdict(letter, of[letter], "1") for letter in letters]
+
+    assert {together(found(s)) for s in ("h", "hhh")} == {"holds"}
+    assert {together(found(s)) for s in ("hw", "hhn", "ho", "w", "hwwnn")} == {"holds weaker"}
+    assert {together(found(s)) for s in ("n", "hn", "wn", "no", "hnno")} == {"does not hold"}
+    assert {together(found(s)) for s in ("", "o", "oo")} == {"cannot be told"}
+    assert counted(found("hhwnnno")) == "2 hold, 1 weaker, 3 do not, 1 open"
+    assert counted(found("n")) == "1 does not"
+    assert counted([]) == "no verdict"
+
+
+def test_as_good_as_is_limited_by_what_could_be_seen() -> None:
+    def scores(*spread: float) -> dict[str, Any]:
+        """All methods alike but for DU-Shapley's noise."""
+        plain = {c: {"all": [0.5, 0.5, 0.5]} for c in COLUMNS}
+        noisy = {c: {"all": [0.5 + s for s in spread]} for c in COLUMNS}
+        return {"sets": {"BBC": {"DataShapley": plain, "DU-Shapley": noisy}}}
+
+    quiet, loud = (scores(-s, 0.0, s) for s in (0.005, 0.02))
+    for result, finding in ((quiet, "holds"), (loud, "holds weaker")):
+        assert as_good(result, ("DataShapley",), "as good").finding == finding
+    assert clear_from(quiet, "DataShapley", COLUMNS) == pytest.approx(
+        (4.3027 * 0.005 / 3**0.5, 0), rel=1e-3
+    )
+    assert clear_from(scores(0.0, 0.0, 0.0), "DataShapley", COLUMNS) == (0.0, 6)
 
 
 def test_noise_decides_no_case() -> None:

@@ -83,19 +83,20 @@ def claims(result: Result) -> list[Verdict]:
 
 
 def falls_below(result: Result, reading: str) -> Verdict:
-    """Panels where the bound is still above but gains on the error are left open."""
+    """Panels where the bound is below from some number of owners on, up to the largest tried."""
     crossed = {p["n_max"]: crossing(result, p, reading) for p in result["panels"]}
-    gaining = [gains(p, reading) for p in result["panels"] if crossed[p["n_max"]] is None]
-    met = sum(n is not None for n in crossed.values())
     last = f"not up to I = {result['owners'][-1]:,}"
+    told = {
+        p["n_max"]: f"from I = {n:,}"
+        if (n := crossed[p["n_max"]])
+        else f"{last}, {trend(p, reading)}"
+        for p in result["panels"]
+    }
     return Verdict(
         "DU-Shapley's bound falls below Monte Carlo's error at T = I for many owners "
         f"(older version, section 3.3; {SERIES[reading]})",
-        judge(met, len(crossed), sum(gaining)),
-        "; ".join(
-            f"n_max = {n_max:,}: " + (f"from I = {n:,}" if n else last)
-            for n_max, n in crossed.items()
-        ),
+        judge(sum(n is not None for n in crossed.values()), len(crossed)),
+        "; ".join(f"n_max = {n_max:,}: {words}" for n_max, words in told.items()),
     )
 
 
@@ -108,10 +109,11 @@ def crossing(result: Result, panel: Result, reading: str) -> int | None:
     return int(result["owners"][last_above + 1])
 
 
-def gains(panel: Result, reading: str) -> bool:
-    """Whether the bound comes nearer to the error at the last step."""
+def trend(panel: Result, reading: str) -> str:
+    """The bound over the error at the last number of owners, and which way it goes there."""
     before, after = (p["bound"]["mean"] / p[reading]["mean"] for p in panel["points"][-2:])
-    return bool(after < before)
+    course = "and still falls" if after < before else "and falls no more"
+    return f"where bound over error is {short(after)} {course}"
 
 
 def dependence(result: Result) -> list[Dependence]:

@@ -128,8 +128,20 @@ def plus_improves(result: Result, form: str) -> Verdict:
         judge(sum(p["plus"] < p["du"] for p in powers), len(powers)),
         "MSE of ++ as printed over DU-Shapley's: "
         + ", ".join(f"{short(p['plus'] / p['du'])} ({p['label']})" for p in powers)
-        + "; with −u(∅) put back the two are equal term by term",
+        + f"; with −u(∅) put back the two are equal term by term; {plus_elsewhere(result, form)}",
     )
+
+
+def plus_elsewhere(result: Result, form: str) -> str:
+    """Where the printed ++ is nearer for uniform sizes, of which the claim does not speak."""
+    uniform = panels_of(result, form, "uniform")
+    nearer = [
+        f"{short(p['plus'])} against {short(p['du'])} at I = {p['owners']}"
+        for p in uniform
+        if p["plus"] < p["du"]
+    ]
+    where = f" ({', '.join(nearer)})" if nearer else ""
+    return f"for uniform sizes ++ is nearer in {len(nearer)} of {len(uniform)}{where}"
 
 
 def plus_competes(result: Result, form: str) -> Verdict:

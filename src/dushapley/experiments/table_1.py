@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from dushapley.experiments.experiment import (
     short,
 )
 from dushapley.experiments.table_1_choices import choices, dependence
-from dushapley.experiments.table_1_page import PUBLISHED, SCENARIOS, sheets
+from dushapley.experiments.table_1_page import PUBLISHED, SCENARIOS, sheets, shortened
 
 OTHERS = ("orthogonal", "leverage", "stratified SVARM")
 """Methods at the same evaluations that the paper does not compare with."""
@@ -91,7 +92,8 @@ def claims(result: Result) -> list[Verdict]:
         absent = [key for key in result["missing"] if f"-{scenario}-" in key]
         for empty, meaning in EMPTY.items():
             claim = f"DU-Shapley beats MC and antithetic (section 4.1; {said}; {meaning})"
-            verdicts.append(qualified(below(claim, cases, empty, PAPERS), absent))
+            found = below(claim, cases, empty, PAPERS)
+            verdicts.append(qualified(told_without(found, result, cases, empty), absent))
     for empty, meaning in EMPTY.items():
         claim = (
             "DU-Shapley beats methods the paper does not compare with: orthogonal, leverage, "
@@ -118,6 +120,17 @@ def below(claim: str, cases: list[Result], empty: str, rivals: tuple[str, ...]) 
         + (f"; above: {listed(lost)}" if lost else "")
     )  # fmt: skip
     return Verdict(claim, judge(len(won), len(cases), len(level)), numbers)
+
+
+def told_without(verdict: Verdict, result: Result, cases: list[Result], empty: str) -> Verdict:
+    """The same; where data sets we have little of are exceptions, with the count without them."""
+    cut = shortened(result)
+    won = [case for case in cases if outcome(case[empty], "DU-Shapley", PAPERS) == "won"]
+    if all(case in won for case in cases if case["data"] in cut):
+        return verdict
+    without = ", ".join(f"{name}, of which we have {rows}" for name, rows in cut.items())
+    count, of = (sum(case["data"] not in cut for case in some) for some in (won, cases))
+    return replace(verdict, numbers=f"{verdict.numbers}; without {without}: {count} of {of}")
 
 
 def listed(names: list[str], most: int = 6) -> str:

@@ -113,7 +113,19 @@ def lost_sheet(result: Result) -> Sheet:
                 rows.append((f"{case['data']} {case['owners']}", case["scenario"], meaning, *cells))
     header = ("case", "owners", "u(∅)", "DU-Shapley's MSE", "its squared bias", "variance of a run",
               "better of MC and antithetic", "why")  # fmt: skip
-    return Sheet("Where DU-Shapley is not clearly below both", header, tuple(rows))
+    cut = "; ".join(f"of {name} we have {rows}" for name, rows in shortened(result).items())
+    caption = "Where DU-Shapley is not clearly below both" + (f" ({cut})" if cut else "")
+    return Sheet(caption, header, tuple(rows))
+
+
+def shortened(result: Result) -> dict[str, str]:
+    """Data sets of which we have less than a tenth: how many rows of how many."""
+    own = {name: result["sets"][name][0] for name in PRINTED_SETS}
+    return {
+        name: f"{own[name]:,} of {n:,} rows"
+        for name, (n, _) in PRINTED_SETS.items()
+        if 10 * own[name] < n
+    }
 
 
 def part(error: float) -> str:
