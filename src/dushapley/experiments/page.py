@@ -44,7 +44,8 @@ alone would keep to, given the standard errors and the number of repetitions (St
 
 For "as good as" claims (table-2) a case counts unless the contrary is clear. Since much can hide in
 noise, such a claim *holds weaker* at best where the gap that would be clear in a typical column,
-the median over those in which the methods differ at all, exceeds 0.02.
+the median over those in which the methods differ at all, exceeds 0.02; unless all columns together
+show a clear advantage.
 
 MSEs are means over owners, against exact values. Methods are compared at equal evaluations of u
 unless said otherwise. Standard errors that a table leaves out are in the stored results. What the

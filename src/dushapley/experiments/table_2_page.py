@@ -127,8 +127,11 @@ def as_good(result: Result, rivals: tuple[str, ...], claim: str) -> Verdict:
     nearest = min(means, key=lambda rival: means[rival][0])
     mean, se, count = means[nearest]
     clear, same = clear_from(result, nearest, COLUMNS)
-    finding = limited(judge(len(cells) - len(lost), len(cells)), clear)
-    if finding == "holds" and standing(mean, (se, count)) == "lost":
+    joined = standing(mean, (se, count))
+    finding = judge(len(cells) - len(lost), len(cells))
+    if joined != "won":  # who is clearly better in all, needs no power column by column
+        finding = limited(finding, clear)
+    if finding == "holds" and joined == "lost":
         finding = "holds weaker"
     over = f" over {nearest}, the nearest," if len(rivals) > 1 else ""
     return Verdict(
