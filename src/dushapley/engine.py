@@ -325,11 +325,11 @@ def _stopped(
     kept = (
         f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
         if ledger is not None
-        else "Nothing is kept without a ledger; pass ledger= to be able to go on."
+        else "Nothing is kept without a ledger (ledger=, --ledger FILE)."
     )
     partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
     talk.stop()
-    state = "the estimate so far is in .valuation" if partial else "there is no estimate yet"
+    state = "there is an estimate so far (.valuation)" if partial else "there is no estimate yet"
     why = "Time is up" if late else "Stopped"
     return Stopped(
         f"{why} after {payer.n_computed:,} computed evaluations; {state}. {kept}",

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
+import numpy as np
+
 from dushapley.errors import InvalidSettlement
 from dushapley.questions import FloatArray
 
@@ -56,9 +58,14 @@ def whole_weights(values: FloatArray) -> list[int]:
     return [above * (largest // below) for above, below in pairs]
 
 
-def rule_weights(values: FloatArray, negative: str, floor: str | None) -> list[int]:
-    """Whole weights under a rule for negative values."""
-    weights = whole_weights(values)
+def rule_weights(
+    values: FloatArray, negative: str, floor: str | None, rounding: float = 0.0
+) -> list[int]:
+    """Whole weights under a rule for negative values; what is rounding alone is no gain."""
+    counted = np.where(np.abs(values) <= rounding, 0.0, values)
+    if negative == "charge" and abs(float(counted.sum())) <= rounding:
+        counted = np.zeros_like(counted)
+    weights = whole_weights(counted)
     if negative != "charge":
         weights = [max(0, weight) for weight in weights]
     total, part = sum(weights), Fraction(floor or 0)

@@ -99,7 +99,7 @@ class Settlement:
     def notes(self) -> tuple[str, ...]:
         """What must be known before paying: a pot may be shared where nothing was gained."""
         gain = self.valuation.u_full - self.valuation.u_empty
-        if gain > 0:
+        if gain > self.valuation.rounding:
             return ()
         return (
             f"Pooling everybody's data gains nothing here (the score moves by {gain:.4g}), yet the "
@@ -270,7 +270,7 @@ def settle(
     places = check_decimals(decimals, check_currency(currency))
     amount = check_pot(pot, places)
     part = check_floor(floor, negative)
-    weights = rule_weights(valuation.values, negative, part)
+    weights = rule_weights(valuation.values, negative, part, valuation.rounding)
     coins = share_out(coins_of(amount, places), weights, valuation.owners)
     low, high = intervals(valuation, amount, places, negative, part)
     return Settlement(

@@ -168,7 +168,17 @@ class Valuation:
     def shares(self) -> FloatArray:
         """Each owner's part of the sum of all values; NaN where they add up to nothing."""
         total = self.values.sum()
-        return np.asarray(self.values / total) if total != 0 else np.full(len(self.values), np.nan)
+        nothing = np.full(len(self.values), np.nan)
+        return nothing if abs(total) <= self.rounding else np.asarray(self.values / total)
+
+    @property
+    def rounding(self) -> float:
+        """What arithmetic leaves of a value that should be 0: 1e-12 of the largest number at hand.
+
+        Utilities and values of this size or less are nothing, whatever their sign.
+        """
+        largest = max(abs(self.u_full), abs(self.u_empty), float(np.abs(self.values).max()))
+        return 1e-12 * largest
 
     def uniformity(self, gamma: ArrayLike | None = None) -> Uniformity:
         """How uniform is this collaboration? Theorem 1's law of coalition sizes, see `guarantees`.

@@ -72,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _show_warning
     try:
+        refuse_repeated(given)
         app(given, prog_name="dushapley", obj=given)
     except Exception as error:
         if "--debug" in given:
@@ -82,6 +83,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not known:
             print("(--debug shows where)", file=sys.stderr)
         sys.exit(2 if isinstance(error, WRONG_COMMAND) else 1)
+
+
+def refuse_repeated(given: Sequence[str]) -> None:
+    """Refuse an option that takes one value and is given two, of which one would be dropped."""
+    command = getattr(typer.main.get_command(app), "commands", {}).get(given[0] if given else "")
+    for option in getattr(command, "params", ()):
+        named = [word for word in given if word.split("=")[0] in option.opts]
+        if len(named) > 1 and not option.multiple and option.param_type_name == "option":
+            raise InvalidOption(f"Found {option.opts[0]} {len(named)} times; needed is once.")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

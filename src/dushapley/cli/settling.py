@@ -116,7 +116,7 @@ class Delivery(Pot):
         if self.pot is None:
             return None
         if not result.complete:
-            say("Not settled: the run was stopped early. Run the same again to go on.")
+            say("Not settled: the run was stopped early.")
             return None
         settled = self.shared(result, record)
         self._write(self.settlement, settled.to_json())

@@ -57,7 +57,7 @@ def value(
         say(str(stopped))
         if stopped.valuation is not None:
             wanted.hand_over(stopped.valuation, job, game, inputs, command, json=json)
-        code = 0 if stopped.valuation is not None else 1
+        code = 1 if stopped.valuation is None or wanted.pot is not None else 0
         raise typer.Exit(code if stopped.out_of_time else 130) from None
     wanted.hand_over(result, job, game, inputs, command, json=json)
 

@@ -179,7 +179,8 @@ def _refuse_unreadable(address: Any) -> None:
     from distributed.comm.registry import backends
 
     scheme, place = parse_address(address) if isinstance(address, str) else ("", "")
-    if scheme not in backends or (scheme in ("tcp", "tls") and ":" not in place):
+    port = place.rpartition(":")[2]
+    if scheme not in backends or (scheme in ("tcp", "tls") and not port.isdecimal()):
         raise InvalidOption(
             f"address is {address!r}; needed is a scheduler's with its port, like "
             "tcp://host:8786, or a distributed.Client."

@@ -280,6 +280,7 @@ def constant_label(label: Any, classes: Array) -> Any:
     """The classifier that a pool of a single class is."""
     from sklearn.dummy import DummyClassifier
 
-    return DummyClassifier(strategy="constant", constant=label).fit(
+    # as a list: scikit-learn takes no bare truth value or decimal number for a class
+    return DummyClassifier(strategy="constant", constant=[label]).fit(
         np.zeros((len(classes), 1)), classes
     )

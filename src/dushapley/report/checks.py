@@ -82,7 +82,7 @@ def _errors(valuation: Valuation) -> dict[str, Any]:
 
 def _efficiency(valuation: Valuation) -> dict[str, Any]:
     total, gap = valuation.u_full - valuation.u_empty, valuation.efficiency_gap
-    if total == 0:
+    if abs(total) <= valuation.rounding:
         return _check(
             "Adds up", "look", "Everybody’s data bring no gain: there is nothing to share."
         )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from dushapley.errors import InvalidSettlement
 from dushapley.report.plots import figures
@@ -94,6 +95,17 @@ def private(summary: Plain, position: int) -> Plain:
     return {**kept, "rows": [row], "figures": own, "method": method, "lead": kept["lead"][:1]}
 
 
+def printable(thing: Any) -> Any:
+    """Text without characters that turn or hide other text, such as names could hold."""
+    if not isinstance(thing, str) or hasattr(thing, "__html__"):
+        return thing
+    return "".join("�" if _deceives(character) else character for character in thing)
+
+
+def _deceives(character: str) -> bool:
+    return character not in "\n\t" and category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
 def _environment() -> Environment:
     import jinja2
 
@@ -106,6 +118,7 @@ def _environment() -> Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=printable,
     )
     environment.filters["nice_json"] = lambda thing: json.dumps(thing, indent=1, ensure_ascii=False)
     return environment

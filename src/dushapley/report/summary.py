@@ -75,7 +75,7 @@ def _rows(
     ranks = rank_ranges(valuation, order)
     place, errors = _axis(valuation), valuation.total_errors
     digits = decimals_for(valuation.values)
-    total = float(valuation.values.sum())
+    shares = valuation.shares
     by_size, size_shares = _value_by_size(valuation), _size_shares(valuation)
     size_pays = () if settlement is None else settlement.by_size
     rows = []
@@ -91,8 +91,8 @@ def _rows(
             "value_text": decimal(value, digits),
             "error": error,
             "error_text": "" if error is None else decimal(error, digits),
-            "share": value / total if total else None,
-            "share_text": percent(value / total) if total else "–",
+            "share": None if np.isnan(shares[i]) else float(shares[i]),
+            "share_text": "–" if np.isnan(shares[i]) else percent(float(shares[i])),
             "size_share_text": percent(float(size_shares[i])),
             "negative": value < 0,
             "rank_range": ranks[rank],

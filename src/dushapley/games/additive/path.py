@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 BLOCK_NUMBERS = 2**22
 """Numbers that the statistics of one block of pools may hold: 32 MB."""
+FAR = 1e100
+"""Features from here on have squares that sums cannot hold."""
 
 
 class AdditivePath:
@@ -102,8 +104,11 @@ def additive_model(game: ModelGame) -> Additive | None:
     if game.backend != "numpy" or game.scorer.metric is None or game.y_test.ndim != 1:
         return None
     for X in (game.X_test, *game.owners.X):
-        if X.ndim != 2 or X.dtype.kind not in "fiub" or not bool(np.isfinite(X).all()):
+        if X.ndim != 2 or X.dtype.kind not in "fiub" or not bool((np.abs(X) < FAR).all()):
             return None
+    targets = (np.asarray(y) for y in game.owners.y)
+    if any(y.dtype.kind == "f" and not np.isfinite(y).all() for y in targets):
+        return None  # the model itself says what it makes of them
     if recognised(game.model) == "sklearn.Pipeline":
         return _scaled_ridge(game, [step for _, step in game.model.steps])
     make = _RULES.get(recognised(game.model))
@@ -131,6 +136,8 @@ def _ridge(
     alpha: Any = options["alpha"]
     if options["positive"] or not isinstance(alpha, (int, float)) or not alpha > 0:
         return None
+    if options["solver"] not in ("auto", "svd", "cholesky"):
+        return None  # the others stop when they are near
     intercept = bool(options["fit_intercept"])
     return LinearModel(game, float(alpha), intercept=intercept, standardised=standardised)
 
@@ -150,8 +157,8 @@ def _discriminant(game: ModelGame, options: dict[str, Any]) -> Additive | None:
 
 
 def _naive_bayes(game: ModelGame, options: dict[str, Any]) -> Additive | None:
-    if options["priors"] is not None:
-        return None
+    if options["priors"] is not None or game.scoring == "roc_auc":
+        return None  # scikit-learn ranks by probabilities, of which many round to the same 1
     return NaiveBayes(game, float(options["var_smoothing"]))
 
 
