@@ -46,11 +46,13 @@ pots = st.integers(0, 10**40).map(lambda c: Decimal((0, tuple(map(int, str(c))),
 
 @given(st.lists(numbers, min_size=1, max_size=40), pots, st.sampled_from(sorted(RULES)))
 def test_payments_add_up_to_the_pot(values: list[float], pot: Decimal, rule: str) -> None:
+    valued = valuation(values)
     try:
-        s = ds.settle(valuation(values), pot, negative=rule)
+        s = ds.settle(valued, pot, negative=rule)
     except InvalidSettlement:
         kept = [v if rule == "charge" else max(v, 0.0) for v in values]
-        assert sum(map(Fraction, kept)) <= 0
+        # what is rounding alone, forty times at the most, is no gain
+        assert sum(map(Fraction, kept)) <= 41 * Fraction(valued.rounding)
         return
     assert sum(map(Fraction, s.payments)) == Fraction(pot)
     assert sum(map(Fraction, s.by_size)) == Fraction(pot)

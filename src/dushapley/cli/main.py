@@ -86,12 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def refuse_repeated(given: Sequence[str]) -> None:
-    """Refuse an option that takes one value and is given two, of which one would be dropped."""
-    command = getattr(typer.main.get_command(app), "commands", {}).get(given[0] if given else "")
-    for option in getattr(command, "params", ()):
-        named = [word for word in given if word.split("=")[0] in option.opts]
-        if len(named) > 1 and not option.multiple and option.param_type_name == "option":
-            raise InvalidOption(f"Found {option.opts[0]} {len(named)} times; needed is once.")
+    """Refuse a change that is named twice: of two, one would be dropped and not asked about."""
+    for option in ("--leave", "--join", "--merge", "--copy", "--rows"):
+        named = sum(word.split("=")[0] == option for word in given)
+        if named > 1 and given[0] == "what-if":
+            raise InvalidOption(f"Found {option} {named} times; needed is one change at a time.")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
