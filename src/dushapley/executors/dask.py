@@ -111,6 +111,7 @@ class Dask(Remote):
         from distributed import wait
 
         self._refuse_lost()
+        self._refuse_unpacked()
         with suppress(TimeoutError, CancelledError), self.client.as_current():
             wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
         return [handle for handle in handles if handle.done()]
@@ -134,6 +135,15 @@ class Dask(Remote):
             raise  # the model's own error, or what a worker said about itself
         except Exception as error:
             raise cannot_unpack(error) from error
+
+    def _refuse_unpacked(self) -> None:
+        """Tasks may wait for ever for a game that failed to arrive just as they were handed out."""
+        from distributed import KilledWorker
+
+        if self._game is not None and self._game.status == "error":
+            error = self._game.exception()
+            if not isinstance(error, KilledWorker):
+                raise cannot_unpack(error) from error
 
     def _refuse_lost(self) -> None:
         if self.client.status != "running":
