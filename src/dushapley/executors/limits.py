@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from multiprocessing.connection import Connection, Pipe
-from threading import Thread, get_ident
+from threading import Lock, Thread, get_ident
 from typing import Any
 
 from dushapley.errors import UtilityFailed, WorkersLost
@@ -67,7 +67,7 @@ class Trainer:
     def __init__(self, shipment: Shipment) -> None:
         import cloudpickle
 
-        self.shipment = shipment
+        self.shipment, self.ending = shipment, Lock()
         self.connection, theirs = Pipe()
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
             [sys.executable, "-c", _SERVE, str(theirs.fileno()), json.dumps(sys.path)],
@@ -121,10 +121,15 @@ class Trainer:
         return f"the training's process ended with code {self.process.wait()}"
 
     def end(self) -> None:
-        """End the process now."""
-        self.process.kill()
-        self.process.wait()
-        self.connection.close()
+        """End the process now; whoever comes second, from another thread, finds it done.
+
+        Closing twice would close what has been opened under the same number since.
+        """
+        with self.ending:
+            if not self.connection.closed:
+                self.process.kill()
+                self.process.wait()
+                self.connection.close()
 
 
 _TRAINERS: dict[int, Trainer] = {}
