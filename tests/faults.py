@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import dushapley as ds
+from dushapley.executors import remote
 
 FAULTS = ("raise", "nan", "hang", "stuck", "grip", "eat", "die")
 
@@ -171,6 +172,8 @@ def drive(task: dict[str, Any], answer: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (task["file_size"], task["file_size"]))
     if task.get("clock") == "back":
         pull_clock_back()
+    if "patience" in task:
+        remote.PATIENCE = task["patience"]
     paid = None if task.get("log") is None else Path(task["log"])
     game = sleepy_game(task.get("seconds", 0.0), paid, task.get("n_players", 7))
     try:

@@ -146,6 +146,27 @@ def test_two_drivers_on_one_ledger(cluster: DaskCluster, tmp_path: Path) -> None
     assert min(told["computed"] for told in found) < reference.n_distinct
 
 
+@pytest.mark.parametrize("n_jobs", [1, WORKERS])
+def test_a_clock_pulled_back_changes_nothing_here(n_jobs: int, tmp_path: Path) -> None:
+    task = {"clock": "back", "value": {"n_jobs": n_jobs, "max_seconds": 60}}
+    assert Driver(tmp_path, **task).result()["bits"] == quiet(7).values.tobytes().hex()
+    task["value"]["max_seconds"] = 1.5
+    late = Driver(tmp_path, seconds=0.1, **task).result()
+    assert late["error"] == "Stopped"
+    assert late["message"].startswith("Time is up")
+
+
+def test_a_clock_pulled_back_is_told_where_dask_waits_by_it(
+    cluster: DaskCluster, tmp_path: Path
+) -> None:
+    value = way("dask", cluster) | {"ledger": str(tmp_path / "l.sqlite")}
+    silent = Driver(tmp_path, clock="back", patience=5, seconds=0.1, value=value).result()
+    assert silent["error"] == "WorkersLost", silent
+    assert "The clock was set back by" in silent["message"]
+    again = Driver(tmp_path, value=value).result()  # a quiet run, on the ledger and cluster left
+    assert again["bits"] == quiet(7).values.tobytes().hex()
+
+
 def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:
     log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
     task = {"n_players": 9, "log": str(log), "value": {"ledger": str(ledger)}}

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from threading import Lock, Thread
 from time import monotonic, perf_counter, sleep
 from typing import Any, Protocol
 from uuid import uuid4
 
-from dushapley.errors import WorkersDiffer
 from dushapley.games.base import Game, Outcome
 from dushapley.questions import IntArray, Queries
 
@@ -58,35 +56,12 @@ class Executor(Protocol):
         ...
 
 
-@cache
-def packages() -> dict[str, str]:
-    """Versions of what decides the bits of a training."""
-    found = {}
-    for name in ("dushapley", "numpy", "scipy", "scikit-learn"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "missing"
-    return found
-
-
 @dataclass(frozen=True)
 class Shipment:
     """A game on its way to workers: sent once, known there by its token."""
 
     game: Game
     token: str = field(default_factory=lambda: uuid4().hex)
-    packages: dict[str, str] = field(default_factory=lambda: dict(packages()))
-
-    def refuse_differing(self) -> None:
-        """Refuse a worker whose packages are others than the driver's: bits would differ."""
-        here = packages()
-        others = [f"{n} {here[n]} (driver: {v})" for n, v in self.packages.items() if here[n] != v]
-        if others:
-            raise WorkersDiffer(
-                f"A worker has {', '.join(others)}, so its results could differ in some bit. "
-                "Install the same versions on all workers."
-            )
 
 
 def pay(shipment: Shipment, group: Group) -> tuple[float, Results]:

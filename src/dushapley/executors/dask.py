@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import time
 from collections import Counter
 from collections.abc import Collection
 from concurrent.futures import CancelledError
@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
-from dushapley.executors.base import Group, Results, Shipment, WorkerLost, seconds_left
+from dushapley.executors.base import Group, Results, WorkerLost, seconds_left
 from dushapley.executors.limits import dismiss
+from dushapley.executors.parcel import Parcel
 from dushapley.executors.remote import Remote, cannot_unpack, pay_there
 
 
@@ -39,6 +40,10 @@ class Dask(Remote):
         self._game: Any = None
         self._threads: dict[str, int] = {}
         self._places: dict[Any, str] = {}  # which worker each handle was meant for
+        self._last_word = time.monotonic()  # from here or there
+        self._lead = (
+            time.time() - self._last_word
+        )  # of the clock on the wall: it falls when set back
 
     def _connect(self, n_jobs: int, address: Any) -> Any:
         try:
@@ -82,14 +87,13 @@ class Dask(Remote):
             self._threads = dict(self.client.nthreads())
         return max(1, sum(self._threads.values()))
 
-    def ship(self, shipment: Shipment) -> None:
+    def ship(self, parcel: Parcel) -> None:
         """Send the game as a task, not as scattered data: Dask can run a task again elsewhere."""
-        import cloudpickle
         from dask import config
 
-        packed = cloudpickle.dumps(shipment)
-        with config.set({"distributed.admin.large-graph-warning-threshold": len(packed) + 10**7}):
-            self._game = self.client.submit(pickle.loads, packed, pure=False)
+        size = parcel.contents.nbytes + 10**7
+        with config.set({"distributed.admin.large-graph-warning-threshold": size}):
+            self._game = self.client.submit(_arrived, parcel, pure=False)
 
     def submit(self, group: Group) -> Any:
         """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
@@ -105,6 +109,7 @@ class Dask(Remote):
             allow_other_workers=place is not None,
         )
         self._places[handle] = place or ""
+        self._last_word = time.monotonic()
         return handle
 
     def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
@@ -114,7 +119,9 @@ class Dask(Remote):
         self._refuse_unpacked()
         with suppress(TimeoutError, CancelledError), self.client.as_current():
             wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
-        return [handle for handle in handles if handle.done()]
+        done = [handle for handle in handles if handle.done()]
+        self._refuse_silence(bool(done))
+        return done
 
     def result(self, handle: Any) -> tuple[float, Results]:
         from distributed import KilledWorker
@@ -145,6 +152,21 @@ class Dask(Remote):
             if not isinstance(error, KilledWorker):
                 raise cannot_unpack(error) from error
 
+    def _refuse_silence(self, heard: bool) -> None:
+        """Dask waits by the clock on the wall: set back, it may be silent until that caught up."""
+        now = time.monotonic()
+        lead = time.time() - now
+        self._lead = max(self._lead, lead)
+        if heard:
+            self._last_word = now
+        back, silent = self._lead - lead, now - self._last_word
+        if min(back, silent) > self.silence():
+            raise WorkersLost(
+                f"The clock was set back by {back:.0f} s during the run, and Dask, which waits by "
+                f"the clock, has said nothing for {silent:.0f} s. Start the cluster again, and run "
+                "again to go on."
+            )
+
     def _refuse_lost(self) -> None:
         if self.client.status != "running":
             raise WorkersLost(
@@ -164,6 +186,10 @@ class Dask(Remote):
         self._game = None
         while self._mine:
             self._mine.pop().close()
+
+
+def _arrived(parcel: Parcel) -> Parcel:
+    return parcel
 
 
 def _cluster_here(n_jobs: int) -> Any:

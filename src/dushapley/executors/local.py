@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
-
-import numpy as np
 
 from dushapley.errors import WorkersLost
 from dushapley.executors.base import (
@@ -28,10 +24,8 @@ from dushapley.executors.base import (
     seconds_left,
 )
 from dushapley.executors.limits import dismiss
+from dushapley.executors.parcel import Parcel, pack
 from dushapley.games.base import Game, Outcome
-
-ALIGNED = 64
-"""Bytes: each array of a parcel begins at a multiple, as arithmetic on it likes."""
 
 
 class Local:
@@ -174,45 +168,6 @@ class Local:
             dismiss(self._shipment.token)
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """A shipment in one array, however many small arrays it is made of.
-
-    joblib writes large arrays to a file once, and hands small ones over with every task.
-
-    Attributes
-    ----------
-    contents
-        The shipment's description, then its arrays.
-    bounds
-        Where each of them begins and ends.
-    """
-
-    contents: np.ndarray[Any, Any]
-    bounds: list[tuple[int, int]]
-
-    def unpack(self) -> Shipment:
-        """The shipment; its arrays stay where they are."""
-        described, *arrays = (self.contents[start:end] for start, end in self.bounds)
-        shipment: Shipment = pickle.loads(described.data, buffers=arrays)  # noqa: S301 - our own parent
-        return shipment
-
-
-def pack(shipment: Shipment) -> Parcel:
-    """Lay a shipment out in one array."""
-    import cloudpickle
-
-    arrays: list[pickle.PickleBuffer] = []
-    described = cloudpickle.dumps(shipment, protocol=5, buffer_callback=arrays.append)
-    parts = [memoryview(described), *(array.raw() for array in arrays)]
-    starts = np.cumsum([0, *(-(-part.nbytes // ALIGNED) * ALIGNED for part in parts)]).tolist()
-    contents = np.zeros(starts[-1], dtype=np.uint8)
-    bounds = [(start, start + part.nbytes) for start, part in zip(starts, parts, strict=False)]
-    for (start, end), part in zip(bounds, parts, strict=True):
-        contents.data[start:end] = part
-    return Parcel(contents, bounds)
-
-
 def _pay(parcel: Parcel, group: Group, parent: int) -> tuple[float, Results]:
     leave_with(parent)
-    return pay(parcel.unpack(), group)
+    return pay(parcel.shipment, group)

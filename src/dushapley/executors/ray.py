@@ -12,10 +12,10 @@ from dushapley.executors.base import (
     ATTEMPTS,
     Group,
     Results,
-    Shipment,
     WorkerLost,
     seconds_left,
 )
+from dushapley.executors.parcel import Parcel
 from dushapley.executors.remote import LOOK, Remote, cannot_unpack, pay_there
 
 
@@ -101,8 +101,8 @@ class Ray(Remote):
             sleep(LOOK)
         return found
 
-    def ship(self, shipment: Shipment) -> None:
-        self._game = self.ray.put(shipment)
+    def ship(self, parcel: Parcel) -> None:
+        self._game = self.ray.put(parcel)
 
     def submit(self, group: Group) -> Any:
         return self._pay.remote(self._game, group)

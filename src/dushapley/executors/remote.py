@@ -26,6 +26,7 @@ from dushapley.executors.base import (
     pay,
     seconds_left,
 )
+from dushapley.executors.parcel import Parcel, pack
 from dushapley.games.base import Game, Outcome
 
 AHEAD = 2
@@ -48,18 +49,23 @@ class Remote(ABC):
     def __init__(self, until: float) -> None:
         self.until = until
         self._shipment: Shipment | None = None
+        self._parcel: Parcel | None = None
         self._pace = Pace()
 
     def patience(self) -> float:
         """Seconds that may be spent waiting for the cluster; a second at least, to say why."""
         return max(1.0, min(PATIENCE, self.until - monotonic()))
 
+    def silence(self) -> float:
+        """Seconds without a word that are no reason to worry, as trainings go lately."""
+        return max(PATIENCE, AHEAD * (self._pace.seconds or 0.0))
+
     @abstractmethod
     def workers(self) -> int:
         """How many groups can be at work at once, now; waits a while for the first worker."""
 
     @abstractmethod
-    def ship(self, shipment: Shipment) -> None:
+    def ship(self, parcel: Parcel) -> None:
         """Bring the game to the workers, once each; again after a loss."""
 
     @abstractmethod
@@ -102,8 +108,9 @@ class Remote(ABC):
     def _bring(self, game: Game) -> None:
         if self._shipment is None or self._shipment.game is not game:
             self._shipment = Shipment(game)
+            self._parcel = pack(self._shipment)
             self.workers()
-            self.ship(self._shipment)
+            self.ship(self._parcel)
 
     def _hand_out(
         self, waiting: deque[Group], away: dict[Any, Group], skip: Skip, losses: Counter[int]
@@ -141,26 +148,33 @@ class Remote(ABC):
                 "lack of memory. Use larger workers, a smaller model, or ModelGame(memory=..., "
                 "on_failure='empty') to count such trainings as failures."
             )
-        assert self._shipment is not None
+        assert self._parcel is not None
         self.workers()
-        self.ship(self._shipment)
+        self.ship(self._parcel)
 
 
-def pay_there(shipment: Shipment, group: Group) -> tuple[float, Results]:
+def pay_there(parcel: Parcel, group: Group) -> tuple[float, Results]:
     """What a worker of a cluster does: pay for a group, unless its bits could differ.
 
     Errors go home as the library's own, without their causes, which may not be able to travel; so
     any other error that arrives is the cluster's.
     """
-    shipment.refuse_differing()
+    parcel.refuse_differing()
     try:
-        return pay(shipment, group)
+        return pay(_unpacked(parcel), group)
     except DUShapleyError as error:
         told = error
     except Exception as error:
         told = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
     told.__cause__ = told.__context__ = None
     raise told
+
+
+def _unpacked(parcel: Parcel) -> Shipment:
+    try:
+        return parcel.shipment
+    except Exception as error:
+        raise cannot_unpack(error) from error
 
 
 def cannot_unpack(error: BaseException) -> WorkersDiffer:
