@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import get_scorer, log_loss, make_scorer
+from sklearn.metrics import accuracy_score, get_scorer, log_loss, make_scorer
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -104,6 +104,13 @@ def test_nobody_is_worth_the_best_constant():
     assert game(empty="zero")([[0, 0, 0]])[0] == 0
     assert game(empty=-3)([[0, 0, 0]])[0] == -3
     assert ds.value(game(empty=0.25), "exact").u_empty == 0.25
+
+
+def test_a_metric_in_the_place_of_a_scorer_is_refused_with_the_way_to_make_one():
+    with pytest.raises(InvalidGame, match=r"\(model, X, y\).*make_scorer"):
+        game(scoring=accuracy_score)
+    made = game(scoring=make_scorer(accuracy_score))
+    assert ds.value(made, "exact").values.tolist() == ds.value(game(), "exact").values.tolist()
 
 
 def test_a_constant_that_cannot_be_scored_asks_for_a_number():

@@ -8,6 +8,7 @@ influence values: same score, and the right spread to first order.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -212,7 +213,7 @@ class Scorer:
 def black_box(scoring: Any) -> Callable[[Any, Array, Array], float]:
     """A scorer that is only known by what it answers."""
     if callable(scoring):
-        return scoring
+        return _refuse_metric(scoring)
     from sklearn.metrics import get_scorer, get_scorer_names
 
     try:
@@ -227,6 +228,23 @@ def black_box(scoring: Any) -> Callable[[Any, Array, Array], float]:
             + " Pass a name that sklearn.metrics.get_scorer_names() lists, or a function "
             "f(model, X, y) -> number."
         ) from error
+
+
+def _refuse_metric(scoring: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse a function of targets and predictions, an easy mistake; else give it back."""
+    try:
+        shape = inspect.signature(scoring)
+    except (TypeError, ValueError):  # some compiled functions do not tell
+        return scoring
+    try:
+        shape.bind("model", "X", "y")
+    except TypeError as error:
+        raise InvalidGame(
+            f"scoring is a function of {shape}; needed is one of (model, X, y) that gives a "
+            "number. sklearn.metrics.make_scorer makes it from a function of targets and "
+            "predictions."
+        ) from error
+    return scoring
 
 
 def pad(probabilities: Any, seen: Array, classes: Array) -> FloatArray:
