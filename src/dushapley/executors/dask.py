@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 
-from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
+from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
+from dushapley.executors import remote
 from dushapley.executors.base import Group, Results, WorkerLost, seconds_left
 from dushapley.executors.limits import dismiss
 from dushapley.executors.parcel import Parcel
 from dushapley.executors.remote import Remote, cannot_unpack, pay_there
+
+FAREWELL = 5.0
+"""Seconds that a cluster may take to let a run go."""
 
 
 class Dask(Remote):
@@ -74,7 +80,7 @@ class Dask(Remote):
         return client
 
     def workers(self) -> int:
-        self._threads = dict(self.client.nthreads())
+        self._threads = dict(self._answer(self.client.nthreads))
         if not self._threads:
             try:
                 self.client.wait_for_workers(1, timeout=(waited := self.patience()))
@@ -84,13 +90,14 @@ class Dask(Remote):
                     f"The Dask scheduler has had no worker for {waited:g} s. Start some "
                     "(`dask worker ADDRESS`), and run again to go on."
                 ) from error
-            self._threads = dict(self.client.nthreads())
+            self._threads = dict(self._answer(self.client.nthreads))
         return max(1, sum(self._threads.values()))
 
     def ship(self, parcel: Parcel) -> None:
         """Send the game as a task, not as scattered data: Dask can run a task again elsewhere."""
         from dask import config
 
+        self._refuse_without_us(parcel)
         size = parcel.contents.nbytes + 10**7
         with config.set({"distributed.admin.large-graph-warning-threshold": size}):
             self._game = self.client.submit(_arrived, parcel, pure=False)
@@ -132,10 +139,11 @@ class Dask(Remote):
             self._refuse_lost()
             raise WorkerLost("Dask cancelled the task")
         try:
-            return handle.result()
+            return handle.result(timeout=self.patience())
         except KilledWorker as error:
             raise WorkerLost(f"Dask: {error.last_worker.address} was the last to die") from error
-        except (CancelledError, CommClosedError) as error:
+        except (CancelledError, CommClosedError, TimeoutError) as error:
+            seconds_left(self.until)
             self._refuse_lost()
             raise WorkerLost(f"Dask: {type(error).__name__}") from error
         except DUShapleyError:
@@ -160,11 +168,43 @@ class Dask(Remote):
         if heard:
             self._last_word = now
         back, silent = self._lead - lead, now - self._last_word
-        if min(back, silent) > self.silence():
+        if min(back, silent) > remote.PATIENCE:
+            if self._at_work():
+                self._last_word = now
+                return
             raise WorkersLost(
                 f"The clock was set back by {back:.0f} s during the run, and Dask, which waits by "
-                f"the clock, has said nothing for {silent:.0f} s. Start the cluster again, and run "
-                "again to go on."
+                f"the clock, has said nothing for {silent:.0f} s, while no worker is at work for "
+                "this run. Start the cluster again, and run again to go on."
+            )
+
+    def _at_work(self) -> bool:
+        """Whether some worker is training for this run at this moment."""
+        ours = [handle.key for handle in self._places]
+        found = self._answer(partial(self.client.sync, self.client.scheduler.call_stack, keys=ours))
+        return any(found.values())
+
+    def _answer(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
+        """What the cluster answers; one that does not answer is not waited for for ever."""
+        waited = self.patience()
+        try:
+            return question(*about, callback_timeout=waited, **how)
+        except TimeoutError as error:
+            seconds_left(self.until)
+            raise WorkersLost(
+                f"The Dask scheduler has not answered for {waited:g} s. See what keeps it or its "
+                "workers, start them again, and run again to go on."
+            ) from error
+
+    def _refuse_without_us(self, parcel: Parcel) -> None:
+        """Refuse workers that lack this library: they could not even receive a task to say so."""
+        found = self._answer(self.client.run, version, "dushapley", on_error="return")
+        lacking = [worker for worker, told in found.items() if not isinstance(told, str)]
+        if lacking:
+            raise WorkersDiffer(
+                f"The Dask worker {lacking[0]} lacks dushapley (driver: "
+                f"{parcel.packages['dushapley']}). Install the same versions on all workers, and "
+                "run again to go on."
             )
 
     def _refuse_lost(self) -> None:
@@ -182,7 +222,7 @@ class Dask(Remote):
     def close(self) -> None:
         if self._shipment is not None and self._shipment.game.limits.any:
             with suppress(OSError, TimeoutError):
-                self.client.run(dismiss, self._shipment.token)
+                self.client.run(dismiss, self._shipment.token, callback_timeout=FAREWELL)
         self._game = None
         while self._mine:
             self._mine.pop().close()

@@ -28,6 +28,7 @@ from dushapley.executors.base import (
     leave_with,
     one_blas_thread,
 )
+from dushapley.executors.parcel import Parcel, pack
 from dushapley.games.base import Outcome
 from dushapley.games.training import timed_out
 
@@ -65,8 +66,6 @@ class Trainer:
     """A child process that holds a game and pays blocks of it within limits."""
 
     def __init__(self, shipment: Shipment) -> None:
-        import cloudpickle
-
         self.shipment, self.ending = shipment, Lock()
         self.connection, theirs = Pipe()
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
@@ -77,7 +76,7 @@ class Trainer:
         )
         theirs.close()
         Thread(target=self.process.wait, daemon=True).start()  # whenever it ends, no zombie stays
-        packed = cloudpickle.dumps(shipment.game)
+        packed = pickle.dumps(pack(shipment))
         try:
             self.connection.send_bytes(packed)
             self._receive(None)  # ready: the time to start is nobody's training time
@@ -162,7 +161,8 @@ def serve(descriptor: int) -> None:
     leave_with(os.getppid())
     die_with_parent()
     connection = Connection(descriptor)
-    game = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the process that started us
+    parcel: Parcel = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own parent
+    game = parcel.shipment.game
     with one_blas_thread():
         if game.limits.memory is not None:
             limit_memory(game.limits.memory)
@@ -186,7 +186,7 @@ def die_with_parent() -> None:
 def _answer(game: Any, block: Block) -> bytes:
     try:
         return pickle.dumps(game.outcomes(*block))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         try:
             return pickle.dumps(error)
         except (pickle.PicklingError, AttributeError, TypeError):

@@ -45,8 +45,9 @@ class Parcel:
     @cached_property
     def shipment(self) -> Shipment:
         """The shipment, unpacked where it is first asked for; its arrays stay where they are."""
-        described, *arrays = (self.contents[start:end] for start, end in self.bounds)
-        shipment: Shipment = pickle.loads(described.data, buffers=arrays)  # noqa: S301 - our own run
+        contents = self.contents.data.toreadonly()  # alike everywhere, mapped file or not
+        described, *arrays = (contents[start:end] for start, end in self.bounds)
+        shipment: Shipment = pickle.loads(described, buffers=arrays)  # noqa: S301 - our own run
         return shipment
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -56,10 +56,6 @@ class Remote(ABC):
         """Seconds that may be spent waiting for the cluster; a second at least, to say why."""
         return max(1.0, min(PATIENCE, self.until - monotonic()))
 
-    def silence(self) -> float:
-        """Seconds without a word that are no reason to worry, as trainings go lately."""
-        return max(PATIENCE, AHEAD * (self._pace.seconds or 0.0))
-
     @abstractmethod
     def workers(self) -> int:
         """How many groups can be at work at once, now; waits a while for the first worker."""
@@ -164,7 +160,7 @@ def pay_there(parcel: Parcel, group: Group) -> tuple[float, Results]:
         return pay(_unpacked(parcel), group)
     except DUShapleyError as error:
         told = error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a worker must outlive a model that calls exit()
         told = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
     told.__cause__ = told.__context__ = None
     raise told

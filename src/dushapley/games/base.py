@@ -267,7 +267,7 @@ class CallableGame(Game):
         try:
             answers = self.function(queries.astype(np.bool_, copy=False))
             values = np.asarray(answers, dtype=np.float64)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UtilityFailed(
                 f"The game raised {type(error).__name__} ({error}) when asked for {len(queries)} "
                 f"coalitions, the first {pool_name(queries[0], self.names)}. It must map an "

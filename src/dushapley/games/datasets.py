@@ -79,7 +79,7 @@ class RowsGame(Game):
         parts = [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
         if not parts:
             target = self.owners.y[0]
-            return self.owners.X[0][:0], None if target is None else target[:0]
+            return self.owners.X[0][:0].copy(), None if target is None else target[:0].copy()
         X = np.concatenate([self.owners.X[j][rows] for j, rows in parts])
         if self.owners.y[0] is None:
             return X, None
@@ -173,7 +173,7 @@ class DatasetGame(RowsGame):
         X, y = self.pool(counts, draw)
         try:
             return float(self.utility(X, y))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UtilityFailed(
                 f"The utility of {pool_name(query, self.names)} raised "
                 f"{type(error).__name__}: {error}. It is asked for every pool, the empty one too; "

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome
-from dushapley.games.checks import check_n_players, digest, pool_name
+from dushapley.games.checks import check_n_players, digest, may_not_write, pool_name
 from dushapley.games.datasets import RowsGame
 from dushapley.games.describing import Indescribable, describe, package_of
 from dushapley.games.encoding import Encoding, encoding_pipeline, is_mixed
@@ -217,7 +217,7 @@ class ModelGame(RowsGame):
         except MemoryError as error:
             known = self.limits.memory
             return self._failed(query, error if known is None else out_of_memory(known))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._failed(query, error)
 
     def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
@@ -229,17 +229,19 @@ class ModelGame(RowsGame):
             return average([self.scorer(constant_label(y[0], self.classes))] * self.repeats)
         scored = []
         for make in self._makers:
+            own = (X, y) if self.repeats == 1 else (X.copy(), y.copy())  # models may write into it
             with time_limit(self.timeout):
-                scored.append(self.scorer(make().fit(X, y)))
+                scored.append(self.scorer(make().fit(*own)))
         return average(scored)
 
-    def _failed(self, query: Array, error: Exception) -> Outcome:
+    def _failed(self, query: Array, error: BaseException) -> Outcome:
         cause = f"{type(error).__name__}: {error}"
         if self.on_failure == "raise":
             raise UtilityFailed(
-                f"Training on {pool_name(query, self.names)} failed with {cause}. Mend the model "
-                "or the data, or pass on_failure='empty' (--on-failure empty) to count such pools "
-                f"as u(nobody) = {self.nobody.value:.6g}."
+                f"Training on {pool_name(query, self.names)} failed with {cause}. "
+                f"{may_not_write(error)}Mend the model or the data, or pass on_failure='empty' "
+                "(--on-failure empty) to count such pools as u(nobody) = "
+                f"{self.nobody.value:.6g}."
             ) from error
         return Outcome(self.nobody.value, failure_cause(error), self.nobody.scores)
 
@@ -354,7 +356,7 @@ def grouped(rows: FloatArray) -> FloatArray:
     return np.asarray(mean + sums * (MOST_SCORES / len(rows)))
 
 
-def failure_cause(error: Exception) -> str:
+def failure_cause(error: BaseException) -> str:
     """A failure in one line that is equal for equal causes."""
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
@@ -380,8 +382,10 @@ def check_test_set(
         raise InvalidGame("The owners have no targets; a model needs them: pass {name: (X, y)}.")
     if owners.columns is not None and hasattr(X_test, "columns"):
         X_test = aligned(X_test, owners.columns, "The test table")
-    X = np.asarray(X_test) if encoding is None else encoding(np.asarray(X_test, dtype=object))
-    y = np.asarray(y_test)
+    X = np.array(X_test) if encoding is None else encoding(np.asarray(X_test, dtype=object))
+    y = np.array(y_test)
+    for array in (X, y):  # one test set for all trainings, and the caller's stays as it was
+        array.setflags(write=False)
     if X.shape[1:] != owners.X[0].shape[1:]:
         raise InvalidGame(
             f"The test set has rows of shape {X.shape[1:]}, the owners' have "
