@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from concurrent.futures import wait
+from contextlib import ExitStack, suppress
 from math import isfinite
+from time import monotonic, sleep
 from typing import Any
 
 from dushapley.errors import WorkersLost
@@ -26,6 +28,9 @@ from dushapley.executors.base import (
 from dushapley.executors.limits import dismiss
 from dushapley.executors.parcel import Parcel, pack
 from dushapley.games.base import Game, Outcome
+
+FAREWELL = 5.0
+"""Seconds that workers may take to let a run go."""
 
 
 class Local:
@@ -51,6 +56,7 @@ class Local:
         self._shipment: Shipment | None = None
         self._parcel: Parcel | None = None
         self._pace = Pace()
+        self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
     def run(
         self, game: Game, blocks: Sequence[Block], skip: Skip
@@ -91,7 +97,7 @@ class Local:
         from joblib import delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        workers, parcel = self._start(), self._packed()
+        workers, parcel, self._at_rest = self._start(), self._packed(), False
         groups = self._groups(dict(waiting), workers.n_jobs, skip)
         self._limit(workers)
         try:
@@ -104,6 +110,7 @@ class Local:
                     yield position, outcomes
                 self._limit(workers)
             waiting.clear()  # whatever is left was skipped
+            self._at_rest = True
         except TerminatedWorkerError:
             self._let_go()
         except (TimeoutError, multiprocessing.TimeoutError) as error:  # joblib raises the latter
@@ -151,21 +158,42 @@ class Local:
             )
         return self._workers
 
+    def _end_trainers(self, token: str) -> None:
+        """Have every worker end its trainer; not the workers, which others may be using.
+
+        A worker that is busy with something else for so long keeps its trainer until that leaves
+        by itself.
+        """
+        from joblib import effective_n_jobs
+        from joblib.externals.loky import get_reusable_executor
+
+        crew, answered, until = effective_n_jobs(self.n_jobs), set[int](), monotonic() + FAREWELL
+        with suppress(RuntimeError):  # workers that died took their trainers along
+            workers = get_reusable_executor(reuse=True)
+            while len(answered) < crew and (left := until - monotonic()) > 0:
+                asked = [workers.submit(_end_trainer, token) for _ in range(crew)]
+                done, late = wait(asked, timeout=left)
+                answered |= {told.result() for told in done}
+                for told in late:
+                    told.cancel()
+
     def _let_go(self) -> None:
         self._workers = None
         self._stack.close()
 
     def close(self) -> None:
         """Let go of the game's files; the workers are joblib's own and serve the next run."""
-        limited = self._shipment is not None and self._shipment.game.limits.any
-        if limited and self._workers is not None:
-            from joblib.externals.loky import get_reusable_executor
-
-            self._let_go()
-            get_reusable_executor().shutdown(wait=True, kill_workers=True)
+        if self._at_rest and self._shipment is not None and self._shipment.game.limits.any:
+            self._end_trainers(self._shipment.token)
         self._let_go()
         if self._shipment is not None:
             dismiss(self._shipment.token)
+
+
+def _end_trainer(token: str) -> int:
+    dismiss(token)
+    sleep(0.02)  # so that the other workers come to take their share
+    return os.getpid()
 
 
 def _pay(parcel: Parcel, group: Group, parent: int) -> tuple[float, Results]:
