@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -165,6 +167,39 @@ def test_a_clock_pulled_back_is_told_where_dask_waits_by_it(
     assert "The clock was set back by" in silent["message"]
     again = Driver(tmp_path, value=value).result()  # a quiet run, on the ledger and cluster left
     assert again["bits"] == quiet(7).values.tobytes().hex()
+
+
+def test_time_is_up_even_where_the_scheduler_has_stopped_answering(tmp_path: Path) -> None:
+    log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
+    with dask_cluster(tmp_path, 1) as frozen:
+        value = way("dask", frozen) | {"ledger": str(ledger), "max_seconds": 8}
+        driver = Driver(tmp_path, log=str(log), seconds=0.2, value=value)
+        while not payments(log):
+            time.sleep(0.05)
+        frozen.scheduler.send_signal(signal.SIGSTOP)
+        try:
+            assert driver.result(60)["error"] == "Stopped"
+        finally:
+            frozen.scheduler.send_signal(signal.SIGCONT)
+    assert 0 < kept(ledger) < 128
+
+
+def test_the_code_of_ones_own_models_travels(
+    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for power in ("1", "2"):  # the cluster stands, and the module is edited between two runs
+        (tmp_path / "my_utility.py").write_text(f"def worth(X, y):\n    return len(X) ** {power}\n")
+        sys.modules.pop("my_utility", None)
+        importlib.invalidate_caches()
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        played = ds.DatasetGame(
+            ds.Owners.from_arrays({"a": [[1.0]], "b": [[2.0], [3.0]]}),
+            importlib.import_module("my_utility").worth,
+        )
+        found = ds.value(played, "exact", **way("dask", cluster))
+        assert found.values.sum() == 3 ** int(power)
+    sys.modules.pop("my_utility")
 
 
 def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:
