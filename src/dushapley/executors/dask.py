@@ -13,7 +13,7 @@ from typing import Any
 
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
 from dushapley.executors import remote
-from dushapley.executors.base import Group, Results, WorkerLost, seconds_left
+from dushapley.executors.base import ATTEMPTS, Group, Results, WorkerLost, seconds_left
 from dushapley.executors.limits import dismiss
 from dushapley.executors.parcel import Parcel
 from dushapley.executors.remote import Remote, cannot_unpack, pay_there
@@ -47,6 +47,7 @@ class Dask(Remote):
         self._threads: dict[str, int] = {}
         self._places: dict[Any, str] = {}  # which worker each handle was meant for
         self._last_word = time.monotonic()  # from here or there
+        self._idle = 0  # how often in a row nobody was seen at work since
         self._lead = (
             time.time() - self._last_word
         )  # of the clock on the wall: it falls when set back
@@ -166,12 +167,15 @@ class Dask(Remote):
         lead = time.time() - now
         self._lead = max(self._lead, lead)
         if heard:
-            self._last_word = now
+            self._last_word, self._idle = now, 0
         back, silent = self._lead - lead, now - self._last_word
-        if min(back, silent) > remote.PATIENCE:
-            if self._at_work():
-                self._last_word = now
-                return
+        if min(back, silent) <= remote.PATIENCE:
+            return
+        if self._at_work():
+            self._last_word, self._idle = now, 0
+            return
+        self._idle += 1
+        if self._idle > ATTEMPTS:  # not just a moment between two trainings
             raise WorkersLost(
                 f"The clock was set back by {back:.0f} s during the run, and Dask, which waits by "
                 f"the clock, has said nothing for {silent:.0f} s, while no worker is at work for "
@@ -180,9 +184,9 @@ class Dask(Remote):
 
     def _at_work(self) -> bool:
         """Whether some worker is training for this run at this moment."""
-        ours = [handle.key for handle in self._places]
-        found = self._answer(partial(self.client.sync, self.client.scheduler.call_stack, keys=ours))
-        return any(found.values())
+        ours = {handle.key for handle in self._places}
+        found = self._answer(partial(self.client.sync, self.client.scheduler.call_stack))
+        return any(not ours.isdisjoint(tasks) for tasks in found.values())
 
     def _answer(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
         """What the cluster answers; one that does not answer is not waited for for ever."""
