@@ -535,3 +535,25 @@ def test_a_ledger_that_cannot_grow_keeps_what_it_has(
     quiet = ds.value(sleepy_game(n_players=9), "exact")
     assert again.values.tobytes() == quiet.values.tobytes()
     assert again.n_computed < 450  # more than 60 of 512 had been kept
+
+
+@pytest.mark.parametrize("fate", ["deleted", "moved", "replaced"])
+def test_a_ledger_that_goes_away_during_a_run_is_missed(fate: str, tmp_path: Path) -> None:
+    ledger, elsewhere = tmp_path / "l.sqlite", tmp_path / "elsewhere.sqlite"
+    asked: list[int] = []
+
+    def utility(X: np.ndarray, y: object) -> float:
+        asked.append(len(X))
+        if len(asked) == 3:
+            ledger.rename(elsewhere)
+            if fate == "deleted":
+                elsewhere.unlink()
+            if fate == "replaced":
+                ledger.write_bytes(b"")
+        return float(len(X))
+
+    owners = ds.Owners.from_arrays({c: [[float(i)]] for i, c in enumerate("abcd")})
+    game = ds.DatasetGame(owners, utility, fingerprint="rows")
+    with pytest.raises(errors.LedgerUnreadable, match="deleted, moved or replaced during the run"):
+        ds.value(game, "exact", ledger=ledger)
+    assert len(asked) == 3  # nothing more is paid

@@ -92,6 +92,15 @@ class Ledger:
         except BaseException:
             self._db.close()
             raise
+        self._place = self.path.absolute()  # models may change the folder they work in
+        self._file = self._standing()
+
+    def _standing(self) -> int | None:
+        """Which file stands under the ledger's name now."""
+        try:
+            return self._place.stat().st_ino
+        except OSError:
+            return None
 
     def _refuse_read_only(self) -> None:
         """Refuse before any work is paid for; a file without write permission is meant so."""
@@ -193,6 +202,11 @@ class Ledger:
     def write(self, paid: Iterable[tuple[bytes, Outcome]]) -> int:
         """Commit a block of evaluations: all of it, or nothing. How many of them were news."""
         rows = [sealed(key, outcome, self.context) for key, outcome in paid]
+        if self._standing() != self._file:  # SQLite would go on writing into a file without a name
+            raise LedgerUnreadable(
+                f"The ledger {self.path} was deleted, moved or replaced during the run, so what is "
+                "paid now could not be found again. Put it back, and run the same again to go on."
+            )
         try:
             with self._lock:
                 return self._commit(rows)
