@@ -216,6 +216,27 @@ def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:
     assert again["computed"] <= reference.n_distinct - paid + 1  # the one that found no room
 
 
+def test_a_full_temporary_folder_is_told(tmp_path: Path) -> None:
+    code = """if True:
+        import resource
+        import numpy as np, dushapley as ds
+        rows = np.zeros((200_000, 1))
+        game = ds.DatasetGame(ds.Owners.from_arrays({"a": rows, "b": rows}), lambda X, y: len(X))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))  # as on a full disk
+        try:
+            ds.value(game, "exact", n_jobs=2)
+        except ds.errors.WorkersLost as error:
+            print(error)
+    """
+    environment = os.environ | {"JOBLIB_TEMP_FOLDER": str(tmp_path)}
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=environment, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert "which is full or not to be written" in told.stdout, told
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_thousand_wild_trainings_leave_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, suppress
@@ -113,6 +114,13 @@ class Local:
             self._at_rest = True
         except TerminatedWorkerError:
             self._let_go()
+        except pickle.PicklingError as error:  # all is packed already, so what fails is the file
+            raise WorkersLost(
+                f"The game could not be handed to the workers: its {parcel.contents.nbytes:,} "
+                "bytes are written once into a temporary folder, which is full or not to be "
+                "written. Free some space, name another folder in JOBLIB_TEMP_FOLDER, or take "
+                "n_jobs=1; run again to go on."
+            ) from error
         except (TimeoutError, multiprocessing.TimeoutError) as error:  # joblib raises the latter
             if isfinite(self.until):
                 raise OutOfTime from error
