@@ -133,9 +133,9 @@ class Ledger:
         if about["context"] != self.context:
             raise LedgerMismatch(
                 f"The ledger {self.path} holds evaluations of another game (context "
-                f"{about['context'][:12]}…, this game has {self.context[:12]}…): model, metric, "
-                "test data, seed or fingerprint differ. Use another file, or the game it was made "
-                "with."
+                f"{about['context'][:12]}…, this game has {self.context[:12]}…): model, its "
+                "code, metric, test data, seed or fingerprint differ. Use another file, or the "
+                "game it was made with."
             )
 
     def _set_up(self) -> dict[str, str]:

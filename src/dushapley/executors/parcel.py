@@ -13,10 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
-from pathlib import Path
 from threading import Lock
 from types import FunctionType
 from typing import Any
@@ -25,13 +23,12 @@ import numpy as np
 
 from dushapley.errors import InvalidGame, WorkersDiffer
 from dushapley.executors.base import Shipment
+from dushapley.games.owncode import ELSEWHERE, is_own
 
 ALIGNED = 64
 """Bytes: each array of a parcel begins at a multiple, as arithmetic on it likes."""
 BITS = {"dushapley", "numpy", "scipy", "sklearn"}
 """Packages that decide the bits of every training; those of the model come to them."""
-ELSEWHERE = sys.stdlib_module_names | {"__main__", "__mp_main__", "cloudpickle", "dushapley"}
-"""Modules whose code is everywhere, or travels anyway."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +136,7 @@ def _own_code_travels() -> Iterator[None]:
     import cloudpickle
 
     with _BY_VALUE:  # the list is the process's
-        own = [module for module in list(sys.modules.values()) if _is_own(module)]
+        own = [module for module in list(sys.modules.values()) if is_own(module)]
         for module in own:
             cloudpickle.register_pickle_by_value(module)
         try:
@@ -149,31 +146,10 @@ def _own_code_travels() -> Iterator[None]:
                 cloudpickle.unregister_pickle_by_value(module)
 
 
-def _is_own(module: Any) -> bool:
-    """Whether a module is a Python file that was not installed, and not of this library."""
-    name, file = getattr(module, "__name__", None), getattr(module, "__file__", None)
-    if not isinstance(name, str) or not isinstance(file, str) or not file.endswith(".py"):
-        return False
-    top = name.partition(".")[0]
-    return (
-        sys.modules.get(name) is module
-        and top not in ELSEWHERE
-        and not {"site-packages", "dist-packages"} & set(Path(file).parts)
-        and not _is_compiled(top)
-    )
-
-
-def _is_compiled(top: str) -> bool:
-    """Whether a package has compiled parts: one under development, not a script's helper."""
-    inside = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == top]
-    files = [getattr(module, "__file__", None) for module in inside]
-    return any(isinstance(f, str) and f.endswith(tuple(EXTENSION_SUFFIXES)) for f in files)
-
-
 def _installed(modules: set[str]) -> set[str]:
     """Packages that these modules belong to, but for Python's own and those that travel."""
     loaded = (sys.modules[name] for name in modules if name in sys.modules)
-    return {m.__name__.partition(".")[0] for m in loaded if not _is_own(m)} - ELSEWHERE
+    return {m.__name__.partition(".")[0] for m in loaded if not is_own(m)} - ELSEWHERE
 
 
 def versions(names: Iterable[str]) -> dict[str, str]:

@@ -178,6 +178,6 @@ def cannot_unpack(error: BaseException) -> WorkersDiffer:
     told = " ".join(str(error).split())
     return WorkersDiffer(
         f"The cluster could not unpack the game ({type(error).__name__}: {told}). Its workers, and "
-        "a Dask scheduler too, need the packages that the driver has, and the module of a model of "
-        "your own: install both there, and run again to go on."
+        "a Dask scheduler too, need the packages that the driver has, and modules of your own that "
+        "cannot travel: install both there, and run again to go on."
     )

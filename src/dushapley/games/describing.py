@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.games.checks import digest
+from dushapley.games.owncode import code_digest
 
 
 class Indescribable(Exception):
@@ -59,7 +60,7 @@ def _describe_name(thing: Any) -> str:
         raise Indescribable(
             f"{name} is a function or class of this script, whose content cannot be compared"
         )
-    return f"{module}.{name}"
+    return f"{module}.{name} {code_digest(thing)}".rstrip()  # its code too, where it is one's own
 
 
 def _describe_object(thing: Any) -> str:
