@@ -19,7 +19,7 @@ from dushapley.executors.parcel import Parcel
 from dushapley.executors.remote import Remote, cannot_unpack, pay_there
 
 FAREWELL = 5.0
-"""Seconds that a cluster may take to let a run go."""
+"""Seconds that a cluster may take to say who it is, and to let a run go."""
 
 
 class Dask(Remote):
@@ -188,11 +188,11 @@ class Dask(Remote):
         found = self._answer(partial(self.client.sync, self.client.scheduler.call_stack))
         return any(not ours.isdisjoint(tasks) for tasks in found.values())
 
-    def _answer(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
+    def _answer(self, question: Callable[..., Any]) -> Any:
         """What the cluster answers; one that does not answer is not waited for for ever."""
         waited = self.patience()
         try:
-            return question(*about, callback_timeout=waited, **how)
+            return question(callback_timeout=waited)
         except TimeoutError as error:
             seconds_left(self.until)
             raise WorkersLost(
@@ -202,8 +202,12 @@ class Dask(Remote):
 
     def _refuse_without_us(self, parcel: Parcel) -> None:
         """Refuse workers that lack this library: they could not even receive a task to say so."""
-        found = self._answer(self.client.run, version, "dushapley", on_error="return")
-        lacking = [worker for worker, told in found.items() if not isinstance(told, str)]
+        found: dict[str, Any] = {}
+        with suppress(OSError, TimeoutError):  # of workers that are just dying; others will come
+            found = self.client.run(
+                version, "dushapley", on_error="return", callback_timeout=FAREWELL
+            )
+        lacking = [worker for worker, told in found.items() if isinstance(told, ImportError)]
         if lacking:
             raise WorkersDiffer(
                 f"The Dask worker {lacking[0]} lacks dushapley (driver: "
