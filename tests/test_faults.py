@@ -216,6 +216,31 @@ def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:
     assert again["computed"] <= reference.n_distinct - paid + 1  # the one that found no room
 
 
+def test_ctrl_c_is_answered_by_the_driver_alone(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from faults import Path, ds, sleepy_game\n"
+        "if __name__ == '__main__':\n"
+        f"    game = sleepy_game(0.2, Path({str(tmp_path / 'paid.log')!r}))\n"
+        "    try:\n"
+        "        ds.value(game, 'exact', executor='dask', n_jobs=2)\n"
+        "    except ds.Stopped as stopped:\n"
+        "        print(stopped)\n"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, str(script)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not payments(tmp_path / "paid.log") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: to all of them
+    told = driver.communicate(timeout=60)[0]
+    assert "Stopped after" in told
+    assert "Traceback" not in told
+
+
 def test_a_full_temporary_folder_is_told(tmp_path: Path) -> None:
     code = """if True:
         import resource

@@ -256,7 +256,7 @@ def test_repeats_average_and_report_their_spread():
         ({"model": LogisticRegression}, "has no fit"),
         ({"scoring": "acuracy"}, "Did you mean 'accuracy'"),
         ({"scoring": 3}, "There is no score 3"),
-        ({"model": Ridge(), "scoring": "accuracy"}, "judges classes, but the model is a reg"),
+        ({"model": Ridge(), "scoring": "accuracy"}, "judges classes, but the model does not"),
         ({"model": LinearSVC(), "scoring": "neg_log_loss"}, "has no predict_proba"),
         ({"empty": "nothing"}, "empty is 'nothing'"),
         ({"empty": float("inf")}, "must be finite"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
+from threading import current_thread, main_thread
 from typing import Any
 
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
@@ -245,16 +247,30 @@ def _cluster_here(n_jobs: int) -> Any:
     import distributed
 
     try:
-        return distributed.LocalCluster(
-            n_workers=None if n_jobs == -1 else n_jobs,
-            threads_per_worker=1,
-            dashboard_address=":0",
-        )
+        with _deaf_to_interrupts():
+            return distributed.LocalCluster(
+                n_workers=None if n_jobs == -1 else n_jobs,
+                threads_per_worker=1,
+                dashboard_address=":0",
+            )
     except RuntimeError as error:
         raise WorkersLost(
             f"Dask could not start workers on this machine ({error}). Each of them imports your "
             "script again: put what it does under `if __name__ == '__main__':`."
         ) from error
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that start meanwhile do not hear Ctrl-C, which is the driver's to answer."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _refuse_unreadable(address: Any) -> None:

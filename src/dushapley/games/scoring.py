@@ -154,8 +154,9 @@ class Scorer:
             return None
         if metric.classes and self.classes is None:
             raise InvalidGame(
-                f"scoring={self.name!r} judges classes, but the model is a regression. Pass a "
-                "classifier, or a score of numbers such as 'r2' or 'neg_mean_squared_error'."
+                f"scoring={self.name!r} judges classes, but the model does not say that it is a "
+                "classifier. Pass one (a class of your own names ClassifierMixin before "
+                "BaseEstimator), or a score of numbers such as 'r2' or 'neg_mean_squared_error'."
             )
         if metric.response == "ranking":
             both = np.unique(self.target.codes)
