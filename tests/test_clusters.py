@@ -121,7 +121,7 @@ def sleep_long(z: np.ndarray) -> np.ndarray:
 def test_time_is_up_cleanly_and_the_ledger_goes_on(tmp_path: Path) -> None:
     ledger = tmp_path / "l.sqlite"
     with pytest.raises(ds.Stopped, match=r"Time is up.*run the same again to go on") as stop:
-        ds.value(sleepy_game(0.02), "permutation", budget=400, ledger=ledger, max_seconds=1.5)
+        ds.value(sleepy_game(0.04), "permutation", budget=400, ledger=ledger, max_seconds=3)
     assert stop.value.out_of_time
     assert stop.value.valuation is not None
     assert not stop.value.valuation.complete
@@ -226,7 +226,6 @@ def test_a_parcel_unpacks_to_the_same_game() -> None:
 
 def test_workers_with_other_packages_are_refused() -> None:
     parcel = pack(Shipment(unimportable_game()))
-    parcel.refuse_differing()
     parcel.packages["numpy"] = "1.0"
     with pytest.raises(errors.WorkersDiffer, match=r"driver: 1\.0.*same versions on all workers"):
         remote.pay_there(parcel, [])  # before anything is unpacked, which could fail less clearly

@@ -184,21 +184,30 @@ def test_time_is_up_even_where_the_scheduler_has_stopped_answering(tmp_path: Pat
     assert 0 < kept(ledger) < 128
 
 
-def test_the_code_of_ones_own_models_travels(
-    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_standing_cluster_is_refused_after_an_edit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    for power in ("1", "2"):  # the cluster stands, and the module is edited between two runs
-        (tmp_path / "my_utility.py").write_text(f"def worth(X, y):\n    return len(X) ** {power}\n")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", paths)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    def play(power: int) -> ds.Valuation:
+        code = f"def worth(X, y):\n    return len(X) ** {power}\n"
+        (tmp_path / "my_utility.py").write_text(code)
         sys.modules.pop("my_utility", None)
         importlib.invalidate_caches()
-        monkeypatch.setattr(sys, "dont_write_bytecode", True)
         played = ds.DatasetGame(
             ds.Owners.from_arrays({"a": [[1.0]], "b": [[2.0], [3.0]]}),
             importlib.import_module("my_utility").worth,
         )
-        found = ds.value(played, "exact", **way("dask", cluster))
-        assert found.values.sum() == 3 ** int(power)
+        return ds.value(played, "exact", **way("dask", standing))
+
+    with dask_cluster(tmp_path, 1) as standing:
+        assert play(1).values.sum() == 3
+        with pytest.raises(ds.errors.WorkersDiffer, match="other code of my_utility"):
+            play(2)
     sys.modules.pop("my_utility")
 
 

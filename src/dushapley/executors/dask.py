@@ -17,8 +17,8 @@ from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, Worke
 from dushapley.executors import remote
 from dushapley.executors.base import ATTEMPTS, Group, Results, WorkerLost, seconds_left
 from dushapley.executors.limits import dismiss
-from dushapley.executors.parcel import Parcel
-from dushapley.executors.remote import Remote, cannot_unpack, pay_there
+from dushapley.executors.parcel import Parcel, cannot_unpack
+from dushapley.executors.remote import Remote, pay_there
 
 FAREWELL = 5.0
 """Seconds that a cluster may take to say who it is, and to let a run go."""

@@ -12,7 +12,7 @@ from math import isfinite
 from time import monotonic, sleep
 from typing import Any
 
-from dushapley.errors import WorkersLost
+from dushapley.errors import WorkersDiffer, WorkersLost
 from dushapley.executors.base import (
     ATTEMPTS,
     Block,
@@ -27,7 +27,7 @@ from dushapley.executors.base import (
     seconds_left,
 )
 from dushapley.executors.limits import dismiss
-from dushapley.executors.parcel import Parcel, pack
+from dushapley.executors.parcel import Parcel, pack, unpacked
 from dushapley.games.base import Game, Outcome
 
 FAREWELL = 5.0
@@ -57,6 +57,7 @@ class Local:
         self._shipment: Shipment | None = None
         self._parcel: Parcel | None = None
         self._pace = Pace()
+        self._renewed = False
         self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
     def run(
@@ -113,6 +114,11 @@ class Local:
             waiting.clear()  # whatever is left was skipped
             self._at_rest = True
         except TerminatedWorkerError:
+            self._let_go()
+        except WorkersDiffer:
+            if self._renewed:
+                raise
+            self._renewed = True  # they live on from run to run, with code from before an edit
             self._let_go()
         except pickle.PicklingError as error:  # all is packed already, so what fails is the file
             raise WorkersLost(
@@ -206,4 +212,4 @@ def _end_trainer(token: str) -> int:
 
 def _pay(parcel: Parcel, group: Group, parent: int) -> tuple[float, Results]:
     leave_with(parent)
-    return pay(parcel.shipment, group)
+    return pay(unpacked(parcel), group)

@@ -15,8 +15,8 @@ from dushapley.executors.base import (
     WorkerLost,
     seconds_left,
 )
-from dushapley.executors.parcel import Parcel
-from dushapley.executors.remote import LOOK, Remote, cannot_unpack, pay_there
+from dushapley.executors.parcel import Parcel, cannot_unpack
+from dushapley.executors.remote import LOOK, Remote, pay_there
 
 
 class Ray(Remote):

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from time import monotonic
 from typing import Any
 
-from dushapley.errors import DUShapleyError, UtilityFailed, WorkersDiffer, WorkersLost
+from dushapley.errors import DUShapleyError, UtilityFailed, WorkersLost
 from dushapley.executors.base import (
     ATTEMPTS,
     Block,
@@ -26,7 +26,7 @@ from dushapley.executors.base import (
     pay,
     seconds_left,
 )
-from dushapley.executors.parcel import Parcel, pack
+from dushapley.executors.parcel import Parcel, pack, unpacked
 from dushapley.games.base import Game, Outcome
 
 AHEAD = 2
@@ -155,29 +155,11 @@ def pay_there(parcel: Parcel, group: Group) -> tuple[float, Results]:
     Errors go home as the library's own, without their causes, which may not be able to travel; so
     any other error that arrives is the cluster's.
     """
-    parcel.refuse_differing()
     try:
-        return pay(_unpacked(parcel), group)
+        return pay(unpacked(parcel), group)
     except DUShapleyError as error:
         told = error
     except (Exception, SystemExit) as error:  # a worker must outlive a model that calls exit()
         told = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
     told.__cause__ = told.__context__ = None
     raise told
-
-
-def _unpacked(parcel: Parcel) -> Shipment:
-    try:
-        return parcel.shipment
-    except Exception as error:
-        raise cannot_unpack(error) from error
-
-
-def cannot_unpack(error: BaseException) -> WorkersDiffer:
-    """What it means when the cluster does not know what the game is made of."""
-    told = " ".join(str(error).split())
-    return WorkersDiffer(
-        f"The cluster could not unpack the game ({type(error).__name__}: {told}). Its workers, and "
-        "a Dask scheduler too, need the packages that the driver has, and modules of your own that "
-        "cannot travel: install both there, and run again to go on."
-    )

@@ -123,13 +123,6 @@ def refuse_minute(empty: float, full: float) -> None:
         )
 
 
-def may_not_write(error: BaseException) -> str:
-    """What to do about a failure to write into rows, which all trainings share; else nothing."""
-    if "read-only" not in str(error):
-        return ""
-    return "The test set is the same for all trainings and may not be written into: copy it first. "
-
-
 def pool_name(query: np.ndarray[Any, Any], names: Sequence[str]) -> str:
     """A pool in words, for messages."""
     inside: list[int] = np.flatnonzero(query > 0).tolist()

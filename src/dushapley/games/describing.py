@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.games.checks import digest
-from dushapley.games.owncode import code_digest
+from dushapley.games.owncode import own_code
 
 
 class Indescribable(Exception):
@@ -60,7 +60,8 @@ def _describe_name(thing: Any) -> str:
         raise Indescribable(
             f"{name} is a function or class of this script, whose content cannot be compared"
         )
-    return f"{module}.{name} {code_digest(thing)}".rstrip()  # its code too, where it is one's own
+    code = own_code([module])  # installed modules are known by their versions
+    return f"{module}.{name} {digest(*map(str, code.items())) if code else ''}".rstrip()
 
 
 def _describe_object(thing: Any) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome
-from dushapley.games.checks import check_n_players, digest, may_not_write, pool_name
+from dushapley.games.checks import check_n_players, digest, pool_name
 from dushapley.games.datasets import RowsGame
 from dushapley.games.describing import Indescribable, describe, package_of
 from dushapley.games.encoding import Encoding, encoding_pipeline, is_mixed
@@ -238,10 +238,9 @@ class ModelGame(RowsGame):
         cause = f"{type(error).__name__}: {error}"
         if self.on_failure == "raise":
             raise UtilityFailed(
-                f"Training on {pool_name(query, self.names)} failed with {cause}. "
-                f"{may_not_write(error)}Mend the model or the data, or pass on_failure='empty' "
-                "(--on-failure empty) to count such pools as u(nobody) = "
-                f"{self.nobody.value:.6g}."
+                f"Training on {pool_name(query, self.names)} failed with {cause}. Mend the model "
+                "or the data, or pass on_failure='empty' (--on-failure empty) to count such pools "
+                f"as u(nobody) = {self.nobody.value:.6g}."
             ) from error
         return Outcome(self.nobody.value, failure_cause(error), self.nobody.scores)
 

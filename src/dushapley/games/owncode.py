@@ -1,17 +1,21 @@
 """Code of one's own: which it is, and whether it has been edited.
 
-Installed packages are known by their versions. A module beside a script has none: its code is
-looked at instead, as it is loaded, so that what was paid under other code is not taken for equal.
+Installed packages are known by their versions. A module beside a script has none: its source is
+looked at instead, so that what was paid under other code is not taken for equal, and workers with
+other code are refused.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from importlib.machinery import EXTENSION_SUFFIXES
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from dushapley.games.checks import digest
@@ -20,20 +24,19 @@ ELSEWHERE = sys.stdlib_module_names | {"__main__", "__mp_main__", "cloudpickle",
 """Modules that are nobody's own: everywhere, or of this library. (A script has no name.)"""
 
 
-def is_own(module: Any) -> bool:
+def is_own(name: str, file: object) -> bool:
     """Whether a module is a Python file that was not installed, and not of this library."""
-    name, file = getattr(module, "__name__", None), getattr(module, "__file__", None)
-    if not isinstance(name, str) or not isinstance(file, str) or not file.endswith(".py"):
-        return False
     top = name.partition(".")[0]
     return (
-        sys.modules.get(name) is module
+        isinstance(file, str)
+        and file.endswith(".py")
         and top not in ELSEWHERE
         and not {"site-packages", "dist-packages"} & set(Path(file).parts)
         and not _is_compiled(top)
     )
 
 
+@cache
 def _is_compiled(top: str) -> bool:
     """Whether a package has compiled parts: one under development, not a script's helper."""
     inside = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == top]
@@ -41,99 +44,79 @@ def _is_compiled(top: str) -> bool:
     return any(isinstance(f, str) and f.endswith(tuple(EXTENSION_SUFFIXES)) for f in files)
 
 
-def code_digest(thing: Any) -> str:
-    """Digest of the code behind a class or function; "" where it is not one's own.
+def own_code(names: Iterable[str]) -> dict[str, str]:
+    """Digests of those of these modules that are one's own, and of all that they import of it.
 
-    Methods, base classes, functions and constants (names in capitals) that they use are followed
-    as far as they are one's own. Comments and line numbers do not count; Python's version does,
-    because it decides what code is compiled to.
+    Comments and layout do not count, and what a run leaves behind in a module does not either.
 
     Examples
     --------
-    >>> code_digest(sorted), code_digest(code_digest)
-    ('', '')
+    >>> own_code(["dushapley.games", "json", "numpy"])
+    {}
     """
-    if not _is_own_code(thing):
-        return ""
-    return digest(*_parts(thing, set()))
+    found: dict[str, str] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and (source := _source(name)) is not None:
+            found[name] = source.digest
+            waiting += source.imports
+    return dict(sorted(found.items()))
 
 
-def _is_own_code(thing: Any) -> bool:
-    return is_own(sys.modules.get(getattr(thing, "__module__", None) or ""))
+@dataclass(frozen=True)
+class Source:
+    """The source of a module of one's own: its digest, and what it imports, now or when called."""
+
+    loaded_by: object
+    digest: str
+    imports: tuple[str, ...]
 
 
-def _parts(thing: Any, seen: set[int]) -> Iterator[str]:
-    """All that decides what a thing does, in a fixed order."""
-    thing = _unwrapped(thing)
-    if id(thing) in seen:
-        return
-    if isinstance(thing, property):
-        for accessor in (thing.fget, thing.fset, thing.fdel):
-            yield from _parts(accessor, seen)
-    elif isinstance(thing, type) and _is_own_code(thing):
-        seen.add(id(thing))
-        yield f"class {thing.__qualname__}"
-        for base in thing.__bases__:
-            yield f"of {base.__module__}.{base.__qualname__}"
-            yield from _parts(base, seen)
-        for name, value in sorted(vars(thing).items()):
-            if isinstance(_unwrapped(value), FunctionType) or not name.startswith("__"):
-                yield name
-                yield from _parts(value, seen)
-    elif isinstance(thing, FunctionType) and _is_own_code(thing):
-        seen.add(id(thing))
-        yield from _compiled(thing.__code__)
-        for value in (thing.__defaults__, *sorted((thing.__kwdefaults__ or {}).items())):
-            yield from _parts(value, seen)
-        for cell in thing.__closure__ or ():
-            with suppress(ValueError):  # a cell may still be empty
-                yield from _parts(cell.cell_contents, seen)
-        yield from _used(thing, seen)
-    elif _is_constant(thing):
-        yield repr(thing)
+_SEEN: dict[str, Source] = {}
+"""Sources of loaded modules as they were when first looked at: an edit after that is not loaded."""
 
 
-def _used(function: FunctionType, seen: set[int]) -> Iterator[str]:
-    """What a function uses of its module, and of other modules of one's own."""
-    names = sorted(set(_names(function.__code__)))
-    known = [function.__globals__[name] for name in names if name in function.__globals__]
-    modules = [value for value in known if isinstance(value, ModuleType) and is_own(value)]
-    for place in [function.__globals__, *(vars(module) for module in modules)]:
-        for name in names:
-            value = _unwrapped(place.get(name))
-            if isinstance(value, (FunctionType, type)) or (name.isupper() and _is_constant(value)):
-                yield name
-                yield from _parts(value, seen)
+def _source(name: str) -> Source | None:
+    """The source of a module; None where it is not one's own."""
+    module = sys.modules.get(name)
+    spec = _found(name) if module is None else getattr(module, "__spec__", None)
+    file = getattr(spec, "origin", None)
+    if not is_own(name, file):
+        return None
+    if module is None:
+        return _read(name, spec)
+    if name not in _SEEN or _SEEN[name].loaded_by is not spec:  # loading again makes another spec
+        _SEEN[name] = _read(name, spec)
+    return _SEEN[name]
 
 
-def _unwrapped(thing: Any) -> Any:
-    """The function inside a static or class method, or a cache."""
-    while not isinstance(thing, (FunctionType, type)) and hasattr(thing, "__wrapped__"):
-        thing = thing.__wrapped__
-    return thing
+def _found(name: str) -> ModuleSpec | None:
+    """Where a module would be loaded from; nothing is loaded to find out."""
+    parent = name.rpartition(".")[0]
+    if name.partition(".")[0] in ELSEWHERE or (parent and parent not in sys.modules):
+        return None
+    with suppress(ImportError, ValueError, AttributeError):
+        return find_spec(name)
+    return None
 
 
-def _is_constant(thing: Any) -> bool:
-    if isinstance(thing, tuple):
-        return all(map(_is_constant, thing))
-    return thing is None or isinstance(thing, (bool, int, float, complex, str, bytes))
+def _read(name: str, spec: Any) -> Source:
+    package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+    try:
+        source = Path(spec.origin).read_bytes()
+        tree = ast.parse(source)
+        return Source(spec, digest(ast.dump(tree)), tuple(_imports(tree, package)))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return Source(spec, "unreadable", ())
 
 
-def _compiled(code: CodeType) -> Iterator[str]:
-    """What Python compiled, without the places where it stood."""
-    yield code.co_code.hex()
-    yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _compiled(constant)
-        elif isinstance(constant, frozenset):
-            yield repr(sorted(map(repr, constant)))
-        else:
-            yield repr(constant)
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            inside = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*(inside if node.level else []), *filter(None, [node.module])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)  # if it is a module

@@ -174,16 +174,18 @@ class Scorer:
         """The score of a fitted model, and its rows where they are known."""
         if self.metric is None:
             assert self.black_box is not None
-            return float(self.black_box(self._padded(model), self.X, self.target.y)), None
+            given = self.X.copy(), self.target.y.copy()  # scorers and models may write into them
+            return float(self.black_box(self._padded(model), *given)), None
         rows = self.metric.rows(self.target, self._respond(model, self.metric.response))
         return float(rows.mean()), rows
 
     def _respond(self, model: Any, response: Response) -> Array:
+        X = self.X.copy()  # models may write into it, and there is one test set for all
         if response == "labels":
-            return np.asarray(model.predict(self.X))
+            return np.asarray(model.predict(X))
         if response == "ranking" and hasattr(model, "decision_function"):
-            return np.asarray(model.decision_function(self.X))
-        probabilities = pad(model.predict_proba(self.X), model.classes_, self.target.classes)
+            return np.asarray(model.decision_function(X))
+        probabilities = pad(model.predict_proba(X), model.classes_, self.target.classes)
         return probabilities[:, 1] if response == "ranking" else probabilities
 
     def _padded(self, model: Any) -> Any:
