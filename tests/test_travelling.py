@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -189,6 +189,16 @@ def test_versions_of_all_that_a_game_is_made_of_are_compared(own_module: Any) ->
     parcel.packages["not_here_at_all"] = "1.0"
     with pytest.raises(errors.WorkersDiffer, match="not_here_at_all missing"):
         arrived(parcel)
+
+
+def test_modules_that_compilers_make_up_have_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cython registers such ones, under names that a fresh worker does not know yet."""
+    made_up = ModuleType("_made_up_3_2")
+    made_up.Kind = type("Kind", (), {"__module__": "_made_up_3_2"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "_made_up_3_2", made_up)
+    played = sleepy_game()
+    played.extra = made_up.Kind()
+    assert "_made_up_3_2" not in pack(Shipment(played)).packages
 
 
 class Locked:
