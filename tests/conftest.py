@@ -1,11 +1,13 @@
-"""Shared fixtures: seeds, hypothesis without dice, and data that may be absent."""
+"""Shared fixtures: hypothesis without dice, data that may be absent, a small cluster."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,3 +36,17 @@ def data_folder() -> Path:
     if named is None or not Path(named).is_dir():
         skip_unless_required("data", "DUSHAPLEY_DATA names no folder with the experiment data")
     return Path(str(named)).resolve()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A Dask cluster in this process: two workers of one thread each."""
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as connected,
+    ):
+        yield connected

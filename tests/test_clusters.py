@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,20 +26,6 @@ from dushapley.executors.parcel import ALIGNED, pack
 from dushapley.executors.remote import Remote
 from dushapley.games import Outcome
 from faults import Faulty, faulty_game, sleepy_game, unimportable_game
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A Dask cluster in this process: two workers of one thread each."""
-    import distributed
-
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
 
 
 def test_dask_gives_the_bits_of_this_process(client: Any, tmp_path: Path) -> None:

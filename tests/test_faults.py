@@ -174,14 +174,14 @@ def test_time_is_up_even_where_the_scheduler_has_stopped_answering(tmp_path: Pat
     with dask_cluster(tmp_path, 1) as frozen:
         value = way("dask", frozen) | {"ledger": str(ledger), "max_seconds": 8}
         driver = Driver(tmp_path, log=str(log), seconds=0.2, value=value)
-        while len(payments(log)) < 4:
+        while driver.process.is_alive() and not (payments(log) and kept(ledger)):
             time.sleep(0.05)
         frozen.scheduler.send_signal(signal.SIGSTOP)
         try:
             assert driver.result(60)["error"] == "Stopped"
         finally:
             frozen.scheduler.send_signal(signal.SIGCONT)
-    assert kept(ledger) <= len(payments(log)) < 128
+    assert 0 < kept(ledger) < 128
 
 
 def test_a_standing_cluster_is_refused_after_an_edit(

@@ -37,20 +37,6 @@ def game(model: Any, **options: Any) -> ds.ModelGame:
     return ds.ModelGame(owners, model, ROWS[60:], TARGETS[60:], **options)
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A Dask cluster in this process: two workers of one thread each."""
-    import distributed
-
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
-
-
 def places(client: Any) -> list[dict[str, Any]]:
     return [{}, {"n_jobs": 2}, {"executor": "dask", "address": client}]
 

@@ -27,6 +27,8 @@ GROUPS = 4
 """Groups of blocks per worker and run, so that no worker waits long for the last one."""
 LONGEST = 0.25
 """Seconds that a group of blocks should take at the most."""
+FAREWELL = 5.0
+"""Seconds that workers may take to say who they are, and to let a run go."""
 ATTEMPTS = 3
 """How often in a row workers may die over the same blocks."""
 

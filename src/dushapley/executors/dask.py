@@ -15,20 +15,17 @@ from typing import Any
 
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
 from dushapley.executors import remote
-from dushapley.executors.base import ATTEMPTS, Group, Results, WorkerLost, seconds_left
+from dushapley.executors.base import ATTEMPTS, FAREWELL, Group, Results, WorkerLost, seconds_left
 from dushapley.executors.limits import dismiss
 from dushapley.executors.parcel import Parcel, cannot_unpack
 from dushapley.executors.remote import Remote, pay_there
-
-FAREWELL = 5.0
-"""Seconds that a cluster may take to say who it is, and to let a run go."""
 
 
 class Dask(Remote):
     """Workers of a Dask cluster.
 
     The game goes to the scheduler once, and from worker to worker, once to each. Dask itself runs
-    the tasks of a dead worker elsewhere, and unpacks the game again where its copies died.
+    the tasks of a dead worker elsewhere, and brings the game again where its copies died.
 
     Parameters
     ----------
@@ -126,7 +123,6 @@ class Dask(Remote):
         from distributed import wait
 
         self._refuse_lost()
-        self._refuse_unpacked()
         with suppress(TimeoutError, CancelledError), self.client.as_current():
             wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
         done = [handle for handle in handles if handle.done()]
@@ -153,15 +149,6 @@ class Dask(Remote):
             raise  # the model's own error, or what a worker said about itself
         except Exception as error:
             raise cannot_unpack(error) from error
-
-    def _refuse_unpacked(self) -> None:
-        """Tasks may wait for ever for a game that failed to arrive just as they were handed out."""
-        from distributed import KilledWorker
-
-        if self._game is not None and self._game.status == "error":
-            error = self._game.exception()
-            if not isinstance(error, KilledWorker):
-                raise cannot_unpack(error) from error
 
     def _refuse_silence(self, heard: bool) -> None:
         """Dask waits by the clock on the wall: set back, it may be silent until that caught up."""

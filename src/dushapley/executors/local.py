@@ -15,6 +15,7 @@ from typing import Any
 from dushapley.errors import WorkersDiffer, WorkersLost
 from dushapley.executors.base import (
     ATTEMPTS,
+    FAREWELL,
     Block,
     Group,
     OutOfTime,
@@ -29,9 +30,6 @@ from dushapley.executors.base import (
 from dushapley.executors.limits import dismiss
 from dushapley.executors.parcel import Parcel, pack, unpacked
 from dushapley.games.base import Game, Outcome
-
-FAREWELL = 5.0
-"""Seconds that workers may take to let a run go."""
 
 
 class Local:
