@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 import dushapley as ds
-from dushapley.compare import label
+from dushapley.engine.compare import label
 from tables import markdown, mean_and_error, save, short
 
 COLUMNS = [(10, 100), (10, 200), (20, 400), (20, 800)]

@@ -16,7 +16,7 @@ import numpy as np
 
 import dushapley as ds
 from dushapley.estimators.gp.study import Study
-from dushapley.questions import Problem
+from dushapley.protocol import Problem
 from gp_versus_du import N, adult, dataset_game, housing
 
 SEEDS = range(4)

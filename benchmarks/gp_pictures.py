@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import dushapley as ds
 from dushapley.estimators.exact import bits
 from dushapley.estimators.gp.study import Study
-from dushapley.questions import Problem
+from dushapley.protocol import Problem
 from gp_games import BEST_OTHER, BUDGETS
 from stored_games import StoredGame, stored_games
 

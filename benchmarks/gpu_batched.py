@@ -24,15 +24,18 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 if "dushapley" not in sys.modules:  # the package's rooms without its front door and dependencies
-    for name, path in (("dushapley", "dushapley"), ("dushapley.batched", "dushapley/batched")):
+    for name, path in (
+        ("dushapley", "dushapley"),
+        ("dushapley.games.model.batched", "dushapley/batched"),
+    ):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = [str(ROOT / "src" / path)]
 
-from dushapley.batched.arithmetic import Arithmetic, arithmetic  # noqa: E402
-from dushapley.batched.holdings import Holding, holdings  # noqa: E402
-from dushapley.batched.judging import Judge  # noqa: E402
-from dushapley.batched.program import Program, Trained  # noqa: E402
-from dushapley.batched.recipe import Recipe  # noqa: E402
+from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic  # noqa: E402
+from dushapley.games.model.batched.judging import Judge  # noqa: E402
+from dushapley.games.model.batched.membership import Holding, holdings  # noqa: E402
+from dushapley.games.model.batched.program import Program, Trained  # noqa: E402
+from dushapley.games.model.batched.recipe import Recipe  # noqa: E402
 
 
 def adult(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ import sys
 import numpy as np
 
 import dushapley as ds
-from dushapley.compare import label
+from dushapley.engine.compare import label
 from dushapley.estimators.exact import coalitions
 from dushapley.testing import covered, run, small_games
 from tables import load, markdown, save

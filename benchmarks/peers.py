@@ -27,7 +27,7 @@ from shapiq.approximator import (
 )
 
 import dushapley as ds
-from dushapley.compare import label
+from dushapley.engine.compare import label
 from estimators import COLUMNS, DRAWS, RUNS, size_game
 from tables import best_cpu_seconds, markdown, save, short
 

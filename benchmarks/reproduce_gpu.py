@@ -19,9 +19,9 @@ import shutil
 import time
 from pathlib import Path
 
-from dushapley.experiments import cases
-from dushapley.experiments import table_2 as experiment
-from dushapley.experiments.data import find, load, save
+from dushapley_paper import cases
+from dushapley_paper import table_2 as experiment
+from dushapley_paper.data import find, load, save
 
 
 def prepare(out: Path) -> None:

@@ -9,7 +9,7 @@ Run: DUSHAPLEY_DATA=... python benchmarks/stored_games_table.py
 from __future__ import annotations
 
 import dushapley as ds
-from dushapley.compare import label
+from dushapley.engine.compare import label
 from stored_games import StoredGame, stored_games
 from tables import markdown, mean_and_error, save
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import dushapley as ds
-from dushapley.executors import remote
+from dushapley.engine.executors import remote
 
 FAULTS = ("raise", "nan", "hang", "stuck", "grip", "eat", "die")
 

@@ -13,7 +13,8 @@ import pytest
 from sklearn.base import clone
 
 import dushapley as ds
-from dushapley.batched import (
+from dushapley.errors import InvalidOption
+from dushapley.games.model.batched import (
     Program,
     Recipe,
     SmallMLP,
@@ -22,9 +23,8 @@ from dushapley.batched import (
     holdings,
     safe_rate,
 )
-from dushapley.batched.judging import Judge
-from dushapley.errors import InvalidOption
-from dushapley.games.batched import BatchedPath
+from dushapley.games.model.batched.judging import Judge
+from dushapley.games.model.batched.path import BatchedPath
 
 SIZES = np.array([1, 7, 12, 5, 30, 18])
 FEATURES = 5

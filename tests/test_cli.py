@@ -14,11 +14,11 @@ import pytest
 
 import dushapley as ds
 from dushapley.cli import job as jobs
-from dushapley.cli import valuing
+from dushapley.cli import value as valuing
 from dushapley.cli.demo import HOSPITALS, MISLABELLED, demo_game, demo_tables, leave_files
 from dushapley.cli.main import COMMANDS, main
-from dushapley.cli.models import NAMES, guess_task, make_model
 from dushapley.errors import InvalidOption
+from dushapley.games.model.catalogue import NAMES, guess_task, make_model
 
 
 @pytest.fixture(autouse=True)

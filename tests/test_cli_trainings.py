@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dushapley.cli.main import main
-from dushapley.cli.models import MANY_CELLS, trained_together
+from dushapley.games.model.catalogue import MANY_CELLS, trained_together
 
 
 def run(capsys, *arguments):
@@ -84,7 +84,7 @@ def test_logistic_names_one_model_and_one_path(files, capsys, monkeypatch):
     small = run(capsys, *job)
     assert "logistic: LogisticRegression(" in small.err
     assert "each pool fitted by itself" in small.err
-    monkeypatch.setattr("dushapley.cli.models.MANY_CELLS", 100)
+    monkeypatch.setattr("dushapley.games.model.catalogue.MANY_CELLS", 100)
     once, twice = run(capsys, *job), run(capsys, *job, "--jobs", "2")
     assert "logistic: softmax regression, 20 steps" in once.err
     assert "many pools together, numpy float32" in once.err

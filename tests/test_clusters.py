@@ -19,11 +19,11 @@ import pytest
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.executors import remote
-from dushapley.executors.base import Pace, Shipment, WorkerLost
-from dushapley.executors.limits import _TRAINERS, dismiss, outcomes_within, trainer_for
-from dushapley.executors.parcel import ALIGNED, pack
-from dushapley.executors.remote import Remote
+from dushapley.engine.executors import remote
+from dushapley.engine.executors.base import Pace, Shipment, WorkerLost
+from dushapley.engine.executors.isolation import _TRAINERS, dismiss, outcomes_within, trainer_for
+from dushapley.engine.executors.remote import Remote
+from dushapley.engine.executors.transport import ALIGNED, pack
 from dushapley.games import Outcome
 from faults import Faulty, faulty_game, sleepy_game, unimportable_game
 
@@ -303,7 +303,7 @@ def test_runs_in_step_part_ways(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "stuck", "eat"])
 def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dushapley.executors import limits
+    from dushapley.engine.executors import isolation as limits
 
     monkeypatch.setattr(limits, "GRACE", 0.2)
     eats = fault == "eat"
@@ -327,7 +327,7 @@ def test_excess_raises_where_no_policy_says_otherwise() -> None:
 
 
 def test_a_trainer_that_cannot_start_is_no_failed_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dushapley.executors import limits
+    from dushapley.engine.executors import isolation as limits
 
     monkeypatch.setattr(limits, "_SERVE", "raise SystemExit(3)")
     with pytest.raises(errors.WorkersLost, match="could not start"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.cli.comparing import doubt, summary
+from dushapley.cli.compare import doubt, summary
 from dushapley.cli.main import main
 
 

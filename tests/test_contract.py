@@ -12,8 +12,8 @@ import pytest
 
 import dushapley as ds
 from dushapley.estimators import REGISTRY, Method
-from dushapley.estimators.permutations import ANTITHETIC
-from dushapley.questions import Estimate
+from dushapley.estimators.permutation import ANTITHETIC
+from dushapley.protocol import Estimate
 from dushapley.testing import (
     CountingGame,
     EstimatorContract,

@@ -368,7 +368,7 @@ def test_ask_and_tell_by_hand_equals_the_engine() -> None:
 def test_an_estimator_that_overspends_is_caught() -> None:
     from dataclasses import replace
 
-    from dushapley.conversation import Plan
+    from dushapley.engine.plan import Plan
     from dushapley.estimators import find
 
     def greedy(problem):

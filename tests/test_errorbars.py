@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import dushapley as ds
 from dushapley.estimators.registry import REGISTRY
 from dushapley.games import Game, Outcome
-from dushapley.questions import Ask, Estimate
+from dushapley.protocol import Ask, Estimate
 
 BETA = np.array([1.0, -0.5, 0.25, 0.0])
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dushapley as ds
+from dushapley.estimators.calibration import student
 from dushapley.estimators.cells import WITH, WITHOUT, Cells
 from dushapley.estimators.design import draw_pairs, equal_counts, kernel_mass, whole_levels
+from dushapley.estimators.orthogonal import directions, hyperplane, sobol_orders
 from dushapley.estimators.regression import kernel_eigenvalue
 from dushapley.estimators.semivalues import semivalue_weights
-from dushapley.estimators.spheres import directions, hyperplane, sobol_orders
-from dushapley.estimators.spread import student
-from dushapley.estimators.strata import cover, size_chances
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
+from dushapley.estimators.svarm import cover, size_chances
 from dushapley.testing import CountingGame, run, small_games
 
 RNG = np.random.default_rng
@@ -264,7 +264,7 @@ def test_an_undetermined_regression_says_so():
 @pytest.mark.parametrize("n", [2, 4, 6])
 def test_group_testing_identity(n):
     """φ_i − φ_j = Z·E[u(S)(β_i − β_j)], with the expectation taken over all coalitions."""
-    from dushapley.estimators.differences import size_chances as chances_of
+    from dushapley.estimators.group_testing import size_chances as chances_of
 
     game = small_games(n)["table"]
     masks = np.array([[b >> i & 1 for i in range(n)] for b in range(1, 2**n - 1)], dtype=bool)

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import dushapley as ds
+from dushapley.engine.executors import make_executor
+from dushapley.engine.executors.local import Local
 from dushapley.errors import InvalidOption, UtilityFailed, WorkersLost
-from dushapley.executors import make_executor
-from dushapley.executors.local import Local
 
 PROGRAM = """
 import sys, time

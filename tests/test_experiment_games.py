@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.batched.recipe import Recipe
 from dushapley.estimators.exact import coalitions
-from dushapley.experiments.accuracy import PAPERS, advantage, auto_errors, du_errors, outcome
-from dushapley.experiments.boosting import BoostedTreesGame, Boosting, codes_of, quantile_edges
-from dushapley.experiments.cases import Utilities
-from dushapley.experiments.classifiers import ClassifierGame, ManyOwnersGame
-from dushapley.experiments.data import Table
-from dushapley.experiments.figure_1 import distance_to_uniform
-from dushapley.experiments.neighbours import knn_point_sums
-from dushapley.experiments.older_table import PUBLISHED as OLDER
-from dushapley.experiments.splits import draw_sizes, split
-from dushapley.experiments.table_1_page import PUBLISHED
-from dushapley.experiments.table_2 import f1, lower_cluster
-from dushapley.experiments.table_2_page import PUBLISHED as TASKS
-from dushapley.experiments.table_2_page import against, published_not_worse
+from dushapley.games.model.batched.recipe import Recipe
+from dushapley_paper.accuracy import PAPERS, advantage, auto_errors, du_errors, outcome
+from dushapley_paper.boosting import BoostedTreesGame, Boosting, codes_of, quantile_edges
+from dushapley_paper.cases import Utilities
+from dushapley_paper.classifiers import ClassifierGame, ManyOwnersGame
+from dushapley_paper.data import Table
+from dushapley_paper.figure_1 import distance_to_uniform
+from dushapley_paper.neighbours import knn_point_sums
+from dushapley_paper.older_table import PUBLISHED as OLDER
+from dushapley_paper.splits import draw_sizes, split
+from dushapley_paper.table_1_page import PUBLISHED
+from dushapley_paper.table_2 import f1, lower_cluster
+from dushapley_paper.table_2_page import PUBLISHED as TASKS
+from dushapley_paper.table_2_page import against, published_not_worse
 
 
 def regression_table(rows: int = 90, columns: int = 3) -> Table:

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from dushapley.cli.main import main
-from dushapley.experiments import EXPERIMENTS, DataMissing, reproduce
-from dushapley.experiments import download as fetching
-from dushapley.experiments.cases import TABLES, Case, TableMissing, Utilities, utilities
-from dushapley.experiments.data import FOLDER, SOURCES, load
-from dushapley.experiments.experiment import Finding, Verdict, judge, short, standing
-from dushapley.experiments.headlines import HEADLINES
-from dushapley.experiments.page import counted, together, write_page
-from dushapley.experiments.records import UnknownExperiment, find_profile, read, save
-from dushapley.experiments.table_2_page import COLUMNS, as_good, clear_from
+from dushapley_paper import EXPERIMENTS, DataMissing, reproduce
+from dushapley_paper import download as fetching
+from dushapley_paper.cases import TABLES, Case, TableMissing, Utilities, utilities
+from dushapley_paper.data import FOLDER, SOURCES, load
+from dushapley_paper.experiment import Finding, Verdict, judge, short, standing
+from dushapley_paper.headlines import HEADLINES
+from dushapley_paper.page import counted, together, write_page
+from dushapley_paper.records import UnknownExperiment, find_profile, read, save
+from dushapley_paper.table_2_page import COLUMNS, as_good, clear_from
 
 WITHOUT_DATA = [name for name, experiment in EXPERIMENTS.items() if not experiment.needs]
 WITH_DATA = [name for name, experiment in EXPERIMENTS.items() if experiment.needs]
@@ -271,8 +271,8 @@ def test_full_tables_name_the_script_and_the_folder(
     data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(TABLES, raising=False)
-    monkeypatch.setattr("dushapley.experiments.cases.gpu", lambda: None)
-    monkeypatch.setattr("dushapley.experiments.table_2.gpu", lambda: None)
+    monkeypatch.setattr("dushapley_paper.cases.gpu", lambda: None)
+    monkeypatch.setattr("dushapley_paper.table_2.gpu", lambda: None)
     with pytest.raises(TableMissing, match=f"reproduce_gpu.py table-1.*export {TABLES}="):
         utilities(Case("breast-cancer", 20))
     with pytest.raises(TableMissing, match=f"reproduce_gpu.py table-2.*export {TABLES}="):

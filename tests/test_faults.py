@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 import dushapley as ds
-from dushapley.executors import limits
-from dushapley.executors.base import LONGEST
-from dushapley.executors.remote import AHEAD
+from dushapley.engine.executors import isolation as limits
+from dushapley.engine.executors.base import LONGEST
+from dushapley.engine.executors.remote import AHEAD
 from faults import DaskCluster, Driver, Faulty, dask_cluster, faulty_game, payments, sleepy_game
 
 pytestmark = pytest.mark.slow

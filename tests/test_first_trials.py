@@ -10,8 +10,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.cli.main import main
+from dushapley.engine.executors.dask import _refuse_unreadable
 from dushapley.errors import InvalidOption, InvalidSettlement
-from dushapley.executors.dask import _refuse_unreadable
 
 X = np.random.default_rng(0).normal(size=(80, 3))
 RIGHT = X.sum(axis=1) > 0

@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 
 import dushapley as ds
+from dushapley.data.splits import folds
 from dushapley.errors import InvalidOwners
-from dushapley.games.encoding import Encoding
-from dushapley.splitting import folds
+from dushapley.games.model.encoding import Encoding
 
 RNG = np.random.default_rng(3)
 

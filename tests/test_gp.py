@@ -17,7 +17,7 @@ from dushapley.estimators.exact import bits
 from dushapley.estimators.gp import check, design, fit, functional, kernel
 from dushapley.estimators.gp.fit import Observed, Posterior
 from dushapley.games import classic
-from dushapley.questions import Problem
+from dushapley.protocol import Problem
 from dushapley.report.checks import checks
 
 SIZES = np.array([120.0, 30, 60, 200, 15, 80, 45, 150])

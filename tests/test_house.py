@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import dushapley
 
-ROOMS = [
-    "errors", "questions", "tables", "reading", "owners", "splitting", "statistics", "batched",
-    "games", "estimators", "guarantees", "ledger", "salvage", "valuation", "ranking",
-    "conversation", "errorbars", "trail", "progress", "executors", "paying", "engine", "testing",
-    "compare", "citations", "money", "settlement", "verification", "changes", "whatif", "report",
-    "experiments", "demo", "cli", "__main__",
-]  # fmt: skip
 HOUSE = Path(dushapley.__file__).parent
+MOST_MODULES, MOST_FOLDERS, MOST_IN_A_FOLDER = 9, 10, 14
+LARGE = ("cli", "estimators")
+"""Folders with one file a command or a method."""
 
 
-def rooms_imported(node: ast.AST) -> list[str]:
-    """Rooms named by `from dushapley.x import`, `from dushapley import x`, `import dushapley.x`."""
-    names: list[str] = []
-    if isinstance(node, ast.ImportFrom) and node.module == "dushapley":
-        names = [f"dushapley.{alias.name}" for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        names = [node.module or ""]
-    elif isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-    return [name.split(".")[1] for name in names if name.startswith("dushapley.")]
+def test_each_room_imports_only_from_those_before_it() -> None:
+    """Layers as pyproject.toml declares them, lazy imports included."""
+    lint = Path(sys.executable).with_name("lint-imports")
+    run = subprocess.run(
+        [lint, "--no-cache", "--no-logo"],
+        cwd=HOUSE.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout
 
 
-def test_each_room_imports_only_from_those_on_its_left() -> None:
-    for path in HOUSE.rglob("*.py"):
-        room = path.relative_to(HOUSE).parts[0].removesuffix(".py")
-        if room == "__init__":
-            continue
-        tree = ast.parse(path.read_text())
-        guarded = {
-            inner
-            for block in ast.walk(tree)
-            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-            for inner in ast.walk(block)
-        }
-        for node in ast.walk(tree):
-            if node not in guarded:
-                for other in rooms_imported(node):
-                    if room == "owners" and other in ("splitting", "statistics"):
-                        continue  # methods that hand over to the files beside them
-                    assert ROOMS.index(other) <= ROOMS.index(room), f"{path}: {other}"
+def test_a_stranger_sees_the_house_at_a_glance() -> None:
+    inside = [path for path in HOUSE.iterdir() if path.name != "__pycache__"]
+    modules = [path.name for path in inside if path.suffix == ".py"]
+    folders = [path for path in inside if path.is_dir()]
+    assert len(modules) <= MOST_MODULES, modules
+    assert len(folders) <= MOST_FOLDERS, folders
+    for folder in [path for path in HOUSE.rglob("*") if path.is_dir()]:
+        held = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert folder.name in LARGE or len(held) <= MOST_IN_A_FOLDER, folder
 
 
 def test_importing_is_light() -> None:

@@ -7,11 +7,12 @@ import pytest
 from scipy import stats
 
 import dushapley as ds
-from dushapley.estimators import owen, spread
+from dushapley.estimators import calibration as spread
+from dushapley.estimators import owen
+from dushapley.estimators.calibration import Extremes, Spread
 from dushapley.estimators.exact import coalitions
 from dushapley.estimators.moments import Moments
 from dushapley.estimators.owen import Drawn, own_membership
-from dushapley.estimators.spread import Extremes, Spread
 from dushapley.testing import covered, run, small_games
 
 RNG = np.random.default_rng

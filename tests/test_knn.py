@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.games.datasets import RowsGame
 from dushapley.games.nearest import knn_values
+from dushapley.games.rows import RowsGame
 
 
 def random_game(seed: int, k: int, *, ties: bool = False) -> ds.KNNGame:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dushapley as ds
+from dushapley.data.files import files_in, owner_name, read_table
 from dushapley.errors import InvalidOwners, SharedRows
-from dushapley.reading import files_in, owner_name, read_table
 
 
 def table(**changes):

@@ -15,7 +15,7 @@ import pytest
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.executors import remote
+from dushapley.engine.executors import remote
 from faults import Faulty, faulty_game, payments, sleepy_game, unimportable_game
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

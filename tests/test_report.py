@@ -14,12 +14,12 @@ import pytest
 
 import dushapley as ds
 from dushapley import report
-from dushapley.citations import PAPERS, bibtex
 from dushapley.errors import DUShapleyError
 from dushapley.estimators import REGISTRY
 from dushapley.report.checks import unlike_the_pool
 from dushapley.report.numbers import decimal, decimals_for, percent, whole
 from dushapley.report.summary import rank_ranges
+from dushapley.results.citations import PAPERS, bibtex
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import dushapley as ds
 from dushapley.errors import InvalidSettlement
 from dushapley.games import Game, Outcome
-from dushapley.money import RULES, share_out
 from dushapley.report import summarize, text_table
-from dushapley.settlement import Settlement, intervals, plausible_values, seal
-from dushapley.valuation import Valuation
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.money import RULES, share_out
+from dushapley.settlement.settlement import Settlement, intervals, plausible_values, seal
 
 
 def valuation(values: list[float], **more: object) -> Valuation:

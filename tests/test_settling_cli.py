@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from dushapley.cli.main import main
-from dushapley.cli.settling import page_name
+from dushapley.cli.verify import page_name
 
 NAMES = {"north": 20, "south": 30, "=east": 25, "<b>west": 15}
 

@@ -13,15 +13,15 @@ import dushapley as ds
 from dushapley.errors import InvalidGame, MethodNotApplicable, UtilityFailed
 from dushapley.games import (
     LearningCurve,
-    du_closed,
     logarithmic,
     mean_estimation,
     power_law,
     rational,
     saturating,
-    size_strata,
-    size_values,
 )
+from dushapley.games.size import du as du_closed
+from dushapley.games.size import exact as size_values
+from dushapley.games.size import strata as size_strata
 
 ENUMERATE = {"by": "enumeration"}
 CURVES = {

@@ -20,10 +20,10 @@ from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.executors import dask as dask_executor
-from dushapley.executors import remote
-from dushapley.executors.base import Shipment
-from dushapley.executors.parcel import Parcel, pack
+from dushapley.engine.executors import dask as dask_executor
+from dushapley.engine.executors import remote
+from dushapley.engine.executors.base import Shipment
+from dushapley.engine.executors.transport import Parcel, pack
 from faults import faulty_game, sleepy_game
 
 RNG = np.random.default_rng(0)

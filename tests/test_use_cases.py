@@ -8,7 +8,7 @@ import pytest
 import dushapley as ds
 from dushapley.errors import InvalidGame, InvalidOwners
 from dushapley.games import RidgeGame, mean_estimation, ridge_minimiser
-from dushapley.games.binning import Cubes
+from dushapley.games.size.binning import Cubes
 
 
 def simulated_errors(

@@ -13,8 +13,8 @@ import pytest
 
 import dushapley as ds
 from dushapley.errors import InvalidSettlement
-from dushapley.settlement import seal
-from dushapley.verification import file_hashes, first_difference, verify
+from dushapley.settlement.settlement import seal
+from dushapley.settlement.verification import file_hashes, first_difference, verify
 
 
 def game(shift: float = 0.0) -> ds.DatasetGame:

@@ -11,11 +11,12 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 from importlib.metadata import version
 
 from dushapley import estimators, games, guarantees, report
-from dushapley.changes import Copy, Join, Leave, Merge, MoreRows
-from dushapley.citations import bibtex
-from dushapley.compare import compare, plot_comparison
-from dushapley.conversation import AskTell
-from dushapley.engine import value
+from dushapley.data.owners import Owners
+from dushapley.engine.asktell import AskTell
+from dushapley.engine.compare import compare, plot_comparison
+from dushapley.engine.ledger import Ledger
+from dushapley.engine.salvage import salvage
+from dushapley.engine.value import value
 from dushapley.errors import DUShapleyError, Stopped
 from dushapley.estimators import methods
 from dushapley.games import (
@@ -30,15 +31,14 @@ from dushapley.games import (
     SizeGame,
     TableGame,
 )
-from dushapley.ledger import Ledger
-from dushapley.owners import Owners
-from dushapley.questions import Ask, Estimate, Problem
-from dushapley.ranking import probability_greater, rank_probabilities
-from dushapley.salvage import salvage
-from dushapley.settlement import Settlement, settle
-from dushapley.valuation import Valuation
-from dushapley.verification import Verdict, verify
-from dushapley.whatif import WhatIf, quote_change, what_if
+from dushapley.protocol import Ask, Estimate, Problem
+from dushapley.results.citations import bibtex
+from dushapley.results.ranking import probability_greater, rank_probabilities
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.changes import Copy, Join, Leave, Merge, MoreRows
+from dushapley.settlement.settlement import Settlement, settle
+from dushapley.settlement.verification import Verdict, verify
+from dushapley.settlement.whatif import WhatIf, quote_change, what_if
 
 __version__ = version("dushapley")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dushapley.valuation import Valuation
+    from dushapley.results.valuation import Valuation
 
 
 class DUShapleyError(Exception):

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.conversation import AskTell
-from dushapley.engine import value
+from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.engine.asktell import AskTell
+from dushapley.engine.value import value
 from dushapley.errors import (
     BudgetTooSmall,
     FractionsRefused,
@@ -43,7 +44,7 @@ from dushapley.games import (
     mean_estimation,
     voting,
 )
-from dushapley.questions import Estimate, FloatArray, IntArray, Queries
+from dushapley.protocol import Estimate
 
 MOST_LISTED = 10
 """Owners up to which games are listed whole."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dushapley.games import ModelGame
-    from dushapley.valuation import Valuation
+    from dushapley.results.valuation import Valuation
 
 HOSPITALS = {
     "Ashford": 64, "Birchwood": 58, "Cedarville": 50, "Dunmore": 44, "Elmhurst": 38,
@@ -83,9 +83,9 @@ def demo_tables(seed: int) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
 
 def demo_game(tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> ModelGame:
     """The game that `value` makes of the same files."""
-    from dushapley.cli.models import make_model
+    from dushapley.data.owners import Owners
     from dushapley.games import ModelGame
-    from dushapley.owners import Owners
+    from dushapley.games.model.catalogue import make_model
 
     owners = Owners.from_tables(tables, target=TARGET)
     model = make_model("logistic", "classification", missing=False)

@@ -16,8 +16,8 @@ from dushapley.errors import InvalidOption
 if TYPE_CHECKING:
     import numpy as np
 
+    from dushapley.data.owners import Owners
     from dushapley.games import FoldsGame, ModelGame
-    from dushapley.owners import Owners
 
 
 HELD_OUT = (
@@ -68,14 +68,14 @@ class Job:
     @property
     def from_statistics(self) -> bool:
         """Whether the files hold owners' statistics instead of rows."""
-        from dushapley.reading import STATISTICS, files_in
+        from dushapley.data.files import STATISTICS, files_in
 
         return all(file.name.lower().endswith(STATISTICS) for file in files_in(self.files))
 
     def owners(self) -> Owners:
         """Read the files."""
-        from dushapley.owners import Owners
-        from dushapley.reading import files_in
+        from dushapley.data.files import files_in
+        from dushapley.data.owners import Owners
 
         if not self.from_statistics:
             return Owners.from_files(self.files, target=self.target, owner=self.owner)
@@ -88,8 +88,8 @@ class Job:
 
     def game(self) -> ModelGame | FoldsGame:
         """Read the files and set up the game; nothing is trained."""
+        from dushapley.data.files import read_table
         from dushapley.games import FoldsGame
-        from dushapley.reading import read_table
 
         owners = self.owners()
         say(
@@ -111,8 +111,8 @@ class Job:
 
     def tell_model(self, game: ModelGame) -> None:
         """Which model it is, with what stands around it, and how pools are trained."""
-        from dushapley.cli.models import told
-        from dushapley.games.encoding import is_mixed
+        from dushapley.games.model.catalogue import told
+        from dushapley.games.model.encoding import is_mixed
 
         encodes_itself = game.encoding is None and is_mixed(game.owners)
         model = game.model.steps[-1][1] if encodes_itself else game.model
@@ -123,7 +123,7 @@ class Job:
         """Task, model and score, guessed where they were not given."""
         import numpy as np
 
-        from dushapley.cli.models import DEFAULT, SCORING, SUMMED, guess_task
+        from dushapley.games.model.catalogue import DEFAULT, SCORING, SUMMED, guess_task
 
         task: Any = self.task
         if task == "auto" and owners.reduced is not None:
@@ -139,8 +139,8 @@ class Job:
         self, owners: Owners, X_test: np.ndarray[Any, Any], y_test: np.ndarray[Any, Any]
     ) -> ModelGame:
         """The game of one test set."""
-        from dushapley.cli.models import make_model, trained_together
         from dushapley.games import ModelGame
+        from dushapley.games.model.catalogue import make_model, trained_together
 
         task, name, scoring = self.choices(owners)
         encode, columns = self.encoding(owners, X_test)
@@ -168,7 +168,7 @@ class Job:
         """How text becomes numbers, and the test columns as the model will see them."""
         import numpy as np
 
-        from dushapley.games.encoding import Encoding, is_mixed
+        from dushapley.games.model.encoding import Encoding, is_mixed
 
         if self.encode != "pooled" or not is_mixed(owners):
             return self.encode, X_test
@@ -228,7 +228,7 @@ def as_whole(text: str) -> Any:
 
 def default_ledger(context: str) -> Path:
     """Where paid work is kept unless told otherwise: one file per context and format."""
-    from dushapley.ledger import FORMAT
+    from dushapley.engine.ledger import FORMAT
 
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(home) / "dushapley"

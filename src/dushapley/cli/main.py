@@ -15,15 +15,15 @@ from typing import Any
 
 import typer
 
-from dushapley.cli.asking import what_if
-from dushapley.cli.comparing import compare
+from dushapley.cli.compare import compare
 from dushapley.cli.demo import demo
-from dushapley.cli.reproducing import reproduce
-from dushapley.cli.salvaging import salvage
-from dushapley.cli.settling import verify
-from dushapley.cli.summing import statistics
+from dushapley.cli.reproduce import reproduce
+from dushapley.cli.salvage import salvage
+from dushapley.cli.statistics import statistics
 from dushapley.cli.unfolding import unfolded
-from dushapley.cli.valuing import methods, quote, value
+from dushapley.cli.value import methods, quote, value
+from dushapley.cli.verify import verify
+from dushapley.cli.what_if import what_if
 from dushapley.errors import (
     BudgetTooSmall,
     DUShapleyError,

@@ -24,7 +24,7 @@ class Asked:
     seed: o.Seed = 0
 
     def __post_init__(self) -> None:
-        from dushapley.conversation import check_budget
+        from dushapley.validation import check_budget
 
         refuse_unknown(self.method)
         check_budget(self.budget)
@@ -50,8 +50,8 @@ class Means:
 
     def kept(self, game: Game) -> Path | None:
         """The ledger of this game; one that cannot be used is refused."""
-        from dushapley.ledger import Ledger
-        from dushapley.paying import refuse_ledger
+        from dushapley.engine.evaluator import refuse_ledger
+        from dushapley.engine.ledger import Ledger
 
         path = None if self.no_ledger else self.ledger or kept_at(game)
         refuse_ledger(game, path)
@@ -63,7 +63,7 @@ class Means:
 
 def refuse_workers(jobs: int) -> None:
     """Refuse a number of workers that is none."""
-    from dushapley.executors import check_executor
+    from dushapley.engine.executors import check_executor
 
     check_executor("local", jobs, None)
 

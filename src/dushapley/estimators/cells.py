@@ -6,9 +6,9 @@ from math import comb
 
 import numpy as np
 
+from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.estimators.calibration import Spread
 from dushapley.estimators.moments import Sums, merged
-from dushapley.estimators.spread import Spread
-from dushapley.questions import BoolArray, FloatArray, IntArray
 
 WITH, WITHOUT = 0, 1
 

@@ -13,8 +13,9 @@ from math import comb
 
 import numpy as np
 
+from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
-from dushapley.questions import BoolArray, FloatArray, IntArray, Problem
+from dushapley.protocol import Problem
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.method import Method
 from dushapley.estimators.moments import Moments
-from dushapley.questions import Ask, Conversation, Estimate, FloatArray, IntArray, Problem
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 Steps = Generator[Ask, FloatArray, FloatArray]
 

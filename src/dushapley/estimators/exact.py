@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.method import Method, Option
-from dushapley.questions import Ask, BoolArray, Conversation, Estimate, FloatArray, Problem
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 BLOCK_BITS = 16
 """Coalitions are asked 2^16 at a time, so memory stays constant while their number doubles."""

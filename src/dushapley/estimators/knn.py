@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dushapley.errors import ProtocolViolated
-from dushapley.estimators.chance import two
 from dushapley.estimators.method import Method
-from dushapley.questions import Conversation, Problem
+from dushapley.estimators.random import two
+from dushapley.protocol import Conversation, Problem
 
 
 def knn(problem: Problem) -> Conversation:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dushapley.estimators.du import draw_share
 from dushapley.estimators.method import Method, Option
-from dushapley.questions import Ask, Conversation, Estimate, Problem
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 
 def loo(problem: Problem) -> Conversation:

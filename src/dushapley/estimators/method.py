@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dushapley.errors import InvalidOption
-from dushapley.questions import Conversation, Problem
+from dushapley.protocol import Conversation, Problem
 
 Keeps = Literal["efficiency", "symmetry", "null player"]
 Needs = Literal["coalitions", "fractions", "rows", "formula"]

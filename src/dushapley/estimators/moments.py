@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dushapley.estimators.spread import Extremes, Spread, sum_of_cubes
-from dushapley.questions import Estimate, FloatArray
+from dushapley.arrays import FloatArray
+from dushapley.estimators.calibration import Extremes, Spread, sum_of_cubes
+from dushapley.protocol import Estimate
 
 ENOUGH = 30
 """Replicates from which on a standard error needs no warning."""

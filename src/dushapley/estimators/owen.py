@@ -8,19 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.estimators.calibration import Extremes, Spread, sum_of_cubes
 from dushapley.estimators.method import Keeps, Method, Option, two_squares
 from dushapley.estimators.moments import Moments
-from dushapley.estimators.permutations import finished
-from dushapley.estimators.spread import Extremes, Spread, sum_of_cubes
-from dushapley.questions import (
-    Ask,
-    BoolArray,
-    Conversation,
-    Estimate,
-    FloatArray,
-    IntArray,
-    Problem,
-)
+from dushapley.estimators.permutation import finished
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 
 def owen(problem: Problem) -> Conversation:

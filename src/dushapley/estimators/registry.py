@@ -6,22 +6,14 @@ import difflib
 from collections.abc import Iterable
 
 from dushapley.errors import UnknownMethod
-from dushapley.estimators import (
-    chance,
-    differences,
-    du,
-    du_second,
-    exact,
-    gp,
-    knn,
-    loo,
-    owen,
-    permutations,
-    regression,
-    spheres,
-    strata,
-    truncation,
-)
+from dushapley.estimators import du, exact, gp, knn, loo, owen, regression
+from dushapley.estimators import du_second_order as du_second
+from dushapley.estimators import group_testing as differences
+from dushapley.estimators import orthogonal as spheres
+from dushapley.estimators import permutation as permutations
+from dushapley.estimators import random as chance
+from dushapley.estimators import svarm as strata
+from dushapley.estimators import tmc as truncation
 from dushapley.estimators.method import Method
 
 REGISTRY: dict[str, Method] = {

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dushapley.arrays import FloatArray
+from dushapley.estimators.calibration import Spread, sum_of_cubes
 from dushapley.estimators.design import Design, kernel_design, levels, leverage_design
 from dushapley.estimators.method import Method, Option, two_squares
-from dushapley.estimators.spread import Spread, sum_of_cubes
-from dushapley.questions import Ask, Conversation, Estimate, FloatArray, Problem
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 UNDETERMINED = (
     "The sampled coalitions do not determine all values; the smallest ones that fit are shown. "

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from dushapley.questions import FloatArray
+from dushapley.arrays import FloatArray
 
 SHAPLEY = "shapley"
 _BETA = re.compile(r"beta\((\d+(?:\.\d+)?),\s*(\d+(?:\.\d+)?)\)")

@@ -8,7 +8,7 @@ from math import comb
 
 import numpy as np
 
-from dushapley.questions import BoolArray, FloatArray, IntArray
+from dushapley.arrays import BoolArray, FloatArray, IntArray
 
 ENUMERATE_BELOW = 1024
 """Coalitions of one size that are few enough to be listed whatever is asked of them."""

@@ -1,9 +1,15 @@
 """Games: what a pool of owners' data is worth."""
 
+from importlib import import_module
+
 from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
-from dushapley.games.checks import digest
 from dushapley.games.classic import ClassicGame, airport, glove, voting
-from dushapley.games.curves import (
+from dushapley.games.derived import DerivedGame
+from dushapley.games.knn import KNNGame
+from dushapley.games.model.folds import FoldsGame
+from dushapley.games.model.game import ModelGame
+from dushapley.games.rows import DatasetGame, RowsGame
+from dushapley.games.size.curves import (
     LearningCurve,
     logarithmic,
     mean_estimation,
@@ -11,21 +17,21 @@ from dushapley.games.curves import (
     rational,
     saturating,
 )
-from dushapley.games.datasets import DatasetGame, RowsGame
-from dushapley.games.derived import DerivedGame
-from dushapley.games.folds import FoldsGame
-from dushapley.games.formulas import LinearRegressionGame, RegressogramGame, SizeGame
-from dushapley.games.knn import KNNGame
-from dushapley.games.models import ModelGame
-from dushapley.games.ridge import RidgeGame, ridge_minimiser
+from dushapley.games.size.games import LinearRegressionGame, RegressogramGame, SizeGame
+from dushapley.games.size.ridge import RidgeGame, ridge_minimiser
+from dushapley.hashing import digest
+
+_MODELS = {
+    "Regressogram": "dushapley.games.model.regressogram",
+    "SmallMLP": "dushapley.games.model.batched",
+    "SoftmaxRegression": "dushapley.games.model.batched",
+}
 
 
 def __getattr__(name: str) -> object:
     """Models of this library, loaded when asked for: they need scikit-learn."""
-    if name == "Regressogram":
-        from dushapley.games.regressogram import Regressogram
-
-        return Regressogram
+    if name in _MODELS:
+        return getattr(import_module(_MODELS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -41,10 +47,13 @@ __all__ = [
     "LinearRegressionGame",
     "ModelGame",
     "Outcome",
+    "Regressogram",
     "RegressogramGame",
     "RidgeGame",
     "RowsGame",
     "SizeGame",
+    "SmallMLP",
+    "SoftmaxRegression",
     "TableGame",
     "airport",
     "as_game",

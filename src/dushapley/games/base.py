@@ -14,16 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
-from dushapley.games.checks import (
-    check_n_players,
-    check_names,
-    check_sizes,
-    digest,
-    is_partial,
-    pool_name,
-)
-from dushapley.questions import BoolArray, Estimate, FloatArray, Fractions, IntArray, Queries
+from dushapley.hashing import digest
+from dushapley.protocol import Estimate
+from dushapley.validation import check_n_players, check_names, check_sizes, is_partial, pool_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
-from dushapley.games.checks import check_names, check_sizes, digest
-from dushapley.questions import BoolArray, Estimate, FloatArray, IntArray, Queries
+from dushapley.hashing import digest
+from dushapley.protocol import Estimate
+from dushapley.validation import check_names, check_sizes
 
 
 class ClassicGame(Game):

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game, Outcome
-from dushapley.games.checks import check_names, check_sizes, digest, is_partial
-from dushapley.questions import FloatArray, IntArray, Queries
+from dushapley.hashing import digest
+from dushapley.validation import check_names, check_sizes, is_partial
 
 FIXED_DRAW = 0
 """Which of its rows a thinned owner keeps: the same in every pool."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.games.checks import digest
-from dushapley.games.datasets import RowsGame
+from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
+from dushapley.data.owners import Owners
 from dushapley.games.nearest import (
     DEFAULT_K,
     as_numbers,
@@ -14,8 +14,9 @@ from dushapley.games.nearest import (
     check_test_set,
     knn_values,
 )
-from dushapley.owners import Owners
-from dushapley.questions import BoolArray, Estimate, FloatArray, IntArray, Queries
+from dushapley.games.rows import RowsGame
+from dushapley.hashing import digest
+from dushapley.protocol import Estimate
 
 
 class KNNGame(RowsGame):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from math import comb
-from typing import Any
 
 import numpy as np
 
+from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, MethodNotApplicable
-from dushapley.owners import Owners
-from dushapley.questions import FloatArray, IntArray
-
-Array = np.ndarray[Any, Any]
 
 DEFAULT_K = 5
 AT_ONCE = 32

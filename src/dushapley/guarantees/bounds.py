@@ -7,9 +7,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from dushapley.arrays import FloatArray
 from dushapley.errors import AssumptionFails, InvalidOption
 from dushapley.games.base import Game
-from dushapley.games.closed_forms import (
+from dushapley.games.size.bounds import ROUNDING, moments
+from dushapley.games.size.closed_forms import (
     ASSUMPTIONS,
     SOURCE,
     STATEMENT,
@@ -18,13 +20,11 @@ from dushapley.games.closed_forms import (
     total_bracket,
     total_du,
 )
-from dushapley.games.curves import LearningCurve
-from dushapley.games.du_closed import DUValues
-from dushapley.games.du_error import ROUNDING, moments
-from dushapley.games.formulas import RegressogramGame, SizeGame
+from dushapley.games.size.curves import LearningCurve
+from dushapley.games.size.du import DUValues
+from dushapley.games.size.games import RegressogramGame, SizeGame
 from dushapley.guarantees.curvature import check_h1, kappa
 from dushapley.guarantees.guarantee import Guarantee
-from dushapley.questions import FloatArray
 
 Form = Literal["stated", "lemma", "repaired"]
 
@@ -204,8 +204,8 @@ def certificate(game: SizeGame | RegressogramGame, method: str = "du") -> Guaran
     """What `du` (or `du-second-order`) errs by at most, computed rather than estimated.
 
     Terms with up to three others present or absent are exact, the rest is bracketed by the
-    moments and range of the others' pooled size (see `dushapley.games.du_error`). A guarantee where
-    the curves are declared completely monotone, else the same figures, checked numerically.
+    moments and range of the others' pooled size (see `dushapley.games.size.bounds`). A guarantee
+    where the curves are declared completely monotone, else the same figures, checked numerically.
 
     Examples
     --------

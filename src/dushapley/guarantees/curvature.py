@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dushapley.arrays import FloatArray
 from dushapley.errors import AssumptionFails
-from dushapley.games.curves import Curve, LearningCurve, as_curve, finite_curve
-from dushapley.questions import FloatArray
+from dushapley.games.size.curves import Curve, LearningCurve, as_curve, finite_curve
 
 RATIO = 1.002
 """Step of the grid on which κ is taken; a proven κ is at most its square too large."""

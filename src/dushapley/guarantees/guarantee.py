@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.questions import FloatArray
+from dushapley.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

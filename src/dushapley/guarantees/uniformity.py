@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import InvalidOption
-from dushapley.games.checks import check_sizes
-from dushapley.games.formulas import effective_rows
-from dushapley.questions import FloatArray, IntArray
+from dushapley.games.size.games import effective_rows
+from dushapley.validation import check_sizes
 
 CLOSE, FAR = 0.05, 0.15
 """Distances below which a collaboration is called uniform, and above which it is not."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.questions import IntArray
+from dushapley.arrays import IntArray
 from dushapley.report.numbers import decimal, decimals_for, percent, plural
-from dushapley.valuation import Valuation
+from dushapley.results.valuation import Valuation
 
 SOURCES = {
     "sampling": "not all pools were tried",

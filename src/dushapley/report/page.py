@@ -11,8 +11,8 @@ from unicodedata import category
 from dushapley.errors import InvalidSettlement
 from dushapley.report.plots import figures
 from dushapley.report.summary import summarize
-from dushapley.settlement import Settlement
-from dushapley.valuation import Valuation
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.settlement import Settlement
 
 if TYPE_CHECKING:
     from jinja2 import Environment

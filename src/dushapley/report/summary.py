@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.citations import bibtex
+from dushapley.arrays import FloatArray
 from dushapley.estimators.registry import REGISTRY
-from dushapley.money import RULES, money
-from dushapley.questions import FloatArray
 from dushapley.report.checks import checks, sources
 from dushapley.report.numbers import decimal, decimals_for, percent, plural, whole
-from dushapley.settlement import Settlement, plausible_values
-from dushapley.valuation import Valuation
+from dushapley.results.citations import bibtex
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.money import RULES, money
+from dushapley.settlement.settlement import Settlement, plausible_values
 
 Plain = dict[str, Any]
 

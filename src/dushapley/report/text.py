@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dushapley.settlement import Settlement
-from dushapley.valuation import Valuation
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.settlement import Settlement
 
 MOST_ROWS, WIDEST_NAME = 60, 32
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dushapley.estimators.exact import exact
 from dushapley.estimators.method import Method
-from dushapley.questions import Ask, Conversation, Estimate, Problem
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 
 def gp(problem: Problem) -> Conversation:

@@ -28,8 +28,8 @@ from math import comb
 
 import numpy as np
 
+from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.gp.fit import Posterior
-from dushapley.questions import BoolArray, FloatArray, IntArray
 
 MOST_UNEXPLAINED = 0.5
 """Part of the spread of the answers that predictions may miss."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.exact import bits
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
 from dushapley.estimators.gp.functional import Functional, exact_weights, smooth_covariance
-from dushapley.questions import BoolArray, FloatArray
 
 CANDIDATES = 1000
 """Unseen pools that compete for being asked."""

@@ -19,9 +19,9 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import Bounds, minimize
 
+from dushapley.arrays import FloatArray, Queries
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.kernel import Hyper, Terms, View
-from dushapley.questions import FloatArray, Queries
 
 HOPELESS = 1e12
 """Cost of hyper-parameters whose covariance cannot be factored."""

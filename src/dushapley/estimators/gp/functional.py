@@ -29,11 +29,11 @@ from math import comb
 import numpy as np
 from scipy.interpolate import CubicSpline
 
+from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.estimators.exact import bits, shapley_weights
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
 from dushapley.estimators.gp.kernel import View
-from dushapley.questions import BoolArray, FloatArray, IntArray, Queries
 
 BLOCK = 2**17
 """Entries of a covariance matrix made at a time, so that memory stays bounded."""

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dushapley.questions import FloatArray, Queries
+from dushapley.arrays import FloatArray, Queries
 
 JITTER = 1e-8
 """Variance that every pool has of its own, for the sake of arithmetic."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.gp import check, design, kernel
 from dushapley.estimators.gp.check import Forecasts, Verdict
 from dushapley.estimators.gp.fit import Observed, Posterior, fit
@@ -16,7 +17,7 @@ from dushapley.estimators.gp.functional import (
     linear_map,
     value_covariance,
 )
-from dushapley.questions import BoolArray, Estimate, FloatArray, Problem
+from dushapley.protocol import Estimate, Problem
 
 FINE, MEDIUM, COARSE = 2**16, 2**12, 2**11
 """Pools that carry the functional: for the final values; for choosing questions and values on the

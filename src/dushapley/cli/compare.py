@@ -1,0 +1,179 @@
+"""`compare`: what the other methods would have said, for the same number of trainings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dushapley.cli import options as o
+from dushapley.cli.job import Job, say
+from dushapley.cli.running import Means, refuse_unknown
+from dushapley.cli.value import agree_on
+from dushapley.cli.verify import refuse_no_folder
+from dushapley.errors import InvalidOption, InvalidValuation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dushapley.results.valuation import Valuation
+
+Methods = Annotated[str, typer.Option(help="Methods by name, with commas between.")]
+Budgets = Annotated[
+    str | None,
+    typer.Option(help="Evaluations, with commas between [default: 6I, I², 2I²].", metavar="N,N"),
+]
+Seeds = Annotated[int, typer.Option(help="Runs of every method at every budget.", min=1)]
+Reference = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, metavar="FILE",
+        help="JSON of a valuation to compare with, instead of the exact values (2^I trainings).",
+    ),
+]  # fmt: skip
+Picture = Annotated[
+    Path | None, typer.Option(help="Draw error against budget into this file.", metavar="FILE")
+]
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def compare(
+    job: Job,
+    means: Means,
+    methods: Methods = "gp,stratified-svarm,leverage,permutation,du,random",
+    budgets: Budgets = None,
+    seeds: Seeds = 5,
+    reference: Reference = None,
+    picture: Picture = None,
+    json: o.Json = False,
+) -> None:
+    """Methods side by side at equal budgets; each pays for itself, the ledger only saves time."""
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    chosen = numbers(budgets)
+    for name in names:
+        refuse_unknown(name)
+    refuse_unable_to_draw(picture)
+    game = job.game()
+    wanted = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
+    wanted = list(dict.fromkeys(wanted))
+    known = None if reference is None else valuation_in(reference, game.names)
+    kept = means.kept(game)
+    paying = [n for n in names if kept is None or known is not None or asks_shares(n)]
+    trainings = len(paying) * seeds * sum(wanted) + (2**game.n_players if known is None else 0)
+    agree_on(game, trainings, means)
+    from dushapley.engine.compare import compare as run
+
+    values = None if known is None else known.values
+    frame = run(game, names, wanted, range(seeds), values, n_jobs=means.jobs, ledger=kept)
+    print(frame.to_json(orient="records", indent=1) if json else summary(frame))
+    if known is not None and (told := doubt(known)):
+        say(told)
+    if picture is not None:
+        draw(frame, picture)
+
+
+def numbers(text: str | None) -> list[int]:
+    """Budgets from the command line."""
+    from dushapley.validation import check_budget
+
+    try:
+        found = [int(part) for part in (text or "").split(",") if part.strip()]
+    except ValueError as error:
+        raise InvalidOption(
+            f"--budgets is {text!r}; needed are whole numbers with commas between, like 60,200."
+        ) from error
+    for budget in found:
+        check_budget(budget)
+    return found
+
+
+def refuse_unable_to_draw(picture: Path | None) -> None:
+    """Refuse a picture that could not be written, before any training."""
+    refuse_no_folder(picture)
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise InvalidOption(
+            f"--picture is {str(picture)!r}; needed is a name that ends in {', '.join(PICTURES)}."
+        )
+
+
+def asks_shares(name: str) -> bool:
+    """Whether a method trains on more than whole owners, whose pools the exact values have paid."""
+    from dushapley.estimators.registry import AUTO, find
+
+    return name != AUTO and find(name).need(find(name).complete(None)) != "coalitions"
+
+
+def valuation_in(path: Path, names: tuple[str, ...]) -> Valuation:
+    """A stored valuation of the same owners."""
+    import json as jsons
+
+    from dushapley.results.valuation import Valuation
+
+    try:
+        stored = Valuation.from_dict(jsons.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise InvalidValuation(
+            f"{path} holds no valuation ({error}). Write one with `value --json`."
+        ) from error
+    if stored.owners != names:
+        raise InvalidValuation(f"{path} values other owners: {', '.join(stored.owners[:6])}.")
+    return stored
+
+
+def doubt(reference: Valuation) -> str:
+    """What errors measured against these values cannot tell."""
+    if reference.std_errors is None:
+        known = reference.method_run == "exact"
+        return "" if known else f"The reference is {reference.method}, and its error is not known."
+    spread = reference.values.var()
+    if not spread or not reference.std_errors.any():
+        return ""
+    part = float((reference.std_errors**2).mean() / spread)
+    return (
+        f"The reference is {reference.method} and has a relative MSE of about {part:.2g} itself: "
+        "errors near that or below it cannot be told from it."
+    )
+
+
+def summary(frame: pd.DataFrame) -> str:
+    """One line per method and budget: mean error over seeds, rank correlation, what was asked."""
+    ran = frame[frame["seed"].notna()]
+    measure = "relative_mse" if ran["relative_mse"].notna().any() else "mse"
+    title = measure.replace("_mse", " MSE").replace("mse", "MSE")
+    lines = [f"{'method':<22} {'budget':>8} {'asked':>8} {title:>18} {'rank corr.':>11}"]
+    for (method, budget), runs in frame.groupby(["method", "budget"], sort=False, dropna=False):
+        if runs["seed"].isna().all():
+            lines.append(f"{method:<22} {budget:>8.0f} {'-':>8}  {runs['reason'].iloc[0]}")
+            continue
+        found = runs[measure].to_numpy()
+        spread = f" ±{found.std(ddof=1) / len(found) ** 0.5:.1g}" if len(found) > 1 else ""
+        error = f"{found.mean():.3g}{spread}"
+        lines.append(
+            f"{method:<22} {budget:>8.0f} {runs['n_evaluations'].mean():>8.0f} "
+            f"{error:>18} {runs['rank_correlation'].mean():>11.3f}"
+        )
+    several = (WITHIN_NOISE,) if ran["seed"].nunique() > 1 else ()
+    return "\n".join([*lines, MEANING[measure], *several])
+
+
+MEANING = {
+    "relative_mse": "relative MSE: 1 = no better than paying everyone the same",
+    "mse": "All reference values are equal, so errors are shown as they are.",
+}
+WITHIN_NOISE = (
+    "±: one standard error of the mean over seeds; methods less than three apart may be equal"
+)
+
+
+def draw(frame: pd.DataFrame, picture: Path) -> None:
+    """Error against budget as a picture."""
+    from matplotlib.figure import Figure
+
+    from dushapley.engine.compare import plot_comparison
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    plot_comparison(frame, figure.subplots())
+    figure.savefig(picture)
+    say(f"Picture written to {picture}")

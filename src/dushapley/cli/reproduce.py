@@ -1,0 +1,107 @@
+"""`reproduce`: a figure or table of the paper, published beside found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dushapley.cli import options as o
+from dushapley.cli.job import say
+
+if TYPE_CHECKING:
+    from dushapley_paper.experiment import Profile
+    from dushapley_paper.records import Record
+
+PAGE_FOLDER = Path("docs/reproduction")
+
+
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="figure-1, table-1, figure-2, table-2, svarm-figure, synthetic-figure, older-toy, "
+            "older-bias, older-table, or all.",
+        ),
+    ],
+    profile: Annotated[
+        str, typer.Option(help="quick: seconds. full: the paper's sizes.")
+    ] = "quick",
+    seed: o.Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to keep results in (all: of results and page, docs/reproduction by "
+            "default; what is stored there is not run again).",
+            metavar="DIR",
+            show_default=False,
+        ),
+    ] = None,
+    download: Annotated[
+        bool,
+        typer.Option("--download", help="Fetch public data into the folder DUSHAPLEY_DATA names."),
+    ] = False,
+    json: o.Json = False,
+) -> None:
+    """A figure or table of the paper: published beside found, with a verdict for every claim."""
+    from dushapley_paper.records import find_profile
+
+    chosen = find_profile(profile)
+    if name == "all":
+        everything(chosen, seed, out or PAGE_FOLDER, download)
+    else:
+        print_record(run_one(name, chosen, seed, out, download), as_json=json)
+
+
+def run_one(name: str, profile: Profile, seed: int, out: Path | None, download: bool) -> Record:
+    """Fetch if asked, run, keep where a folder is named."""
+    from dushapley_paper import records
+    from dushapley_paper.page import RESULTS
+
+    experiment = records.find_experiment(name)
+    if download:
+        from dushapley_paper.download import download as fetch
+
+        for path in fetch(experiment.needs):
+            say(f"Fetched {path}.")
+    say(f"{name}, {profile} profile ...")
+    record = records.reproduce(name, profile, seed)
+    if out is not None:
+        say(f"Result in {records.save(record, out / RESULTS)}.")
+    return record
+
+
+def everything(profile: Profile, seed: int, out: Path, download: bool) -> None:
+    """Run what is not stored yet, data checked first; then write the page."""
+    from dushapley_paper.data import check
+    from dushapley_paper.page import RESULTS, write_page
+    from dushapley_paper.records import read
+    from dushapley_paper.registry import EXPERIMENTS
+
+    stored = {record["name"] for record in read(out / RESULTS)}
+    missing = [name for name in EXPERIMENTS if name not in stored]
+    if not download:
+        check(need for name in missing for need in EXPERIMENTS[name].needs)
+    for name in missing:
+        run_one(name, profile, seed, out, download)
+    print(write_page(out))
+
+
+def print_record(record: Record, *, as_json: bool) -> None:
+    """Verdicts and tables as Markdown, or the whole record as JSON."""
+    from json import dumps
+
+    from dushapley_paper.records import find_experiment, rounded
+
+    if as_json:
+        print(dumps(rounded(record), ensure_ascii=False))
+        return
+    experiment = find_experiment(record["name"])
+    print(f"{experiment.title} ({experiment.place})\n")
+    for verdict in experiment.claims(record["result"]):
+        print(verdict)
+    for sheet in experiment.sheets(record["result"]):
+        print(f"\n{sheet.markdown()}")
+    if record["profile"] == "quick":
+        say("The quick profile shows that all runs; for conclusions add --profile full.")

@@ -1,0 +1,39 @@
+"""`statistics`: what owners hand over instead of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dushapley.cli import options as o
+from dushapley.cli.job import say
+
+
+def statistics(
+    files: o.Files,
+    target: o.Target,
+    out: Annotated[Path, typer.Option(help="Folder for one file per owner.", metavar="DIR")],
+    owner: o.Owner = None,
+    by_file: o.ByFile = False,
+    task: o.Task = "auto",
+) -> None:
+    """Reduce each owner's rows to sums, enough to value them by additive models."""
+    from dushapley.data.owners import Owners
+    from dushapley.errors import InvalidOption
+    from dushapley.games.model.catalogue import guess_task
+
+    if (owner is None) == (not by_file):
+        raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
+    owners = Owners.from_files(files, target=target, owner=owner)
+    import numpy as np
+
+    kind = guess_task(np.concatenate(owners.labels())) if task == "auto" else task
+    out.mkdir(parents=True, exist_ok=True)
+    for number, made in enumerate(owners.statistics(kind), start=1):  # type: ignore[arg-type]
+        print(made.save(out / f"owner-{number:03}.npz"))
+    say(
+        f"{kind} statistics of {len(owners)} owners. They hold no rows, but counts, means, "
+        "variances and correlations; those of few rows give the rows away."
+    )

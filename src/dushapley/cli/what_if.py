@@ -1,0 +1,129 @@
+"""`what-if`: the same collaboration, changed."""
+
+from __future__ import annotations
+
+import json as jsons
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dushapley.cli import options as o
+from dushapley.cli.job import Job, say
+from dushapley.cli.running import Asked, Means
+from dushapley.cli.verify import Pot
+from dushapley.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from dushapley.games import Game
+    from dushapley.settlement.changes import Change
+    from dushapley.settlement.whatif import WhatIf
+
+
+def what_if(
+    job: Job,
+    asked: Asked,
+    means: Means,
+    pot: Pot,
+    leave: Annotated[str | None, typer.Option(help="This owner leaves.", metavar="OWNER")] = None,
+    join: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A newcomer's file.", metavar="FILE"),
+    ] = None,
+    merge: Annotated[
+        tuple[str, str] | None, typer.Option(help="Two owners act as one.", metavar="A B")
+    ] = None,
+    copy: Annotated[
+        tuple[str, str] | None, typer.Option(help="A adds a copy of B's rows.", metavar="A B")
+    ] = None,
+    rows: Annotated[
+        tuple[str, int] | None,
+        typer.Option(help="OWNER brings N more rows (fewer, if negative).", metavar="OWNER N"),
+    ] = None,
+    json: o.Json = False,
+) -> None:
+    """What would change if an owner left, joined, merged, copied, or brought more rows."""
+    from dushapley.cli.value import agree_on
+    from dushapley.settlement.whatif import quote_change
+    from dushapley.settlement.whatif import what_if as ask
+
+    given = [x for x in (leave, join, merge, copy, rows) if x is not None]
+    if len(given) != 1:
+        raise InvalidOption(
+            f"Found {len(given)} changes; needed is one: --leave OWNER, --join FILE, --merge A B, "
+            "--copy A B, or --rows OWNER N."
+        )
+    game = job.game()
+    change = make_change(game, leave, join, merge, copy, rows)
+    how: dict[str, Any] = {
+        "method": asked.method, "options": asked.options, "budget": asked.budget,
+        "seed": asked.seed, "ledger": means.kept(game),
+    }  # fmt: skip
+    quote = quote_change(game, change, **how)
+    about = "about " if quote.new < quote.at_most else ""  # a method that learns may ask others
+    say(
+        f"{quote.known:,} evaluations are paid for; {about}{quote.new:,} new, {quote.at_most:,} at "
+        "most"
+    )
+    agree_on(game, quote.new, means)
+    answer = ask(game, change, n_jobs=means.jobs, **how)
+    show(answer, None if pot.pot is None else payments(answer, pot), json=json)
+
+
+def make_change(
+    game: Game,
+    leave: str | None,
+    join: Path | None,
+    merge: tuple[str, str] | None,
+    copy: tuple[str, str] | None,
+    rows: tuple[str, int] | None,
+) -> Change:
+    """The one change that was asked for."""
+    import dushapley as ds
+    from dushapley.data.files import owner_name, read_table
+
+    if leave is not None:
+        return ds.Leave(leave)
+    if merge is not None:
+        return ds.Merge(*merge)
+    if copy is not None:
+        return ds.Copy(*copy)
+    if rows is not None:
+        return ds.MoreRows(*rows)
+    assert join is not None
+    return ds.Join(owner_name(join), *game.owners.align(read_table(join), "The newcomer"))  # type: ignore[attr-defined]
+
+
+def payments(answer: WhatIf, pot: Pot) -> list[dict[str, str]]:
+    """What the same pot would pay everybody in either world."""
+    worlds = [pot.shared(v) for v in (answer.before, answer.after)]
+    paid = [dict(zip(w.valuation.owners, map(str, w.payments), strict=True)) for w in worlds]
+    names = dict.fromkeys([*paid[1], *paid[0]])
+    return [
+        {"owner": name, "before": paid[0].get(name, ""), "after": paid[1].get(name, "")}
+        for name in names
+    ]
+
+
+def show(answer: WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> None:
+    """Both worlds on stdout."""
+    from dushapley.settlement.money import money
+
+    if json:
+        told = {
+            "question": answer.change.told(),
+            "before": answer.before.to_dict(),
+            "after": answer.after.to_dict(),
+            "scale": answer.scale,
+            "found": answer.n_found,
+            "payments": paid,
+        }
+        print(jsons.dumps(told, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    print(answer)
+    if paid is not None:
+        print(f"  {'payment':<32} {'before':>14} {'after':>14}")
+    for row in paid or ():
+        cells = [money(Decimal(row[w])) if row[w] else "-" for w in ("before", "after")]
+        print(f"  {row['owner'][:32]:<32} {cells[0]:>14} {cells[1]:>14}")

@@ -1,0 +1,262 @@
+"""What an owner may hand over instead of rows: sums that additive models can be trained from.
+
+A model is additive here when training needs only sums over rows. Each owner is then reduced, once,
+to a few arrays (`Statistics`), a pool is a weighted sum of them, and whoever computes values never
+sees a row.
+
+What such a file reveals: the number of rows, the mean of every column, all variances and pairwise
+correlations (for classification class by class: counts, means and variances; correlations within
+classes). Of a single row it reveals everything, and of fewer rows than columns nearly so: the rows
+can be pinned down up to a rotation. It is no anonymisation and adds no noise; owners of few rows
+should know this before they hand it over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+from zipfile import BadZipFile
+
+import numpy as np
+
+from dushapley.arrays import Array, FloatArray
+from dushapley.data.owners import Owners
+from dushapley.errors import InvalidOwners
+
+Kind = Literal["regression", "classification", "bins"]
+
+FORMAT = "dushapley.statistics/1"
+ARRAYS: dict[str, tuple[str, ...]] = {
+    "regression": ("mean", "scatter"),
+    "classification": ("classes", "counts", "means", "squares", "scatter"),
+    "bins": ("edges", "column", "counts", "means", "squares"),
+}
+"""Arrays that each kind of statistics consists of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """One owner's rows, reduced to sums.
+
+    Attributes
+    ----------
+    name
+        The owner.
+    kind
+        "regression": `mean` and `scatter` Σ(z−z̄)(z−z̄)' of z = (features, target).
+        "classification": `classes`, their `counts`, `means` and `squares` Σ(x−x̄)², and the
+        `scatter` Σ(x−x̄)(x−x̄)' around the class means, added over classes.
+        "bins": `counts`, `means` and `squares` of the target in the bins that `edges` cut one
+        `column` into.
+    n_rows, n_features
+        Shape of the rows.
+    arrays
+        The arrays of the kind.
+    columns
+        Names of the features and, last, of the target; empty where they had none.
+    """
+
+    name: str
+    kind: Kind
+    n_rows: int
+    n_features: int
+    arrays: Mapping[str, Array]
+    columns: tuple[str, ...] = field(default=())
+
+    @property
+    def content(self) -> str:
+        """Content hash: equal statistics, equal hash."""
+        parts = [self.arrays[name] for name in ARRAYS[self.kind]]
+        sha = hashlib.sha256(f"{self.kind} {self.n_rows} {self.n_features}".encode())
+        for part in parts:
+            sha.update(f";{part.dtype.str} {part.shape}:".encode())
+            sha.update(np.ascontiguousarray(part).tobytes())
+        return sha.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a small .npz file of plain arrays; read it back with `load`."""
+        target = Path(path)
+        about = [FORMAT, self.kind, self.name, str(self.n_rows), str(self.n_features)]
+        with target.open("wb") as file:
+            np.savez(
+                file,
+                allow_pickle=False,
+                about=np.array(about),
+                columns=np.array(self.columns, dtype=str),
+                **self.arrays,
+            )
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Statistics:
+        """Read a file that `save` wrote; anything else is refused. Nothing in it is executed."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                stored = {key: file[key] for key in file.files}
+            form, kind, name, rows, features = stored.pop("about").tolist()
+            columns = tuple(stored.pop("columns").tolist())
+            found = cls(name, kind, int(rows), int(features), stored, columns)
+            complete = form == FORMAT and set(stored) == set(ARRAYS[kind])
+        except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
+            raise not_statistics(path, str(error)) from error
+        if not complete:
+            raise not_statistics(path, f"format {form!r}, arrays {sorted(stored)}")
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Refuse arrays that cannot be statistics of any rows."""
+        d = self.n_features
+        shapes: dict[str, dict[str, tuple[int, ...]]] = {
+            "regression": {"mean": (d + 1,), "scatter": (d + 1, d + 1)},
+            "classification": {
+                "means": (len(self.arrays.get("classes", ())), d),
+                "scatter": (d, d),
+            },
+            "bins": {},
+        }
+        for name, shape in shapes[self.kind].items():
+            if self.arrays[name].shape != shape:
+                raise InvalidOwners(
+                    f"Statistics of {self.name!r}: {name} has shape {self.arrays[name].shape}, "
+                    f"needed is {shape}. Write the file anew from the rows."
+                )
+        numbers = [a for a in self.arrays.values() if a.dtype.kind == "f"]
+        if not all(bool(np.isfinite(a).all()) for a in numbers) or self.n_rows < 1:
+            raise InvalidOwners(
+                f"Statistics of {self.name!r} hold {self.n_rows} rows and numbers that are missing "
+                "or infinite; needed are finite ones. Mend the rows and write the file anew."
+            )
+
+
+def not_statistics(path: str | os.PathLike[str], found: str) -> InvalidOwners:
+    """The error for any other file."""
+    return InvalidOwners(
+        f"{os.fspath(path)} is not a file of owner statistics ({found}). Needed is a file written "
+        "by Statistics.save or `dushapley statistics`."
+    )
+
+
+def regression_statistics(name: str, X: Array, y: Array) -> Statistics:
+    """Means and co-moments of features and target, centred so that no digits are lost."""
+    z = np.column_stack([X, y]).astype(np.float64)
+    mean = z.mean(axis=0)
+    around = z - mean
+    arrays = {"mean": mean, "scatter": around.T @ around}
+    return Statistics(name, "regression", len(z), z.shape[1] - 1, arrays)
+
+
+def classification_statistics(name: str, X: Array, y: Array) -> Statistics:
+    """Counts, means, squares and the common scatter of the classes that the owner has."""
+    rows = np.asarray(X, dtype=np.float64)
+    classes, codes = np.unique(y, return_inverse=True)
+    if classes.dtype.kind == "O":
+        classes = classes.astype(str)
+    counts = np.bincount(codes).astype(np.float64)
+    member = (codes == np.arange(len(classes))[:, None]).astype(np.float64)
+    means = member @ rows / counts[:, None]
+    around = rows - means[codes]
+    arrays = {
+        "classes": classes,
+        "counts": counts,
+        "means": means,
+        "squares": member @ around**2,
+        "scatter": around.T @ around,
+    }
+    return Statistics(name, "classification", len(rows), rows.shape[1], arrays)
+
+
+def bin_statistics(name: str, X: Array, y: Array, edges: FloatArray, column: int) -> Statistics:
+    """Counts, means and squares of the target in the bins of one column."""
+    rows = np.asarray(X, dtype=np.float64)
+    target = np.asarray(y, dtype=np.float64)
+    codes = np.searchsorted(edges, rows[:, column], side="right")
+    counts = np.bincount(codes, minlength=len(edges) + 1).astype(np.float64)
+    means = np.bincount(codes, target, minlength=len(counts)) / np.maximum(counts, 1)
+    squares = np.bincount(codes, (target - means[codes]) ** 2, minlength=len(counts))
+    arrays = {
+        "edges": np.asarray(edges, dtype=np.float64),
+        "column": np.array(column),
+        "counts": counts,
+        "means": means,
+        "squares": squares,
+    }
+    return Statistics(name, "bins", len(rows), rows.shape[1], arrays)
+
+
+def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
+    """Statistics of all owners; `Owners.statistics` says more."""
+    if owners.reduced is not None:
+        return owners.reduced
+    chosen = _kind(owners) if kind is None else kind
+    if chosen not in ("regression", "classification"):
+        raise InvalidOwners(f"kind is {kind!r}; choose 'regression' or 'classification'.")
+    make = regression_statistics if chosen == "regression" else classification_statistics
+    columns = () if owners.columns is None else (*owners.columns, str(owners.target))
+    found = []
+    for name, X, y in zip(owners.names, owners.X, owners.y, strict=True):
+        if y is None or X.dtype.kind not in "fiub" or X.ndim != 2:
+            raise InvalidOwners(
+                f"Owner {name!r} has no targets, or columns that are not numbers; statistics need "
+                "both. Turn text and dates into numbers first, in the same way for all owners."
+            )
+        made = make(name, X, y)
+        made.check()
+        found.append(replace(made, columns=columns))
+    return tuple(found)
+
+
+def _kind(owners: Owners) -> Kind:
+    kinds = {y.dtype.kind for y in owners.y if y is not None}
+    if kinds <= {"f"}:
+        return "regression"
+    if kinds <= set("OUSb"):
+        return "classification"
+    raise InvalidOwners(
+        "The targets are whole numbers, which may be amounts or classes. Say which: "
+        "statistics('regression') or statistics('classification')."
+    )
+
+
+def joined(files: Sequence[str | os.PathLike[str] | Statistics]) -> Owners:
+    """Owners of the given statistics; `Owners.from_statistics` says more."""
+    held = tuple(f if isinstance(f, Statistics) else Statistics.load(f) for f in files)
+    if not held:
+        raise InvalidOwners("No statistics were given; pass one file per owner.")
+    first = held[0]
+    for other in held:
+        if (other.kind, other.n_features) != (first.kind, first.n_features):
+            raise InvalidOwners(
+                f"Statistics of {first.name!r} are of {first.kind} with {first.n_features} "
+                f"features, those of {other.name!r} of {other.kind} with {other.n_features}; "
+                "all owners need the same. Write them anew with the same columns and kind."
+            )
+        if other.columns != first.columns:
+            raise InvalidOwners(
+                f"Statistics of {first.name!r} have the columns {list(first.columns)}, those of "
+                f"{other.name!r} {list(other.columns)}; all owners need the same, in one order."
+            )
+    names = tuple(s.name for s in held)
+    if len(set(names)) != len(names):
+        raise InvalidOwners("Two statistics files are of owners with the same name.")
+    return Owners(
+        names=names,
+        X=tuple(np.empty((0, first.n_features)) for _ in held),
+        y=tuple(_no_targets(s) for s in held),
+        hashes=tuple(s.content for s in held),
+        columns=dict.fromkeys(first.columns[:-1], "number") if first.columns else None,
+        target=first.columns[-1] if first.columns else None,
+        reduced=held,
+    )
+
+
+def _no_targets(statistics: Statistics) -> Array:
+    """No targets, but of the type that the owner's had."""
+    classes = statistics.arrays.get("classes")
+    if classes is None:
+        return np.empty(0)
+    return classes[:0].astype(object) if classes.dtype.kind == "U" else classes[:0]

@@ -1,0 +1,241 @@
+"""Tables of several owners: checked, put into one shape, and explained when they do not fit."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.arrays import Array
+from dushapley.errors import InvalidOwners
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def split_by_owner(table: pd.DataFrame, owner: str, target: str) -> dict[str, pd.DataFrame]:
+    """One table per owner, in the order in which owners first appear."""
+    check_columns(table, "The table")
+    require_column(table, owner, "owner column", "The table")
+    require_column(table, target, "target column", "The table")
+    if owner == target:
+        raise InvalidOwners(f"Owner and target are both the column {owner!r}; name two columns.")
+    nameless = int(table[owner].isna().sum())
+    if nameless:
+        raise InvalidOwners(
+            f"{nameless} of {len(table)} rows have no owner in column {owner!r}. Fill it in, or "
+            "drop these rows: every row belongs to somebody."
+        )
+    parts: dict[str, pd.DataFrame] = {}
+    for key, rows in table.groupby(owner, sort=False, observed=True):
+        name = str(key)
+        if name in parts:
+            raise InvalidOwners(
+                f"Column {owner!r} names {name!r} in two ways (as text and as a number, say); "
+                "write each owner's name in one way."
+            )
+        parts[name] = rows.drop(columns=owner)
+    return parts
+
+
+def as_blocks(
+    tables: Mapping[str, pd.DataFrame], target: str
+) -> tuple[dict[str, str], dict[str, tuple[Array, Array]]]:
+    """Features by name and kind, and features and targets of every owner."""
+    refuse_single_owner(tables)
+    names = list(tables)
+    first = tables[names[0]]
+    for name, table in tables.items():
+        check_columns(table, f"Owner {name!r}")
+        require_column(table, target, "target column", f"Owner {name!r}")
+        if len(table) == 0:
+            raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
+        refuse_other_columns(names[0], first, name, table)
+    columns = [name for name in common_order(tables) if name != target]
+    if not columns:
+        raise InvalidOwners(f"Beside the target {target!r} there is no column to learn from.")
+    kinds = common_kinds(tables, [*columns, target])
+    check_targets(tables, target, kinds[target])
+    whole = all(table[target].dtype.kind in "iub" for table in tables.values())
+    features = {name: kinds[name] for name in columns}
+    blocks = {}
+    for name, table in tables.items():
+        goal = column_values(table[target], kinds[target])
+        blocks[name] = features_of(table, features), goal.astype(np.int64) if whole else goal
+    return features, blocks
+
+
+def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """The order of columns all owners agree on, else that of the alphabet: never one owner's."""
+    orders = {tuple(table.columns) for table in tables.values()}
+    return list(orders.pop()) if len(orders) == 1 else sorted(orders.pop())
+
+
+def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Array:
+    """Features of another table, the test set say, in the shape of the owners'."""
+    check_columns(table, whose)
+    there = set(table.columns)
+    lacking = [name for name in features if name not in there]
+    if lacking:
+        raise InvalidOwners(
+            f"{whose} lacks {listed(lacking)}, which the owners have. "
+            f"It has: {listed(list(table.columns))}."
+        )
+    kinds = kinds_of(table)
+    for name, kind in features.items():
+        found = kinds[name]
+        if found not in (kind, "nothing") and kind != "text":
+            raise InvalidOwners(
+                f"Column {name!r} holds {found} in {whose[0].lower()}{whose[1:]} but {kind} for "
+                "the owners; the same type is needed."
+            )
+    return features_of(table, features)
+
+
+def aligned_target(table: pd.DataFrame, target: str, example: Array | None, whose: str) -> Array:
+    """Targets of another table, of the owners' type."""
+    require_column(table, target, "target column", whose)
+    kind = "text" if example is not None and example.dtype.kind == "O" else "number"
+    if kind == "number" and kinds_of(table[[target]])[target] == "text":
+        raise InvalidOwners(f"{whose} has text in {target!r}, where the owners have numbers.")
+    check_targets({whose: table}, target, kind)
+    values = column_values(table[target], kind)
+    whole = example is not None and example.dtype.kind == "i" and bool((values % 1 == 0).all())
+    return values.astype(np.int64) if kind == "number" and whole else values
+
+
+def refuse_single_owner(tables: Mapping[str, object]) -> None:
+    if len(tables) == 1:
+        raise InvalidOwners(
+            f"Found a single owner, {next(iter(tables))!r}: there is nothing to share out. Check "
+            "the owner column, or give one file per owner."
+        )
+    if not tables:
+        raise InvalidOwners("Found no rows, so no owners. Give at least two owners' data.")
+
+
+def check_columns(table: pd.DataFrame, whose: str) -> None:
+    """Refuse column names that are not text, or that appear twice."""
+    names = list(table.columns)
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise InvalidOwners(f"{whose} has a column named {odd[0]!r}; names of columns are text.")
+    refuse_twins(names, whose)
+
+
+def refuse_twins(names: Sequence[str], whose: str) -> None:
+    """Refuse two columns of one name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidOwners(f"{whose} has two columns named {twice[0]!r}; rename one.")
+
+
+def require_column(table: pd.DataFrame, wanted: str, role: str, whose: str) -> None:
+    """Refuse a table that lacks a column, naming those it has."""
+    names = list(table.columns)
+    if wanted in names:
+        return
+    near = difflib.get_close_matches(str(wanted), names, n=1, cutoff=0.6)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise InvalidOwners(f"{whose} has no {role} {wanted!r}.{hint} It has: {listed(names)}.")
+
+
+def refuse_other_columns(one: str, first: pd.DataFrame, other: str, table: pd.DataFrame) -> None:
+    """Refuse two owners whose columns differ, showing the difference."""
+    ours, theirs = set(first.columns), set(table.columns)
+    lacks = [name for name in first.columns if name not in theirs]
+    extra = [name for name in table.columns if name not in ours]
+    if not lacks and not extra:
+        return
+    told = [f"lacks {listed(lacks)}"] if lacks else []
+    told += [f"has {listed(extra)} in addition"] if extra else []
+    raise InvalidOwners(
+        f"Owner {other!r} {' and '.join(told)}, compared with {one!r}; all owners need the same "
+        "columns."
+    )
+
+
+def common_kinds(tables: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> dict[str, str]:
+    """What each column holds: numbers, dates or text; refused where owners disagree."""
+    found = {name: kinds_of(table) for name, table in tables.items()}
+    kinds: dict[str, str] = {}
+    for column in columns:
+        told = {of[column]: name for name, of in reversed(found.items())}
+        told.pop("nothing", None)
+        if len(told) > 1:
+            holds = " but ".join(f"{kind} for {name!r}" for kind, name in sorted(told.items()))
+            raise InvalidOwners(
+                f"Column {column!r} holds {holds}; all owners need the same type. Look for stray "
+                "text among numbers, or for different missing-value marks."
+            )
+        kinds[column] = next(iter(told), "number")
+    return kinds
+
+
+def kinds_of(table: pd.DataFrame) -> dict[str, str]:
+    """Number, date, text, or nothing (only missing values), column by column."""
+    nothing = table.isna().all()
+    return {
+        name: "nothing" if empty else kind_of(dtype, table, name)
+        for name, dtype, empty in zip(table.columns, table.dtypes, nothing, strict=True)
+    }
+
+
+def kind_of(dtype: Any, table: pd.DataFrame, name: str) -> str:
+    """Number, date or text, by the type of the column, or of its entries where that is open."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(dtype):
+        return "number"
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return "date"
+    inferred = pd.api.types.infer_dtype(table[name], skipna=True)
+    if inferred in {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}:
+        return "number"
+    return "date" if inferred in {"date", "datetime", "datetime64"} else "text"
+
+
+def check_targets(tables: Mapping[str, pd.DataFrame], target: str, kind: str) -> None:
+    """Refuse targets that are missing or infinite, saying whose and where."""
+    for name, table in tables.items():
+        whose = name if name.startswith("The ") else f"Owner {name!r}"
+        values = table[target]
+        bad = values.isna().to_numpy()
+        if kind == "number":
+            bad = bad | ~np.isfinite(column_values(values, kind).astype(np.float64))
+        if bad.any():
+            raise InvalidOwners(
+                f"{whose} has {int(bad.sum())} targets in {target!r} that are missing or "
+                f"not finite, the first in its row {int(np.flatnonzero(bad)[0]) + 1}. Drop these "
+                "rows or fill them in."
+            )
+
+
+def features_of(table: pd.DataFrame, features: Mapping[str, str]) -> Array:
+    """Features as one array: of numbers, or of objects where some column is no number."""
+    if set(features.values()) == {"number"}:
+        return table[list(features)].to_numpy(dtype=np.float64, na_value=np.nan)
+    result = np.empty((len(table), len(features)), dtype=object)
+    for position, (name, kind) in enumerate(features.items()):
+        result[:, position] = column_values(table[name], kind)
+    return result
+
+
+def column_values(values: pd.Series[Any], kind: str) -> Array:
+    """Numbers as floats, all else as text or dates, with None for what is missing."""
+    if kind == "number":
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    present = values.notna().to_numpy()
+    result = np.full(len(values), None, dtype=object)
+    held = values.to_numpy(dtype=object)[present]
+    result[present] = [str(value) for value in held] if kind == "text" else held
+    return result
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Names in words, not too many."""
+    told = ", ".join(repr(name) for name in names[:most])
+    return told + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,234 @@
+"""Methods side by side at equal budgets."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.arrays import FloatArray
+from dushapley.engine.value import value
+from dushapley.errors import (
+    BudgetTooSmall,
+    DUShapleyError,
+    InvalidOption,
+    MethodNotApplicable,
+)
+from dushapley.estimators.method import Method
+from dushapley.estimators.registry import AUTO, find
+from dushapley.games.base import Game, as_game
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+ROUNDING = 1e-24
+"""Mean squared errors below this are those of arithmetic."""
+
+Entry = str | Method | tuple[str | Method, Mapping[str, Any]]
+"""A method, or a pair (method, its options)."""
+
+COLUMNS = {
+    "method": "str",
+    "budget": "Int64",
+    "seed": "Int64",
+    "mse": "float64",
+    "relative_mse": "float64",
+    "rank_correlation": "float64",
+    "n_evaluations": "Int64",
+    "seconds": "float64",
+    "reason": "str",
+}
+
+
+def compare(
+    game: Any,
+    methods: Sequence[Entry],
+    budgets: Sequence[int | None],
+    seeds: Iterable[int] = range(20),
+    reference: ArrayLike | None = None,
+    *,
+    n_jobs: int = 1,
+    executor: str = "local",
+    ledger: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """Run methods at equal budgets and measure their errors against reference values.
+
+    Every method pays for all of its questions, whatever the others asked; a ledger saves time,
+    never budget.
+
+    Parameters
+    ----------
+    game
+        What `dushapley.value` takes.
+    methods
+        Names, or pairs (name, options).
+    budgets
+        Evaluations each run may ask; None for a method's default.
+    seeds
+        One run of each method and budget for each seed.
+    reference
+        The values that errors are measured against, one per owner. None: exact values, by formula
+        or enumeration; raises where there are too many coalitions for that.
+    n_jobs, executor, ledger
+        As in `dushapley.value`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per run: method (with its options), budget, seed, mse (mean over owners of the
+        squared error), relative_mse (over the variance of the reference between owners: 1 means no
+        better than paying everyone the same; not a number if that variance is 0),
+        rank_correlation (Spearman's; not a number if all values are equal), n_evaluations,
+        seconds. A method that this game or budget refuses is one row with its `reason` and no
+        numbers.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.SizeGame([100, 200, 400, 800], w=lambda n: n / (n + 100))
+    >>> frame = ds.compare(game, ["permutation", "leverage", "knn"], budgets=[14], seeds=range(5))
+    >>> frame.dropna().groupby("method")["n_evaluations"].max().to_dict()
+    {'leverage': 14, 'permutation': 14}
+    >>> frame.query("method == 'knn'")["reason"].item()
+    "knn needs the owners' rows ..."
+    """
+    import pandas as pd
+
+    played = as_game(game)
+    entries = [_entry(entry) for entry in methods]
+    pay = {"n_jobs": n_jobs, "executor": executor, "ledger": ledger}
+    truth = reference_values(played, reference, pay)
+    numbers = list(dict.fromkeys(seeds))
+    rows = [
+        row
+        for method, options in entries
+        for budget in dict.fromkeys(budgets)  # the same runs twice would look like twice the seeds
+        for row in _runs(played, method, options, budget, numbers, truth, pay)
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def _entry(entry: Entry) -> tuple[str | Method, Mapping[str, Any]]:
+    """Split an entry; a mistake in its name or options is raised before anything is paid."""
+    method, options = entry if isinstance(entry, tuple) else (entry, {})
+    if method == AUTO:
+        if options:
+            raise InvalidOption("auto takes no options; name the method whose options these are.")
+        return AUTO, {}
+    find(method).complete(options)
+    return method, options
+
+
+def reference_values(game: Game, reference: ArrayLike | None, pay: Mapping[str, Any]) -> FloatArray:
+    """The given reference, checked; or exact values."""
+    if reference is None:
+        try:
+            return value(game, "exact", **pay).values
+        except MethodNotApplicable as error:
+            raise MethodNotApplicable(
+                f"There is no reference to measure errors against: {error} Or pass reference=, "
+                "one value per owner, from a long run."
+            ) from error
+    values = np.asarray(reference, dtype=np.float64)
+    if values.shape != (game.n_players,) or not bool(np.isfinite(values).all()):
+        raise InvalidOption(
+            f"reference has shape {values.shape}; needed are {game.n_players} finite numbers, one "
+            "value per owner."
+        )
+    return values
+
+
+def _runs(
+    game: Game,
+    method: str | Method,
+    options: Mapping[str, Any],
+    budget: int | None,
+    seeds: Sequence[int],
+    truth: FloatArray,
+    pay: Mapping[str, Any],
+) -> Iterator[dict[str, Any]]:
+    name = label(method, options)
+    for seed in seeds:
+        start = time.perf_counter()
+        try:
+            found = value(game, method, options=options, budget=budget, seed=seed, **pay)
+        except (MethodNotApplicable, BudgetTooSmall) as refusal:
+            yield {"method": name, "budget": budget, "reason": str(refusal)}
+            return
+        yield {
+            "method": name,
+            "budget": found.n_evaluations if budget is None else budget,
+            "seed": seed,
+            **errors(found.values, truth),
+            "n_evaluations": found.n_evaluations,
+            "seconds": time.perf_counter() - start,
+            "reason": "",
+        }
+
+
+def label(method: str | Method, options: Mapping[str, Any]) -> str:
+    """A method with its options, as shown in tables."""
+    name = method.name if isinstance(method, Method) else method
+    told = ", ".join(f"{key}={option}" for key, option in options.items())
+    return f"{name} ({told})" if told else name
+
+
+def errors(values: FloatArray, truth: FloatArray) -> dict[str, float]:
+    """Mean squared error, the same relative to the spread of the truth, and rank correlation."""
+    mse = float(np.mean((values - truth) ** 2))
+    spread = float(np.var(truth))
+    return {
+        "mse": mse,
+        "relative_mse": mse / spread if spread > 0 else float("nan"),
+        "rank_correlation": rank_correlation(values, truth),
+    }
+
+
+def rank_correlation(values: FloatArray, truth: FloatArray) -> float:
+    """Spearman's correlation; not a number when all values of one side are equal."""
+    from scipy.stats import rankdata
+
+    ranks = np.stack([rankdata(values), rankdata(truth)])
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    norms = np.sqrt((ranks**2).sum(axis=1))
+    return float(ranks[0] @ ranks[1] / norms.prod()) if norms.all() else float("nan")
+
+
+def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw error against budget, one line per method, from the frame of `compare`.
+
+    Means over seeds with bars of two standard errors; both axes logarithmic. Refused methods have
+    no line, and exact values, whose error is 0 or rounding, no place on a logarithmic axis.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.SizeGame([100, 200, 400, 800], w=lambda n: n / (n + 100))
+    >>> frame = ds.compare(game, ["permutation", "owen"], budgets=[14, 56], seeds=range(3))
+    >>> ds.plot_comparison(frame).get_xlabel()
+    'budget, evaluations'
+    """
+    import matplotlib.pyplot as plt
+
+    ran = frame[frame["seed"].notna()]
+    if len(ran) == 0:
+        raise DUShapleyError("Every method was refused, so there is nothing to draw; see `reason`.")
+    measure = "relative_mse" if ran["relative_mse"].notna().all() else "mse"
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    for method, runs in ran.groupby("method", sort=False):
+        by_budget = runs.groupby("budget")[measure]
+        mean, bar = by_budget.mean(), 2 * by_budget.sem().fillna(0.0)
+        mean = mean.where(mean > ROUNDING)
+        ax.errorbar(mean.index.astype(float), mean, yerr=bar, marker="o", capsize=2, label=method)
+    ax.set(
+        xscale="log", yscale="log", xlabel="budget, evaluations", ylabel=measure.replace("_", " ")
+    )
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize="small")
+    return ax

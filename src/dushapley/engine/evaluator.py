@@ -1,0 +1,206 @@
+"""Paying for questions: each different pool at most once, everything paid kept."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import cache
+from math import isfinite
+from random import SystemRandom
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray
+from dushapley.engine.asktell import AskTell
+from dushapley.engine.executors import Executor
+from dushapley.engine.executors.base import one_blas_thread
+from dushapley.engine.history import trail
+from dushapley.engine.ledger import Ledger
+from dushapley.engine.progress import Progress
+from dushapley.errors import (
+    LedgerError,
+    LedgerRefused,
+)
+from dushapley.games.base import Game, Outcome
+from dushapley.protocol import Ask, Estimate
+from dushapley.results.uncertainty import Begin, Transcript, error_bars
+from dushapley.validation import refuse_non_finite
+
+
+class Payer:
+    """Answers questions of a game that costs nothing: just asks it."""
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.n_computed = 0
+        self.n_distinct: int | None = None
+        self.failures: Counter[str] = Counter()
+
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        """Errors by source beside the method's own: none are known of a game that costs nothing."""
+        return {}
+
+    def answer(self, ask: Ask, bar: Progress) -> FloatArray:
+        """Utilities of the pools asked for."""
+        values = self.game(ask.queries, ask.draws)
+        self.n_computed += len(values)
+        bar.advance(len(values))
+        return values
+
+    def details(self, final: Estimate) -> dict[str, Any]:
+        """Results of the method, and what a payer noted on the way."""
+        return dict(final.details)
+
+
+class LedgerPayer(Payer):
+    """Answers questions that cost something: each different pool is paid at most once."""
+
+    def __init__(self, game: Game, executor: Executor, ledger: Ledger | None) -> None:
+        super().__init__(game)
+        self.executor = executor
+        self.ledger = ledger
+        self.known: dict[bytes, Outcome] = {}
+        self.number: dict[bytes, int] = {}
+        self.shared = False  # whether another run is seen to write into the same ledger
+        self.transcript = Transcript()
+
+    def answer(self, ask: Ask, bar: Progress) -> FloatArray:
+        queries, draws = self.game.check(ask.queries, ask.draws)
+        keys = self.game.keys(queries, draws)
+        first = {key: row for row, key in reversed(list(enumerate(keys)))}
+        unknown = self._look_up(dict.fromkeys(keys))
+        bar.advance(len(keys) - len(unknown))
+        blocks = self._blocks(unknown)
+        rows = [[first[key] for key in block] for block in blocks]
+        work = [(queries[r], None if draws is None else draws[r]) for r in rows]
+
+        def paid_elsewhere(position: int) -> bool:
+            return self._paid_elsewhere(blocks[position])
+
+        for position, outcomes in self.executor.run(self.game, work, paid_elsewhere):
+            self._keep(blocks[position], work[position][0], outcomes)
+            bar.advance(len(outcomes))
+        left_out = [key for key in unknown if key not in self.known]
+        self._look_up(left_out)
+        bar.advance(len(left_out))
+        self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
+        return np.array([self.known[key].value for key in keys], dtype=np.float64)
+
+    def details(self, final: Estimate) -> dict[str, Any]:
+        values = np.array([self.known[key].value for key in self.number])
+        with blas_limit(self.game):
+            notes = trail(self.game.sizes, self.transcript, values, final)
+        return {**final.details, "trail": notes}
+
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        assert talk.estimate is not None
+        with blas_limit(self.game):
+            return error_bars(
+                begin,
+                self.transcript,
+                [self.known[key] for key in self.number],
+                talk.estimate,
+                repeats=getattr(self.game, "repeats", 1),
+                deterministic=getattr(self.game, "deterministic", False),
+                enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
+            )
+
+    def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
+        """Learn what the ledger knows of these pools; those that it does not know."""
+        unknown = [key for key in keys if key not in self.known]
+        if self.ledger is None:
+            return unknown
+        for key, stored in self.ledger.read(unknown).items():
+            outcome = self.game.recall(stored)
+            if outcome is not None:
+                self._know(key, outcome)
+        return [key for key in unknown if key not in self.known]
+
+    def _blocks(self, keys: list[bytes]) -> list[list[bytes]]:
+        """Pools in blocks; in random order where another run would else pay in step with us."""
+        size = self.game.block
+        blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
+        if self.shared:
+            SystemRandom().shuffle(blocks)
+        return blocks
+
+    def _paid_elsewhere(self, block: list[bytes]) -> bool:
+        """Whether another run has paid these pools meanwhile; executors ask from any thread."""
+        if self.ledger is None:
+            return False
+        try:
+            found = self.ledger.read(block)
+        except LedgerError:
+            return False  # it will be told, from the right thread, when the block is written
+        known = [key for key in found if self.game.recall(found[key]) is not None]
+        self.shared |= bool(known)
+        return len(known) == len(block)
+
+    def _know(self, key: bytes, outcome: Outcome) -> None:
+        self.known[key] = outcome
+        self.n_distinct = len(self.known)
+        if outcome.failure is not None:
+            self.failures[outcome.failure] += 1
+
+    def _keep(self, keys: list[bytes], queries: Any, outcomes: list[Outcome]) -> None:
+        if not all(isfinite(outcome.value) for outcome in outcomes):
+            values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
+            refuse_non_finite(queries, values, self.game.names)
+        paid = list(zip(keys, outcomes, strict=True))
+        if self.ledger is not None:
+            self.shared |= self.ledger.write(paid) < len(paid)
+        for key, outcome in paid:
+            self._know(key, outcome)
+        self.n_computed += len(paid)
+
+
+def make_payer(
+    game: Game,
+    start: Callable[[], Executor],
+    ledger: str | os.PathLike[str] | None,
+    stack: ExitStack,
+) -> Payer:
+    refuse_ledger(game, ledger)
+    if game.cheap:
+        return Payer(game)
+    kept = None
+    if ledger is not None:
+        assert game.context is not None
+        kept = stack.enter_context(Ledger(ledger, game.context))
+    executor = start()
+    stack.callback(executor.close)
+    return LedgerPayer(game, executor, kept)
+
+
+def refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
+    if ledger is None:
+        return
+    if game.cheap:
+        raise LedgerRefused(
+            f"{type(game).__name__} costs nothing to evaluate, so there is nothing to keep. "
+            "Leave ledger= out."
+        )
+    if game.context is None:
+        raise LedgerRefused(
+            "This game is made from a bare function, whose content cannot be compared, so a "
+            "ledger could mix up two games. Give the game a fingerprint= that names its content."
+        )
+
+
+def blas_limit(game: Game) -> Any:
+    """Results of BLAS depend on its threads, and workers have one each: so has the parent.
+
+    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's alone, which
+    is looked up once; others may have loaded more of them since.
+    """
+    return _numpy_blas().limit(limits=1) if game.cheap else one_blas_thread()
+
+
+@cache
+def _numpy_blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

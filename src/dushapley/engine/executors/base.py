@@ -1,0 +1,140 @@
+"""What all executors share: blocks, groups of them, and how a worker pays for a group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from threading import Lock, Thread
+from time import monotonic, perf_counter, sleep
+from typing import Any, Protocol
+from uuid import uuid4
+
+from dushapley.arrays import IntArray, Queries
+from dushapley.games.base import Game, Outcome
+
+Block = tuple[Queries, IntArray | None]
+"""Pools paid for together, with their draws."""
+Group = list[tuple[int, Block]]
+"""Blocks that travel together, with their positions."""
+Results = list[tuple[int, list[Outcome]]]
+Skip = Callable[[int], bool]
+"""Whether the block at this position need not be paid any more."""
+
+GROUPS = 4
+"""Groups of blocks per worker and run, so that no worker waits long for the last one."""
+LONGEST = 0.25
+"""Seconds that a group of blocks should take at the most."""
+FAREWELL = 5.0
+"""Seconds that workers may take to say who they are, and to let a run go."""
+ATTEMPTS = 3
+"""How often in a row workers may die over the same blocks."""
+
+
+class OutOfTime(Exception):
+    """The run's time is up; raised by executors, turned into `Stopped` by the engine."""
+
+
+class WorkerLost(Exception):
+    """A worker died before it could answer; its blocks may be paid elsewhere."""
+
+
+class Executor(Protocol):
+    """Runs blocks of paid questions, in any order."""
+
+    def run(
+        self, game: Game, blocks: Sequence[Block], skip: Skip
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        """Yield (position of the block, its outcomes) as blocks are finished.
+
+        `skip` is asked just before a block is handed out; blocks it names are left out.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let the workers go."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A game on its way to workers: sent once, known there by its token."""
+
+    game: Game
+    token: str = field(default_factory=lambda: uuid4().hex)
+
+
+def pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
+    """What a worker does: pay for a group of blocks; its seconds, and its outcomes by position."""
+    from dushapley.engine.executors.isolation import outcomes_within
+
+    started = perf_counter()
+    with one_blas_thread():
+        results = [(position, outcomes_within(shipment, block)) for position, block in group]
+    return perf_counter() - started, results
+
+
+class Pace:
+    """How many blocks travel together: enough to pay for the journey, few enough to share out."""
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None  # a block lately took so long; for scheduling only
+
+    def saw(self, seconds: float, blocks: int) -> None:
+        """So many blocks took so long."""
+        self.seconds = seconds / max(blocks, 1)
+
+    def size(self, remaining: int, workers: int) -> int:
+        """Blocks of the next group; one while nothing is measured, lest much be lost by a kill."""
+        if self.seconds is None:
+            return 1
+        fair = max(1, remaining // (GROUPS * workers))
+        return max(1, min(fair, int(LONGEST / max(self.seconds, 1e-6))))
+
+
+def seconds_left(until: float) -> float:
+    """Seconds until the run must end; raises `OutOfTime` when there are none."""
+    left = until - monotonic()
+    if left <= 0:
+        raise OutOfTime
+    return left
+
+
+_BLAS_LOCK = Lock()
+_BLAS: dict[str, Any] = {"inside": 0, "limit": None}
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One BLAS thread in this process while anybody is inside, whichever thread that is.
+
+    Results of BLAS depend on its threads. The limit holds for the whole process, so the first
+    thread to enter sets it and the last to leave lifts it.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with _BLAS_LOCK:
+        _BLAS["inside"] += 1
+        if _BLAS["inside"] == 1:
+            _BLAS["limit"] = threadpool_limits(1)
+    try:
+        yield
+    finally:
+        with _BLAS_LOCK:
+            _BLAS["inside"] -= 1
+            if _BLAS["inside"] == 0:
+                _BLAS["limit"].restore_original_limits()
+
+
+@cache
+def leave_with(parent: int) -> None:
+    """Make this process end soon after its parent does, even when that was killed."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(1)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()

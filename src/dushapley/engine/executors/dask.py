@@ -1,0 +1,281 @@
+"""A Dask cluster: of separate processes, of other machines, or one started for this run."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib.metadata import version
+from threading import current_thread, main_thread
+from typing import Any
+
+from dushapley.engine.executors import remote
+from dushapley.engine.executors.base import (
+    ATTEMPTS,
+    FAREWELL,
+    Group,
+    Results,
+    WorkerLost,
+    seconds_left,
+)
+from dushapley.engine.executors.isolation import dismiss
+from dushapley.engine.executors.remote import Remote, pay_there
+from dushapley.engine.executors.transport import Parcel, cannot_unpack
+from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
+
+
+class Dask(Remote):
+    """Workers of a Dask cluster.
+
+    The game goes to the scheduler once, and from worker to worker, once to each. Dask itself runs
+    the tasks of a dead worker elsewhere, and brings the game again where its copies died.
+
+    Parameters
+    ----------
+    n_jobs
+        Worker processes to start where no cluster is named.
+    address
+        Address of a scheduler, or a `distributed.Client`; None takes the current client, or
+        starts a cluster on this machine for the run.
+    until
+        When to give up, by `time.monotonic`.
+    """
+
+    def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
+        super().__init__(until)
+        self._mine: list[Any] = []  # what this run started and must close
+        self.client = self._connect(n_jobs, address)
+        self._game: Any = None
+        self._threads: dict[str, int] = {}
+        self._places: dict[Any, str] = {}  # which worker each handle was meant for
+        self._last_word = time.monotonic()  # from here or there
+        self._idle = 0  # how often in a row nobody was seen at work since
+        self._lead = (
+            time.time() - self._last_word
+        )  # of the clock on the wall: it falls when set back
+
+    def _connect(self, n_jobs: int, address: Any) -> Any:
+        try:
+            import distributed
+        except ImportError as error:
+            raise InvalidOption(
+                "executor='dask' needs Dask, which is not installed: pip install 'dushapley[dask]'."
+            ) from error
+        if isinstance(address, distributed.Client):
+            if address.asynchronous:
+                raise InvalidOption("The Dask client is asynchronous; pass a synchronous one.")
+            return address
+        if address is None:
+            with suppress(ValueError):
+                return distributed.default_client()
+            address = _cluster_here(n_jobs)
+            self._mine.append(address)
+        else:
+            _refuse_unreadable(address)
+        try:
+            client = distributed.Client(address, timeout=self.patience() / 2, set_as_default=False)
+        except OSError as error:
+            raise WorkersLost(
+                f"No Dask scheduler answers at {address!r} ({error}). Start one (`dask scheduler`) "
+                "and name its address, for example tcp://host:8786."
+            ) from error
+        self._mine.append(client)
+        return client
+
+    def workers(self) -> int:
+        self._threads = dict(self._answer(self.client.nthreads))
+        if not self._threads:
+            try:
+                self.client.wait_for_workers(1, timeout=(waited := self.patience()))
+            except TimeoutError as error:
+                seconds_left(self.until)
+                raise WorkersLost(
+                    f"The Dask scheduler has had no worker for {waited:g} s. Start some "
+                    "(`dask worker ADDRESS`), and run again to go on."
+                ) from error
+            self._threads = dict(self._answer(self.client.nthreads))
+        return max(1, sum(self._threads.values()))
+
+    def ship(self, parcel: Parcel) -> None:
+        """Send the game as a task, not as scattered data: Dask can run a task again elsewhere."""
+        from dask import config
+
+        self._refuse_without_us(parcel)
+        size = parcel.contents.nbytes + 10**7
+        with config.set({"distributed.admin.large-graph-warning-threshold": size}):
+            self._game = self.client.submit(_arrived, parcel, pure=False)
+
+    def submit(self, group: Group) -> Any:
+        """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
+        busy = Counter(self._places.values())
+        place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
+        handle = self.client.submit(
+            pay_there,
+            self._game,
+            group,
+            pure=False,
+            retries=0,
+            workers=place,
+            allow_other_workers=place is not None,
+        )
+        self._places[handle] = place or ""
+        self._last_word = time.monotonic()
+        return handle
+
+    def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
+        from distributed import wait
+
+        self._refuse_lost()
+        with suppress(TimeoutError, CancelledError), self.client.as_current():
+            wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
+        done = [handle for handle in handles if handle.done()]
+        self._refuse_silence(bool(done))
+        return done
+
+    def result(self, handle: Any) -> tuple[float, Results]:
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
+        self._places.pop(handle, None)
+        if handle.status == "cancelled":
+            self._refuse_lost()
+            raise WorkerLost("Dask cancelled the task")
+        try:
+            return handle.result(timeout=self.patience())
+        except KilledWorker as error:
+            raise WorkerLost(f"Dask: {error.last_worker.address} was the last to die") from error
+        except (CancelledError, CommClosedError, TimeoutError) as error:
+            seconds_left(self.until)
+            self._refuse_lost()
+            raise WorkerLost(f"Dask: {type(error).__name__}") from error
+        except DUShapleyError:
+            raise  # the model's own error, or what a worker said about itself
+        except Exception as error:
+            raise cannot_unpack(error) from error
+
+    def _refuse_silence(self, heard: bool) -> None:
+        """Dask waits by the clock on the wall: set back, it may be silent until that caught up."""
+        now = time.monotonic()
+        lead = time.time() - now
+        self._lead = max(self._lead, lead)
+        if heard:
+            self._last_word, self._idle = now, 0
+        back, silent = self._lead - lead, now - self._last_word
+        if min(back, silent) <= remote.PATIENCE:
+            return
+        if self._at_work():
+            self._last_word, self._idle = now, 0
+            return
+        self._idle += 1
+        if self._idle > ATTEMPTS:  # not just a moment between two trainings
+            raise WorkersLost(
+                f"The clock was set back by {back:.0f} s during the run, and Dask, which waits by "
+                f"the clock, has said nothing for {silent:.0f} s, while no worker is at work for "
+                "this run. Start the cluster again, and run again to go on."
+            )
+
+    def _at_work(self) -> bool:
+        """Whether some worker is training for this run at this moment."""
+        ours = {handle.key for handle in self._places}
+        found = self._answer(partial(self.client.sync, self.client.scheduler.call_stack))
+        return any(not ours.isdisjoint(tasks) for tasks in found.values())
+
+    def _answer(self, question: Callable[..., Any]) -> Any:
+        """What the cluster answers; one that does not answer is not waited for for ever."""
+        waited = self.patience()
+        try:
+            return question(callback_timeout=waited)
+        except TimeoutError as error:
+            seconds_left(self.until)
+            raise WorkersLost(
+                f"The Dask scheduler has not answered for {waited:g} s. See what keeps it or its "
+                "workers, start them again, and run again to go on."
+            ) from error
+
+    def _refuse_without_us(self, parcel: Parcel) -> None:
+        """Refuse workers that lack this library: they could not even receive a task to say so."""
+        found: dict[str, Any] = {}
+        with suppress(OSError, TimeoutError):  # of workers that are just dying; others will come
+            found = self.client.run(
+                version, "dushapley", on_error="return", callback_timeout=FAREWELL
+            )
+        lacking = [worker for worker, told in found.items() if isinstance(told, ImportError)]
+        if lacking:
+            raise WorkersDiffer(
+                f"The Dask worker {lacking[0]} lacks dushapley (driver: "
+                f"{parcel.packages['dushapley']}). Install the same versions on all workers, and "
+                "run again to go on."
+            )
+
+    def _refuse_lost(self) -> None:
+        if self.client.status != "running":
+            raise WorkersLost(
+                f"The connection to the Dask scheduler is {self.client.status}. Start it again, "
+                "and run again to go on."
+            )
+
+    def cancel(self, handles: Collection[Any]) -> None:
+        self._places.clear()
+        if handles and self.client.status == "running":
+            self.client.cancel(handles)
+
+    def close(self) -> None:
+        if self._shipment is not None and self._shipment.game.limits.any:
+            with suppress(OSError, TimeoutError):
+                self.client.run(dismiss, self._shipment.token, callback_timeout=FAREWELL)
+        self._game = None
+        while self._mine:
+            self._mine.pop().close()
+
+
+def _arrived(parcel: Parcel) -> Parcel:
+    return parcel
+
+
+def _cluster_here(n_jobs: int) -> Any:
+    """Worker processes on this machine, for one run."""
+    import distributed
+
+    try:
+        with _deaf_to_interrupts():
+            return distributed.LocalCluster(
+                n_workers=None if n_jobs == -1 else n_jobs,
+                threads_per_worker=1,
+                dashboard_address=":0",
+            )
+    except RuntimeError as error:
+        raise WorkersLost(
+            f"Dask could not start workers on this machine ({error}). Each of them imports your "
+            "script again: put what it does under `if __name__ == '__main__':`."
+        ) from error
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that start meanwhile do not hear Ctrl-C, which is the driver's to answer."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _refuse_unreadable(address: Any) -> None:
+    """Refuse at once what is no address: Dask would first try for a while to close its client."""
+    from distributed.comm.addressing import parse_address
+    from distributed.comm.registry import backends
+
+    scheme, place = parse_address(address) if isinstance(address, str) else ("", "")
+    port = place.rpartition(":")[2]
+    if scheme not in backends or (scheme in ("tcp", "tls") and not port.isdecimal()):
+        raise InvalidOption(
+            f"address is {address!r}; needed is a scheduler's with its port, like "
+            "tcp://host:8786, or a distributed.Client."
+        )

@@ -1,0 +1,203 @@
+"""Trainings under limits: in a process of their own, which can be stopped whatever it does.
+
+A game with limits of time or memory (see `ModelGame`) is paid by a *trainer*, a child of the
+worker. Inside it an alarm and the operating system's limit turn most excesses into an exception of
+that training; where they do not (compiled code that never returns, a process killed for memory)
+the trainer is ended from outside and another one started. Either way the game's failure policy
+decides what the pool counts as. Games without limits are paid in the worker itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from multiprocessing.connection import Connection, Pipe
+from threading import Lock, Thread, get_ident
+from typing import Any
+
+from dushapley.engine.executors.base import (
+    ATTEMPTS,
+    Block,
+    Shipment,
+    WorkerLost,
+    leave_with,
+    one_blas_thread,
+)
+from dushapley.engine.executors.transport import Parcel, pack
+from dushapley.errors import UtilityFailed, WorkersLost
+from dushapley.games.base import Outcome
+from dushapley.games.model.training import timed_out
+
+GRACE = 2.0
+"""Seconds beyond its limit after which a training is ended from outside."""
+IDLE = 60.0
+"""Seconds without work after which a trainer leaves."""
+
+_SERVE = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[2])
+from dushapley.engine.executors.isolation import serve
+serve(int(sys.argv[1]))
+"""
+
+
+def outcomes_within(shipment: Shipment, block: Block) -> list[Outcome]:
+    """Outcomes of a block, within the limits of its game."""
+    game = shipment.game
+    if not game.limits.any:
+        return game.outcomes(*block)
+    for _ in range(ATTEMPTS):
+        if shipment.token in _DISMISSED:
+            raise WorkerLost("its run has ended")
+        trainer = trainer_for(shipment)
+        try:
+            return trainer.outcomes(block)
+        except WorkerLost as lost:
+            trainer.end()
+            loss = str(lost)
+    return game.failed(block[0], WorkerLost(f"{loss}, {ATTEMPTS} times"))
+
+
+class Trainer:
+    """A child process that holds a game and pays blocks of it within limits."""
+
+    def __init__(self, shipment: Shipment) -> None:
+        self.shipment, self.ending = shipment, Lock()
+        self.connection, theirs = Pipe()
+        self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+            [sys.executable, "-c", _SERVE, str(theirs.fileno()), json.dumps(sys.path)],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is the driver's to answer
+        )
+        theirs.close()
+        Thread(target=self.process.wait, daemon=True).start()  # whenever it ends, no zombie stays
+        packed = pickle.dumps(pack(shipment))
+        try:
+            self.connection.send_bytes(packed)
+            self._receive(None)  # ready: the time to start is nobody's training time
+        except (WorkerLost, OSError) as error:  # no training's fault, so no policy's business
+            raise WorkersLost(
+                f"The process for trainings under limits could not start ({error}). Its own "
+                "message stands above; without timeout= and memory= no such process is needed."
+            ) from error
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def outcomes(self, block: Block) -> list[Outcome]:
+        """Outcomes of a block; late ones by the game's failure policy."""
+        limits = self.shipment.game.limits
+        seconds = None if limits.timeout is None else limits.seconds(len(block[0])) + GRACE
+        try:
+            self.connection.send_bytes(pickle.dumps(block))
+        except OSError as error:
+            raise WorkerLost(self._how_it_ended()) from error
+        answer = self._receive(seconds)
+        if answer is None:
+            assert limits.timeout is not None
+            self.end()
+            return self.shipment.game.failed(block[0], timed_out(limits.timeout))
+        if isinstance(answer, Exception):
+            raise answer
+        return list(answer)
+
+    def _receive(self, seconds: float | None) -> Any:
+        """The trainer's answer, or None when it is late."""
+        try:
+            if not self.connection.poll(seconds):
+                return None
+            return pickle.loads(self.connection.recv_bytes())  # noqa: S301 - our own child
+        except (EOFError, OSError) as error:
+            raise WorkerLost(self._how_it_ended()) from error
+
+    def _how_it_ended(self) -> str:
+        return f"the training's process ended with code {self.process.wait()}"
+
+    def end(self) -> None:
+        """End the process now; whoever comes second, from another thread, finds it done.
+
+        Closing twice would close what has been opened under the same number since.
+        """
+        with self.ending:
+            if not self.connection.closed:
+                self.process.kill()
+                self.process.wait()
+                self.connection.close()
+
+
+_TRAINERS: dict[int, Trainer] = {}
+"""The trainer of each thread of this worker."""
+_DISMISSED: set[str] = set()
+"""Shipments whose runs have ended: what was at work for them is not tried again."""
+
+
+def trainer_for(shipment: Shipment) -> Trainer:
+    """This thread's trainer, holding this game."""
+    trainer = _TRAINERS.get(get_ident())
+    if trainer is not None and trainer.alive and trainer.shipment.token == shipment.token:
+        return trainer
+    if trainer is not None:
+        trainer.end()
+    _TRAINERS[get_ident()] = trainer = Trainer(shipment)
+    return trainer
+
+
+def dismiss(token: str) -> None:
+    """End the trainers of this shipment in this worker; those of other runs stay at work."""
+    _DISMISSED.add(token)
+    for thread, trainer in list(_TRAINERS.items()):
+        if trainer.shipment.token == token:
+            _TRAINERS.pop(thread, trainer).end()
+
+
+def serve(descriptor: int) -> None:
+    """What the trainer does: receive a game, then blocks of it, until nobody asks any more."""
+    leave_with(os.getppid())
+    die_with_parent()
+    connection = Connection(descriptor)
+    parcel: Parcel = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own parent
+    game = parcel.shipment.game
+    with one_blas_thread():
+        if game.limits.memory is not None:
+            limit_memory(game.limits.memory)
+        connection.send_bytes(pickle.dumps("ready"))
+        while connection.poll(IDLE):
+            try:
+                block = pickle.loads(connection.recv_bytes())  # noqa: S301
+            except EOFError:
+                return
+            connection.send_bytes(_answer(game, block))
+
+
+def die_with_parent() -> None:
+    """Have Linux end this process with the thread it works for, should Python never run again."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _answer(game: Any, block: Block) -> bytes:
+    try:
+        return pickle.dumps(game.outcomes(*block))
+    except (Exception, SystemExit) as error:
+        try:
+            return pickle.dumps(error)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            return pickle.dumps(UtilityFailed(f"{type(error).__name__}: {error}"))
+
+
+def limit_memory(size: int) -> None:
+    """Refuse this process more than `size` bytes beyond what it has now."""
+    import resource
+    from pathlib import Path
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * os.sysconf("SC_PAGE_SIZE") + size
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))

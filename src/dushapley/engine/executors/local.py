@@ -1,0 +1,213 @@
+"""This machine: the process itself, or workers beside it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
+from contextlib import ExitStack, suppress
+from math import isfinite
+from time import monotonic, sleep
+from typing import Any
+
+from dushapley.engine.executors.base import (
+    ATTEMPTS,
+    FAREWELL,
+    Block,
+    Group,
+    OutOfTime,
+    Pace,
+    Results,
+    Shipment,
+    Skip,
+    leave_with,
+    pay,
+    seconds_left,
+)
+from dushapley.engine.executors.isolation import dismiss
+from dushapley.engine.executors.transport import Parcel, pack, unpacked
+from dushapley.errors import WorkersDiffer, WorkersLost
+from dushapley.games.base import Game, Outcome
+
+
+class Local:
+    """This machine: in the process itself, or in joblib's workers, which stay alive.
+
+    One BLAS thread per worker, as in the parent, so that no bit depends on their number. The game
+    is written once, to a file that all workers map into memory; joblib's tracker removes it when
+    the run ends, however it ends. Blocks travel in groups of at most
+    `LONGEST` seconds, so that the journey costs little and little is lost by a kill.
+
+    Parameters
+    ----------
+    n_jobs
+        Number of workers; 1 stays in the process, -1 takes all processors.
+    until
+        When to give up, by `time.monotonic`.
+    """
+
+    def __init__(self, n_jobs: int = 1, until: float = float("inf")) -> None:
+        self.n_jobs, self.until = n_jobs, until
+        self._stack = ExitStack()
+        self._workers: Any = None
+        self._shipment: Shipment | None = None
+        self._parcel: Parcel | None = None
+        self._pace = Pace()
+        self._renewed = False
+        self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
+
+    def run(
+        self, game: Game, blocks: Sequence[Block], skip: Skip
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        if self._shipment is None or self._shipment.game is not game:
+            self._shipment, self._parcel = Shipment(game), None
+        waiting = dict(enumerate(blocks))
+        lonely = len(blocks) == 1 and not isfinite(self.until)  # no use of workers, but to stop it
+        if self.n_jobs == 1 or lonely:
+            yield from self._here(self._shipment, waiting, skip)
+            return
+        losses = 0
+        while waiting and losses < ATTEMPTS:
+            before = len(waiting)
+            yield from self._share_out(waiting, skip)
+            losses = losses + 1 if len(waiting) == before else 0
+        if waiting:
+            raise WorkersLost(
+                f"Workers died {ATTEMPTS} times in a row, most likely for lack of memory, with "
+                f"{len(waiting)} blocks unpaid. Use fewer workers (n_jobs=1), a smaller model, or "
+                "ModelGame(memory=..., on_failure='empty') to count such trainings as failures."
+            )
+
+    def _here(
+        self, shipment: Shipment, waiting: dict[int, Block], skip: Skip
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        for position, block in waiting.items():
+            seconds_left(self.until)
+            if not skip(position):
+                seconds, results = pay(shipment, [(position, block)])
+                self._pace.saw(seconds, 1)
+                yield from results
+
+    def _share_out(
+        self, waiting: dict[int, Block], skip: Skip
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
+        from joblib import delayed
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        workers, parcel, self._at_rest = self._start(), self._packed(), False
+        groups = self._groups(dict(waiting), workers.n_jobs, skip)
+        self._limit(workers)
+        try:
+            for seconds, results in workers(
+                delayed(_pay)(parcel, group, os.getpid()) for group in groups
+            ):
+                self._pace.saw(seconds, len(results))
+                for position, outcomes in results:
+                    del waiting[position]
+                    yield position, outcomes
+                self._limit(workers)
+            waiting.clear()  # whatever is left was skipped
+            self._at_rest = True
+        except TerminatedWorkerError:
+            self._let_go()
+        except WorkersDiffer:
+            if self._renewed:
+                raise
+            self._renewed = True  # they live on from run to run, with code from before an edit
+            self._let_go()
+        except pickle.PicklingError as error:  # all is packed already, so what fails is the file
+            raise WorkersLost(
+                f"The game could not be handed to the workers: its {parcel.contents.nbytes:,} "
+                "bytes are written once into a temporary folder, which is full or not to be "
+                "written. Free some space, name another folder in JOBLIB_TEMP_FOLDER, or take "
+                "n_jobs=1; run again to go on."
+            ) from error
+        except (TimeoutError, multiprocessing.TimeoutError) as error:  # joblib raises the latter
+            if isfinite(self.until):
+                raise OutOfTime from error
+            raise
+
+    def _limit(self, workers: Any) -> None:
+        workers.timeout = seconds_left(self.until) if isfinite(self.until) else None
+
+    def _groups(self, blocks: dict[int, Block], workers: int, skip: Skip) -> Iterator[Group]:
+        """Groups of the blocks that are still wanted when their turn comes.
+
+        joblib draws from here whenever a worker is about to be free.
+        """
+        while blocks:
+            group: Group = []
+            size = self._pace.size(len(blocks), workers)
+            while blocks and len(group) < size:
+                position = next(iter(blocks))
+                block = blocks.pop(position)
+                if not skip(position):
+                    group.append((position, block))
+            if group:
+                yield group
+
+    def _packed(self) -> Parcel:
+        assert self._shipment is not None
+        if self._parcel is None:
+            self._parcel = pack(self._shipment)
+        return self._parcel
+
+    def _start(self) -> Any:
+        if self._workers is None:
+            from joblib import Parallel, effective_n_jobs, parallel_config
+
+            self._stack.enter_context(parallel_config(backend="loky", inner_max_num_threads=1))
+            self._workers = self._stack.enter_context(
+                Parallel(
+                    n_jobs=effective_n_jobs(self.n_jobs),
+                    return_as="generator_unordered",
+                    batch_size=1,
+                    max_nbytes="100K",
+                )
+            )
+        return self._workers
+
+    def _end_trainers(self, token: str) -> None:
+        """Have every worker end its trainer; not the workers, which others may be using.
+
+        A worker that is busy with something else for so long keeps its trainer until that leaves
+        by itself.
+        """
+        from joblib import effective_n_jobs
+        from joblib.externals.loky import get_reusable_executor
+
+        crew, answered, until = effective_n_jobs(self.n_jobs), set[int](), monotonic() + FAREWELL
+        with suppress(RuntimeError):  # workers that died took their trainers along
+            workers = get_reusable_executor(reuse=True)
+            while len(answered) < crew and (left := until - monotonic()) > 0:
+                asked = [workers.submit(_end_trainer, token) for _ in range(crew)]
+                done, late = wait(asked, timeout=left)
+                answered |= {told.result() for told in done}
+                for told in late:
+                    told.cancel()
+
+    def _let_go(self) -> None:
+        self._workers = None
+        self._stack.close()
+
+    def close(self) -> None:
+        """Let go of the game's files; the workers are joblib's own and serve the next run."""
+        if self._at_rest and self._shipment is not None and self._shipment.game.limits.any:
+            self._end_trainers(self._shipment.token)
+        self._let_go()
+        if self._shipment is not None:
+            dismiss(self._shipment.token)
+
+
+def _end_trainer(token: str) -> int:
+    dismiss(token)
+    sleep(0.02)  # so that the other workers come to take their share
+    return os.getpid()
+
+
+def _pay(parcel: Parcel, group: Group, parent: int) -> tuple[float, Results]:
+    leave_with(parent)
+    return pay(unpacked(parcel), group)

@@ -1,0 +1,133 @@
+"""A Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from socket import create_connection
+from time import monotonic, sleep
+from typing import Any
+
+from dushapley.engine.executors.base import ATTEMPTS, Group, Results, WorkerLost, seconds_left
+from dushapley.engine.executors.remote import LOOK, Remote, pay_there
+from dushapley.engine.executors.transport import Parcel, cannot_unpack
+from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
+
+
+class Ray(Remote):
+    """Workers of a Ray cluster, one processor each.
+
+    The game is put into Ray's object store, which sends it once to every machine. Ray itself runs
+    the tasks of a dead worker elsewhere.
+
+    Parameters
+    ----------
+    n_jobs
+        Processors to take where no cluster is there and one is started for the run.
+    address
+        Address of a cluster, as `ray.init` takes it; None takes the one connected to, or starts
+        one on this machine.
+    until
+        When to give up, by `time.monotonic`.
+    """
+
+    def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
+        super().__init__(until)
+        try:
+            import ray
+        except ImportError as error:
+            raise InvalidOption(
+                "executor='ray' needs Ray, which is not installed: pip install 'dushapley[ray]'."
+            ) from error
+        self.ray: Any = ray
+        self._mine = not ray.is_initialized()
+        if self._mine:
+            self._connect(n_jobs, address)
+        elif address is not None:
+            raise InvalidOption(
+                f"address is {address!r}, but Ray is already connected. Leave the address out to "
+                "use that connection, or call ray.shutdown() first."
+            )
+        self._pay = ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)(pay_there)
+        self._game: Any = None
+
+    def _connect(self, n_jobs: int, address: Any) -> None:
+        if address is None:
+            self._start(n_jobs)
+            return
+        try:
+            self._knock(str(address))
+            self.ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise WorkersLost(
+                f"No Ray cluster answers at {address!r} ({error}). Start one (`ray start --head`) "
+                "and name its address, or leave the address out."
+            ) from error
+
+    def _start(self, n_jobs: int) -> None:
+        try:
+            self.ray.init(
+                num_cpus=None if n_jobs == -1 else n_jobs,
+                include_dashboard=False,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+        except Exception as error:  # Ray has no kind of its own for this
+            raise WorkersLost(
+                f"Ray could not start on this machine ({error}). Run again to go on, or start a "
+                "cluster by hand (`ray start --head`) and name its address."
+            ) from error
+
+    def _knock(self, address: str) -> None:
+        """See whether anybody is there at all; Ray itself tries for many minutes."""
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if host and port.isdigit():
+            create_connection((host, int(port)), timeout=self.patience() / 2).close()
+
+    def workers(self) -> int:
+        started, patience = monotonic(), self.patience()
+        while (found := int(self.ray.cluster_resources().get("CPU", 0))) < 1:
+            seconds_left(self.until)
+            if monotonic() - started > patience:
+                raise WorkersLost(
+                    f"The Ray cluster has had no processor for {patience:g} s. Start workers "
+                    "(`ray start --address=ADDRESS`), and run again to go on."
+                )
+            sleep(LOOK)
+        return found
+
+    def ship(self, parcel: Parcel) -> None:
+        self._game = self.ray.put(parcel)
+
+    def submit(self, group: Group) -> Any:
+        return self._pay.remote(self._game, group)
+
+    def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
+        done: Collection[Any] = self.ray.wait(list(handles), num_returns=1, timeout=seconds)[0]
+        return done
+
+    def result(self, handle: Any) -> tuple[float, Results]:
+        from ray import exceptions as gone
+
+        try:
+            return self.ray.get(handle)
+        except gone.RayTaskError as error:
+            if isinstance(error.cause, DUShapleyError):
+                raise error.cause from None
+            raise cannot_unpack(error.cause or error) from error
+        except (
+            gone.WorkerCrashedError,
+            gone.OutOfMemoryError,
+            gone.NodeDiedError,
+            gone.LocalRayletDiedError,
+            gone.ObjectLostError,
+        ) as error:
+            raise WorkerLost(f"Ray: {type(error).__name__}") from error
+
+    def cancel(self, handles: Collection[Any]) -> None:
+        for handle in handles:
+            self.ray.cancel(handle, force=True)
+
+    def close(self) -> None:
+        self._game = None
+        if self._mine:
+            self.ray.shutdown()

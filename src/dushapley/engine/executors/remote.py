@@ -1,0 +1,165 @@
+"""Workers elsewhere: what every cluster needs, whoever runs it.
+
+Few groups of blocks are on their way at a time, so that results stream in, groups can follow the
+measured time of a training, and a kill of the driver loses little. Groups whose worker died are
+cut into single blocks and handed out again; a model's own error is never tried twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Sequence
+from time import monotonic
+from typing import Any
+
+from dushapley.engine.executors.base import (
+    ATTEMPTS,
+    Block,
+    Group,
+    Pace,
+    Results,
+    Shipment,
+    Skip,
+    WorkerLost,
+    pay,
+    seconds_left,
+)
+from dushapley.engine.executors.transport import Parcel, pack, unpacked
+from dushapley.errors import DUShapleyError, UtilityFailed, WorkersLost
+from dushapley.games.base import Game, Outcome
+
+AHEAD = 2
+"""Groups on their way per worker: one at work, one waiting at its door."""
+PATIENCE = 60.0
+"""Seconds to wait for a worker when there is none."""
+LOOK = 1.0
+"""Seconds after which a wait looks up, to see whether time or workers have run out."""
+
+
+class Remote(ABC):
+    """Blocks on a cluster; subclasses say how to ship, submit, wait and read.
+
+    Parameters
+    ----------
+    until
+        When to give up, by `time.monotonic`.
+    """
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self._shipment: Shipment | None = None
+        self._parcel: Parcel | None = None
+        self._pace = Pace()
+
+    def patience(self) -> float:
+        """Seconds that may be spent waiting for the cluster; a second at least, to say why."""
+        return max(1.0, min(PATIENCE, self.until - monotonic()))
+
+    @abstractmethod
+    def workers(self) -> int:
+        """How many groups can be at work at once, now; waits a while for the first worker."""
+
+    @abstractmethod
+    def ship(self, parcel: Parcel) -> None:
+        """Bring the game to the workers, once each; again after a loss."""
+
+    @abstractmethod
+    def submit(self, group: Group) -> Any:
+        """Hand out a group; a handle to its future results."""
+
+    @abstractmethod
+    def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
+        """Those handles that are done, after so many seconds at the most."""
+
+    @abstractmethod
+    def result(self, handle: Any) -> tuple[float, Results]:
+        """What the worker answered; raises `WorkerLost`, or the model's own error."""
+
+    @abstractmethod
+    def cancel(self, handles: Collection[Any]) -> None:
+        """Nobody wants these any more."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the workers go."""
+
+    def run(
+        self, game: Game, blocks: Sequence[Block], skip: Skip
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        if not blocks:
+            return
+        self._bring(game)
+        waiting: deque[Group] = deque([(position, block)] for position, block in enumerate(blocks))
+        losses: Counter[int] = Counter()
+        away: dict[Any, Group] = {}
+        try:
+            while waiting or away:
+                self._hand_out(waiting, away, skip, losses)
+                for handle in self.wait(list(away), min(LOOK, seconds_left(self.until))):
+                    yield from self._receive(handle, away.pop(handle), waiting, losses)
+        finally:
+            self.cancel(list(away))
+
+    def _bring(self, game: Game) -> None:
+        if self._shipment is None or self._shipment.game is not game:
+            self._shipment = Shipment(game)
+            self._parcel = pack(self._shipment)
+            self.workers()
+            self.ship(self._parcel)
+
+    def _hand_out(
+        self, waiting: deque[Group], away: dict[Any, Group], skip: Skip, losses: Counter[int]
+    ) -> None:
+        workers = self.workers()
+        while waiting and len(away) < AHEAD * workers:
+            group: Group = []
+            size = self._pace.size(len(waiting), workers)
+            while waiting and len(group) < size:
+                ((position, block),) = waiting.popleft()
+                if not skip(position):
+                    group.append((position, block))
+                if losses[position]:  # it travels alone, so that no other shares its fate
+                    break
+            if group:
+                away[self.submit(group)] = group
+
+    def _receive(
+        self, handle: Any, group: Group, waiting: deque[Group], losses: Counter[int]
+    ) -> Results:
+        try:
+            seconds, results = self.result(handle)
+        except WorkerLost as lost:
+            self._again(group, losses, lost)
+            waiting.extend([numbered] for numbered in group)
+            return []
+        self._pace.saw(seconds, len(results))
+        return results
+
+    def _again(self, group: Group, losses: Counter[int], lost: WorkerLost) -> None:
+        losses.update(position for position, _ in group)
+        if len(group) == 1 and losses[group[0][0]] > ATTEMPTS:
+            raise WorkersLost(
+                f"Every worker that was given the same training died ({lost}), most likely for "
+                "lack of memory. Use larger workers, a smaller model, or ModelGame(memory=..., "
+                "on_failure='empty') to count such trainings as failures."
+            )
+        assert self._parcel is not None
+        self.workers()
+        self.ship(self._parcel)
+
+
+def pay_there(parcel: Parcel, group: Group) -> tuple[float, Results]:
+    """What a worker of a cluster does: pay for a group, unless its bits could differ.
+
+    Errors go home as the library's own, without their causes, which may not be able to travel; so
+    any other error that arrives is the cluster's.
+    """
+    try:
+        return pay(unpacked(parcel), group)
+    except DUShapleyError as error:
+        told = error
+    except (Exception, SystemExit) as error:  # a worker must outlive a model that calls exit()
+        told = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
+    told.__cause__ = told.__context__ = None
+    raise told

@@ -1,0 +1,179 @@
+"""How a game travels: in one array, which any worker can receive without knowing what is in it.
+
+It is unpacked by our own code, in the first task that needs it. So versions are compared before
+anything is unpacked, a worker that lacks a module says so itself, and one that has other code of a
+module of one's own does not train with it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dushapley.engine.executors.base import Shipment
+from dushapley.errors import DUShapleyError, InvalidGame, WorkersDiffer
+from dushapley.games.model.owncode import ELSEWHERE, is_own, own_code
+
+ALIGNED = 64
+"""Bytes: each array of a parcel begins at a multiple, as arithmetic on it likes."""
+BITS = {"dushapley", "numpy", "scipy", "sklearn"}
+"""Packages that decide the bits of every training; those of the model come to them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parcel:
+    """A shipment in one array, however many small arrays it is made of.
+
+    joblib writes large arrays to a file once, and hands small ones over with every task; Dask and
+    Ray move large ones without a copy.
+
+    Attributes
+    ----------
+    contents
+        The shipment's description, then its arrays.
+    bounds
+        Where each of them begins and ends.
+    packages
+        Versions at the sender of what decides the bits of a training, and of all that the game is
+        made of.
+    code
+        Digests of the sender's modules of its own that the game is made of.
+    """
+
+    contents: np.ndarray[Any, Any]
+    bounds: list[tuple[int, int]]
+    packages: dict[str, str]
+    code: dict[str, str]
+
+    @cached_property
+    def shipment(self) -> Shipment:
+        """The shipment, unless this process could train otherwise than the sender would.
+
+        Its arrays stay where they are, and are read-only in every place alike.
+        """
+        self._refuse_other_versions()
+        contents = self.contents.data.toreadonly()
+        described, *arrays = (contents[start:end] for start, end in self.bounds)
+        shipment: Shipment = pickle.loads(described, buffers=arrays)  # noqa: S301 - our own run
+        self._refuse_other_code()
+        return shipment
+
+    def _refuse_other_versions(self) -> None:
+        here = versions(name for name in self.packages if name != "Python")
+        others = [f"{n} {here[n]} (driver: {v})" for n, v in self.packages.items() if here[n] != v]
+        if others:
+            raise WorkersDiffer(
+                f"A worker has {', '.join(others)}, so its results could differ in some bit. "
+                "Install the same versions on all workers."
+            )
+
+    def _refuse_other_code(self) -> None:
+        """Compare modules of one's own; those that are needed here are loaded by now."""
+        here = own_code(name for name in self.code if name in sys.modules)
+        other = [name for name, code in self.code.items() if here.get(name, code) != code]
+        if other:
+            raise WorkersDiffer(
+                f"A worker has other code of {', '.join(other)} than the driver: another copy, or "
+                "one loaded before it was edited. Start the workers again, with the driver's code."
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Parcel, (self.contents, self.bounds, self.packages, self.code)  # always packed
+
+
+def unpacked(parcel: Parcel) -> Shipment:
+    """What a worker makes of a parcel; whatever hinders it, said in the library's own words."""
+    try:
+        return parcel.shipment
+    except DUShapleyError:
+        raise
+    except Exception as error:
+        raise cannot_unpack(error) from error
+
+
+def cannot_unpack(error: BaseException) -> WorkersDiffer:
+    """What it means when workers do not know what the game is made of."""
+    told = " ".join(str(error).split())
+    return WorkersDiffer(
+        f"The workers could not unpack the game ({type(error).__name__}: {told}). They, and a Dask "
+        "scheduler too, need the packages that the driver has, and the module of a model of your "
+        "own: install both there, and run again to go on."
+    )
+
+
+def pack(shipment: Shipment) -> Parcel:
+    """Lay a shipment out in one array."""
+    described, arrays, modules = _describe(shipment)
+    parts = [memoryview(described), *(array.raw() for array in arrays)]
+    starts = np.cumsum([0, *(-(-part.nbytes // ALIGNED) * ALIGNED for part in parts)]).tolist()
+    contents = np.zeros(starts[-1], dtype=np.uint8)
+    bounds = [(start, start + part.nbytes) for start, part in zip(starts, parts, strict=False)]
+    for (start, end), part in zip(bounds, parts, strict=True):
+        contents.data[start:end] = part
+    packages = versions(sorted(BITS | _installed(modules)))
+    return Parcel(contents, bounds, packages, own_code(modules))
+
+
+def _describe(shipment: Shipment) -> tuple[bytes, list[pickle.PickleBuffer], set[str]]:
+    """The shipment without its arrays, its arrays, and the modules that workers must have."""
+    import cloudpickle
+
+    modules: set[str] = set()
+    travelling = cloudpickle.list_registry_pickle_by_value()
+
+    class Packer(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, thing: Any) -> Any:
+            kind = thing if isinstance(thing, (type, FunctionType)) else type(thing)
+            if kind.__module__ and kind.__module__ not in travelling:
+                modules.add(kind.__module__)
+            return super().reducer_override(thing)
+
+    arrays: list[pickle.PickleBuffer] = []
+    try:
+        with BytesIO() as file:
+            Packer(file, protocol=5, buffer_callback=arrays.append).dump(shipment)
+            return file.getvalue(), arrays, modules
+    except Exception as error:
+        raise InvalidGame(
+            f"The game cannot travel to workers ({type(error).__name__}: {error}). Let the model "
+            "or utility make locks, files and connections when it is called, or stay in one "
+            "process: n_jobs=1, without timeout= and memory=."
+        ) from error
+
+
+def _installed(modules: set[str]) -> set[str]:
+    """Packages that these modules belong to, but for Python's own and one's own."""
+    tops = {name.partition(".")[0] for name in modules} - ELSEWHERE
+    loaded = {top: sys.modules[top] for top in tops if top in sys.modules}
+    return {
+        top
+        for top, module in loaded.items()
+        if (spec := getattr(module, "__spec__", None)) and not is_own(top, spec.origin)
+    }
+
+
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """Versions here of Python and of these packages."""
+    return {"Python": ".".join(map(str, sys.version_info[:2]))} | {n: _version(n) for n in names}
+
+
+@cache
+def _version(name: str) -> str:
+    try:
+        return version("scikit-learn" if name == "sklearn" else name)
+    except PackageNotFoundError:
+        pass
+    try:
+        return str(getattr(import_module(name), "__version__", ""))
+    except ImportError:
+        return "missing"

@@ -1,0 +1,143 @@
+"""What will run, chosen, checked and priced before anything is paid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dushapley.arrays import Fractions
+from dushapley.errors import BudgetTooSmall, InvalidOption, MethodNotApplicable
+from dushapley.estimators.method import Method
+from dushapley.estimators.registry import AUTO, FALLBACK, coalition_methods, find
+from dushapley.games.base import Game
+from dushapley.protocol import Estimate
+from dushapley.validation import check_budget
+
+MOST_CHEAP, MOST_PAID = 2**24, 2**12
+"""Coalitions that `exact` enumerates without being given a budget."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will run: a method, its complete options and its budget, and why."""
+
+    method: Method
+    options: Mapping[str, Any]
+    budget: int
+    label: str
+    reason: str = ""
+
+
+def choose_plan(
+    game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
+) -> tuple[Plan, Estimate | None]:
+    """What will run, or the game's own formula for it; refusals happen here, before any payment."""
+    if method == AUTO and not options:
+        formula = game.closed_form("exact")
+        if formula is not None:
+            reason = "auto: the game has a formula for its exact values."
+            return Plan(find("exact"), {}, 0, f"{AUTO} → exact", reason), formula
+    elif method != AUTO:
+        chosen = find(method)
+        complete = chosen.complete(options)
+        # options other than the defaults are wishes that a formula cannot know
+        formula = game.closed_form(chosen.name) if complete == chosen.complete(None) else None
+        if formula is not None:
+            check_budget(budget)
+            return Plan(chosen, complete, 0, chosen.name), formula
+        if chosen.name == "exact" and budget is None:
+            _refuse_endless(game)
+    return make_plan(method, game.n_players, game.fractions, options, budget), None
+
+
+def _refuse_endless(game: Game) -> None:
+    power, most = game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
+    if 2**power > most:
+        raise MethodNotApplicable(
+            f"exact would ask all {all_coalitions(power)} coalitions; without a budget it stops "
+            f"at {most:,} for a game of this kind. Pass budget=2**{power} if you mean it, or "
+            f"choose among: {', '.join(name for name in coalition_methods() if name != 'exact')}."
+        )
+
+
+def make_plan(
+    method: str | Method,
+    n_players: int,
+    fractions: Fractions,
+    options: Mapping[str, Any] | None,
+    budget: int | None,
+) -> Plan:
+    """Choose, check and price what will run; every refusal happens here, before any payment."""
+    granted = check_budget(budget)
+    if method == AUTO:
+        return _auto_plan(n_players, options, granted)
+    chosen = find(method)
+    complete = chosen.complete(options)
+    refuse_unless_applicable(chosen, complete, fractions)
+    return Plan(chosen, complete, _price(chosen, complete, n_players, granted), chosen.name)
+
+
+def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | None) -> Plan:
+    if options:
+        raise InvalidOption("auto takes no options; name the method whose options these are.")
+    granted = 6 * n_players if budget is None else budget
+    everything = 2**n_players
+    name = "exact" if everything <= granted else FALLBACK
+    chosen = find(name)
+    complete = chosen.complete(None)
+    cost = everything if name == "exact" else _price(chosen, complete, n_players, granted)
+    everyone = all_coalitions(n_players)
+    if name == "exact":
+        reason = f"auto: all {everyone} coalitions fit the budget of {granted:,}, so exact."
+    else:
+        reason = (
+            f"auto: all {everyone} coalitions exceed the budget of {granted:,}, so {name}, "
+            "which learns from the pools it asks and is the most accurate method at such budgets."
+        )
+    return Plan(chosen, complete, cost, f"{AUTO} → {name}", reason)
+
+
+def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: int | None) -> int:
+    if n_players == 1:
+        least = default = 2  # ∅ and the only owner: every method has the same answer
+    else:
+        least, default = method.least(n_players, options), method.default(n_players, options)
+    granted = max(default, least) if budget is None else budget
+    if granted < least:
+        raise BudgetTooSmall(
+            f"{method.name} was given a budget of {granted:,} evaluations; for {n_players} owners "
+            f"it needs at least {least if least < 2**40 else '2^40'}. Raise the budget or choose "
+            "a cheaper method."
+        )
+    return granted
+
+
+def refuse_unless_applicable(
+    method: Method, options: Mapping[str, Any], fractions: Fractions
+) -> None:
+    """Refuse a method whose questions this game cannot answer."""
+    need = method.need(options)
+    if need == "fractions" and fractions == "none":
+        raise MethodNotApplicable(
+            f"{method.name} asks for pools that hold part of an owner's rows, but this game knows "
+            f"whole owners only. Methods that work here: {', '.join(coalition_methods())}."
+        )
+    if need == "rows":  # a game that has them answers by its closed form and never comes here
+        raise MethodNotApplicable(
+            f"{method.name} needs the owners' rows and a test set with class labels, which this "
+            "game does not offer. Make a KNNGame(owners, X_test, y_test) from them, or choose "
+            f"among: {', '.join(coalition_methods())}."
+        )
+    if need == "formula":
+        raise MethodNotApplicable(
+            f"{method.name} asks no questions: it is computed from a game's own formula, and this "
+            "game has none for it. It needs the owners' sizes and a curve of the pooled size "
+            "(SizeGame, RegressogramGame); for any other game use du."
+        )
+
+
+def all_coalitions(n_players: int) -> str:
+    """The number of all coalitions, in words that stay short."""
+    power = f"2^{n_players}"
+    return power if n_players > 40 else f"{power} = {2**n_players:,}"

@@ -1,0 +1,86 @@
+"""Progress on stderr, with the time left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from dushapley.protocol import Estimate
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+
+class Progress:
+    """A progress bar of evaluations; silent unless wanted.
+
+    Parameters
+    ----------
+    total
+        Evaluations planned, at the most.
+    show
+        True or False, or None: shown when stderr is a terminal.
+    """
+
+    def __init__(self, total: int, *, show: bool | None = None) -> None:
+        self.total = total
+        self.show = sys.stderr.isatty() if show is None else show
+        self._bar: Bar | None = None
+
+    def __enter__(self) -> Progress:
+        if self.show:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("evaluations,"),
+                TimeElapsedColumn(),
+                TextColumn("gone,"),
+                TimeRemainingColumn(),
+                TextColumn("left"),
+                console=Console(stderr=True),
+            )
+            self._task = self._bar.add_task("valuing", total=self.total)
+            self._bar.start()
+        return self
+
+    def advance(self, count: int) -> None:
+        """So many more evaluations are answered."""
+        if self._bar is not None:
+            self._bar.advance(self._task, count)
+
+    def settle(self, so_far: Estimate | None, names: Sequence[str]) -> None:
+        """Show the largest values as they settle."""
+        if self._bar is None or so_far is None:
+            return
+        best = sorted(range(len(names)), key=lambda i: -so_far.values[i])[:3]
+        errors = so_far.std_errors
+        told = [
+            f"{names[i][:16]} {so_far.values[i]:.3g}"
+            + ("" if errors is None else f"±{1.96 * errors[i]:.1g}")
+            for i in best
+        ]
+        from rich.markup import escape  # an owner's name is no markup
+
+        self._bar.update(self._task, description=escape(", ".join(told)))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

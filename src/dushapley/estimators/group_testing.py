@@ -1,0 +1,86 @@
+"""Group testing: differences of values from one set of random coalitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray
+from dushapley.estimators.method import Keeps, Method, Option, two_squares
+from dushapley.estimators.moments import Moments
+from dushapley.estimators.permutation import finished
+from dushapley.estimators.subsets import random_subsets
+from dushapley.protocol import Ask, Conversation, Problem
+
+
+def group_testing(problem: Problem) -> Conversation:
+    r"""Coalitions of random sizes, weighed so that differences of values come out.
+
+    With N players, sizes drawn by :math:`q(s) = \frac1Z(\frac1s + \frac1{N-s})`, s = 1..N−1, and
+    :math:`Z = 2\sum_{s<N} 1/s`,
+
+    .. math:: \varphi_i - \varphi_j = Z\, E[(u(S) - u(∅))(\beta_i - \beta_j)]
+
+    where :math:`\beta_i` tells whether i is in S.
+
+    ``form="improved"`` (Wang and Jia 2023): a dummy player 0, worth nothing, joins the owners, so
+    N = I+1 and :math:`\varphi_i = \varphi_i - \varphi_0` needs no reconciling; values do not add
+    up exactly. ``form="original"`` (Jia et al. 2019): N = I, and the values are the least-squares
+    solution of all differences that adds up to u(all) − u(∅), in closed form: no linear programme.
+
+    Cost: as many evaluations as coalitions drawn, T, and 2. Unbiased in both forms, with a large
+    variance: most of what is asked cancels. Standard errors from the spread of coalitions.
+    """
+    n = problem.n_players
+    dummy = problem.options["form"] == "improved"
+    chances, scale = size_chances(n + int(dummy))
+    moments = Moments(n)
+    while moments.count < problem.budget:
+        some = min(max(1, problem.batch), problem.budget - moments.count)
+        sizes = 1 + problem.rng.choice(len(chances), size=some, p=chances)
+        masks = random_subsets(problem.rng, sizes, n + int(dummy))
+        answers = yield Ask(masks[:, :n], moments.estimate())
+        inside = masks.astype(np.float64)
+        baseline = inside[:, n:] if dummy else inside.mean(axis=1, keepdims=True)
+        gains = scale * (answers - problem.empty)[:, None] * (inside[:, :n] - baseline)
+        moments.add(gains if dummy else gains + problem.total / n)
+    return finished(moments)
+
+
+def size_chances(n_players: int) -> tuple[FloatArray, float]:
+    """Chance of each size 1..N−1, and the normaliser Z."""
+    sizes = np.arange(1, n_players)
+    weights = 1 / sizes + 1 / (n_players - sizes)
+    scale = float(weights.sum())
+    return weights / scale, scale
+
+
+def one_coalition(n_players: int, options: Mapping[str, Any]) -> int:
+    """∅, everybody, and one coalition."""
+    del n_players, options
+    return 3
+
+
+def keeps(options: Mapping[str, Any]) -> frozenset[Keeps]:
+    """What the form obeys exactly."""
+    return frozenset({"efficiency"}) if options["form"] == "original" else frozenset()
+
+
+METHOD = Method(
+    name="group-testing",
+    summary="differences of values from one set of random coalitions (unbiased, large variance)",
+    run=group_testing,
+    least=one_coalition,
+    default=two_squares,
+    keeps=keeps,
+    options={
+        "form": Option(
+            "improved",
+            "'improved' by a dummy player, or 'original' (reconciled differences)",
+            choices=("improved", "original"),
+        )
+    },
+    cite="wang2023",
+)

@@ -1,0 +1,36 @@
+"""Random values: the floor under any ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dushapley.estimators.method import Method
+from dushapley.protocol import Conversation, Estimate, Problem
+
+
+def random(problem: Problem) -> Conversation:
+    """Share out u(all) − u(∅) at random, uniformly over all ways to share it.
+
+    Cost: 2 evaluations. No estimate of anything; a method that ranks no better than this one is
+    worthless.
+    """
+    return Estimate(problem.total * problem.rng.dirichlet([1.0] * problem.n_players))
+    yield  # a generator that asks nothing
+
+
+def two(n_players: int, options: Mapping[str, Any]) -> int:
+    """∅ and the grand coalition only."""
+    del n_players, options
+    return 2
+
+
+METHOD = Method(
+    name="random",
+    summary="random shares of u(all) − u(∅): the floor under any ranking",
+    run=random,
+    least=two,
+    default=two,
+    keeps=frozenset({"efficiency"}),
+    biased=True,
+)

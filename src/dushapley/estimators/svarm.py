@@ -1,0 +1,283 @@
+"""SVARM: every utility serves all owners, with and without, plain or size by size."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from math import comb, log
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.estimators.cells import WITH, WITHOUT, Cells, populations
+from dushapley.estimators.method import Method, Option, two_squares
+from dushapley.estimators.semivalues import SHAPLEY, is_semivalue, semivalue_weights
+from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
+
+Steps = Generator[Ask, FloatArray, None]
+
+
+def svarm(problem: Problem) -> Conversation:
+    r"""Value = mean utility of coalitions with an owner − mean utility of those without.
+
+    .. math:: \varphi_i = E_{A \sim w}[u(A \cup i)] - E_{A \sim w}[u(A)]
+
+    for A without i, its size uniform on 0..I−1. One coalition drawn with size chances 1/(s·H_I)
+    (H_I the I-th harmonic number) updates the first mean of all its members, one drawn with
+    chances 1/((I−s)H_I) the second mean of all others.
+
+    Cost: 2I evaluations of warm-up, one for each mean, then as many pairs as fit, and 2. Unbiased;
+    does not add up exactly. Standard errors from the spread within the two means, which are
+    independent. Kolpaczki et al. (2024), Algorithm 1.
+    """
+    n = problem.n_players
+    cells = Cells(n, 1)
+    first = problem.rng.integers(n, size=2 * n)
+    own = np.eye(n, dtype=np.bool_)
+    others = random_others(problem.rng, first, n)
+    answers = yield Ask(np.concatenate([others[:n] | own, others[n:]]))
+    nowhere = np.zeros(n, dtype=np.int64)
+    cells.add(WITH, own, nowhere, answers[:n])
+    cells.add(WITHOUT, own, nowhere, answers[n:])
+    pairs = (problem.budget - 2 * n) // 2
+    chances = 1 / np.arange(1, n + 1)
+    chances /= chances.sum()
+    while pairs > 0:
+        some = min(max(1, problem.batch // 2), pairs)
+        sizes = 1 + problem.rng.choice(n, size=2 * some, p=chances)
+        masks = random_subsets(problem.rng, sizes, n)
+        masks[some:] ^= True  # the sizes of those left out have the first half's chances
+        answers = yield Ask(masks, svarm_estimate(cells))
+        nowhere = np.zeros(some, dtype=np.int64)
+        cells.add(WITH, masks[:some], nowhere, answers[:some])
+        cells.add(WITHOUT, ~masks[some:], nowhere, answers[some:])
+        pairs -= some
+    return svarm_estimate(cells)
+
+
+def random_others(rng: np.random.Generator, sizes: IntArray, n_players: int) -> BoolArray:
+    """Coalitions of given sizes, the j-th without owner j mod I."""
+    owner = np.arange(len(sizes)) % n_players
+    drawn = random_subsets(rng, sizes, n_players - 1)
+    masks = np.zeros((len(sizes), n_players), dtype=np.bool_)
+    masks[np.arange(n_players) != owner[:, None]] = drawn.ravel()
+    return masks
+
+
+def svarm_estimate(cells: Cells) -> Estimate:
+    """Difference of the two means; errors once every mean rests on two values."""
+    values = cells.mean[WITH, :, 0] - cells.mean[WITHOUT, :, 0]
+    replicates = int(cells.count.min())
+    if not cells.known().all():
+        return Estimate(values, replicates=replicates)
+    return cells.spread(1.0).around(values, replicates=replicates)
+
+
+def stratified_svarm(problem: Problem) -> Conversation:
+    r"""SVARM size by size: one mean for every (with or without, owner, size).
+
+    .. math:: \varphi_i = \sum_{k=0}^{I-1} w_k\, (E[u(A \cup i)] - E[u(A)])
+              \quad\text{over } |A| = k, \text{ with } w_k = 1/I
+
+    Sizes 0, 1, I−1 and I are asked whole. A coalition A of one of the others updates the mean with
+    i of all its members and the mean without i of everybody else.
+
+    ``form="warm-up"``: first one value for every mean, from random partitions; then coalitions
+    drawn with replacement. Unbiased. ``form="+"``: no warm-up, coalitions drawn without
+    replacement, means not yet seen are left out of the average; biased while there are any, better
+    from about 1.5I² evaluations on.
+
+    Other weights w_k give any semivalue from the same questions: ``semivalue="banzhaf"`` or
+    ``"beta(4,1)"``. Those are not Shapley values; the result says so.
+
+    Cost: 2I+2 evaluations for the exact sizes, 2Σ⌈I/s⌉ over s = 2..I−2 for the warm-up; the rest
+    of the budget is drawn. Does not add up exactly. Standard errors from the spread within means,
+    None while a sampled mean rests on a single value. Kolpaczki et al. (2024), Algorithms 2 and 3.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.games.airport([1, 2, 4, 8, 16])
+    >>> v = ds.value(game, "stratified-svarm", budget=200, options={"semivalue": "banzhaf"})
+    >>> v.notes[0]
+    'These are banzhaf values, not Shapley values: ...'
+    """
+    n = problem.n_players
+    cells = Cells(n, n + 1)
+    yield from exact_sizes(problem, cells)
+    plus = problem.options["form"] == "+"
+    if n >= 4 and not plus:
+        yield from warm_up(problem, cells)
+    left = problem.budget - exact_cost(n) - (0 if plus else warm_up_cost(n))
+    masks = draw(problem, left if n >= 4 else 0)
+    for start in range(0, len(masks), max(1, problem.batch)):
+        some = masks[start : start + problem.batch]
+        answers = yield Ask(some, stratified_estimate(problem, cells))
+        sizes = some.sum(axis=1)
+        cells.add(WITH, some, sizes, answers)
+        cells.add(WITHOUT, ~some, sizes, answers)
+    return stratified_estimate(problem, cells)
+
+
+def exact_sizes(problem: Problem, cells: Cells) -> Steps:
+    """Ask coalitions of one and of all but one; they fill four sizes exactly."""
+    n = problem.n_players
+    own = np.eye(n, dtype=np.bool_)
+    answers = yield Ask(own if n == 2 else np.concatenate([own, ~own]))
+    alone = answers[:n]
+    without = alone[::-1] if n == 2 else answers[n:]
+    cells.know(WITHOUT, 0, problem.empty)
+    cells.know(WITH, n, problem.full)
+    cells.know(WITH, n - 1, (without.sum() - without) / (n - 1))
+    cells.know(WITHOUT, 1, (alone.sum() - alone) / (n - 1))
+    cells.know(WITH, 1, alone)
+    cells.know(WITHOUT, n - 1, without)
+
+
+def warm_up(problem: Problem, cells: Cells) -> Steps:
+    """One value for every mean: coalitions of size s that cover everybody, and complements."""
+    n = problem.n_players
+    covers = [cover(problem.rng, n, size) for size in range(2, n - 1) for _ in range(2)]
+    blocks = np.concatenate([block for block, _ in covers])
+    members = np.concatenate([own for _, own in covers])
+    side = np.concatenate([np.full(len(b), turn % 2) for turn, (b, _) in enumerate(covers)])
+    masks = blocks ^ (side == WITHOUT)[:, None]
+    answers = yield Ask(masks, stratified_estimate(problem, cells))
+    for which in (WITH, WITHOUT):
+        rows = side == which
+        cells.add(which, members[rows], masks[rows].sum(axis=1), answers[rows])
+
+
+def cover(rng: np.random.Generator, n_players: int, size: int) -> tuple[BoolArray, BoolArray]:
+    """A random partition into blocks of one size, the last filled up; and who each is meant for."""
+    order = rng.permutation(n_players)
+    starts = range(0, n_players, size)
+    blocks = np.zeros((len(starts), n_players), dtype=np.bool_)
+    members = blocks.copy()
+    for row, start in enumerate(starts):
+        own = order[start : start + size]
+        filling = rng.choice(order[:start], size - len(own), replace=False) if start else own[:0]
+        members[row, own] = True
+        blocks[row, own] = blocks[row, filling] = True
+    return blocks, members
+
+
+def draw(problem: Problem, count: int) -> BoolArray:
+    """Coalitions of the sizes that are not exact, in random order."""
+    n = problem.n_players
+    if count <= 0:
+        return np.zeros((0, n), dtype=np.bool_)
+    chances = size_chances(n)
+    if problem.options["form"] == "warm-up":
+        sizes = 2 + problem.rng.choice(len(chances), size=count, p=chances)
+        return random_subsets(problem.rng, sizes, n)
+    room = [comb(n, size) for size in range(2, n - 1)]
+    numbers = spread_sizes(problem.rng, chances, room, count)
+    masks = [
+        distinct_subsets(problem.rng, n, size, int(number))
+        for size, number in zip(range(2, n - 1), numbers, strict=True)
+    ]
+    return np.asarray(problem.rng.permutation(np.concatenate(masks)))
+
+
+def size_chances(n_players: int) -> FloatArray:
+    """Chance of each size 2..I−2: falling as 1/s towards the middle, which gets 1/(I ln I)."""
+    n = n_players
+    sizes = np.arange(2, n - 1)
+    chances = 1 / np.minimum(sizes, n - sizes)
+    if n % 2 == 0 and n > 4:
+        middle = sizes == n // 2
+        chances[middle] = 0
+        chances *= (1 - 1 / (n * log(n))) / chances.sum()
+        chances[middle] = 1 / (n * log(n))
+    return np.asarray(chances / chances.sum())
+
+
+def stratified_estimate(problem: Problem, cells: Cells) -> Estimate:
+    """Weighted average over sizes of the means with and without, of those seen so far."""
+    weights = cell_weights(problem)
+    shares = weights * (cells.exact | (cells.count > 0))
+    shares /= shares.sum(axis=2, keepdims=True)
+    averages = (shares * cells.mean).sum(axis=2)
+    values = averages[WITH] - averages[WITHOUT]
+    sampled = (weights > 0) & ~cells.exact
+    replicates = int(cells.count[sampled].min()) if sampled.any() else None
+    notes = semivalue_notes(problem.options["semivalue"])
+    plus = problem.options["form"] == "+"
+    population = populations(problem.n_players) if plus else None
+    if bool((~cells.known(population) & (weights > 0)).any()):
+        return Estimate(values, replicates=replicates, notes=notes)
+    spread = cells.spread(shares, population)
+    return spread.around(values, replicates=replicates, notes=notes)
+
+
+def cell_weights(problem: Problem) -> FloatArray:
+    """Weight of every (with or without, size), shape (2, 1, I+1); 0 where there is no cell."""
+    n = problem.n_players
+    weights = np.zeros((2, 1, n + 1))
+    by_others = semivalue_weights(problem.options["semivalue"], n)
+    weights[WITH, 0, 1:] = weights[WITHOUT, 0, :-1] = by_others
+    return weights
+
+
+def semivalue_notes(semivalue: str) -> tuple[str, ...]:
+    """What must be said about values that are not Shapley's."""
+    if semivalue == SHAPLEY:
+        return ()
+    return (
+        f"These are {semivalue} values, not Shapley values: they weigh coalition sizes differently "
+        "and need not add up to u(all) − u(∅). The standard errors are theirs.",
+    )
+
+
+def exact_cost(n_players: int) -> int:
+    """Coalitions of one and of all but one owner."""
+    return 2 if n_players == 2 else 2 * n_players
+
+
+def warm_up_cost(n_players: int) -> int:
+    """Coalitions that give every sampled mean one value."""
+    return 2 * sum(-(-n_players // size) for size in range(2, n_players - 1))
+
+
+def svarm_least(n_players: int, options: Mapping[str, Any]) -> int:
+    """Warm-up, ∅ and everybody."""
+    del options
+    return 2 * n_players + 2
+
+
+def stratified_least(n_players: int, options: Mapping[str, Any]) -> int:
+    """Exact sizes, and the warm-up where there is one."""
+    warm = warm_up_cost(n_players) if options["form"] == "warm-up" else 0
+    return 2 + exact_cost(n_players) + warm
+
+
+METHOD = Method(
+    name="svarm",
+    summary="mean utility with an owner minus without, every coalition serving all (unbiased)",
+    run=svarm,
+    least=svarm_least,
+    default=two_squares,
+    cite="kolpaczki2024",
+)
+
+STRATIFIED = Method(
+    name="stratified-svarm",
+    summary="svarm size by size; also Banzhaf and Beta semivalues (unbiased with warm-up)",
+    run=stratified_svarm,
+    least=stratified_least,
+    default=two_squares,
+    biased=lambda options: options["form"] == "+" or options["semivalue"] != SHAPLEY,
+    options={
+        "form": Option(
+            "warm-up",
+            "'warm-up' (unbiased) or '+' (no repetition, better from 1.5I² on)",
+            choices=("warm-up", "+"),
+        ),
+        "semivalue": Option(
+            SHAPLEY, "'shapley', 'banzhaf' or 'beta(a,b)' such as 'beta(4,1)'", valid=is_semivalue
+        ),
+    },
+    cite="kolpaczki2024",
+)

@@ -1,0 +1,174 @@
+"""Classifiers from sums: linear discriminant analysis and naive Bayes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.arrays import Array, FloatArray
+from dushapley.data.summaries import Statistics, classification_statistics
+from dushapley.games.model.additive.model import Additive
+from dushapley.games.model.additive.solving import least_norm, solve
+
+if TYPE_CHECKING:
+    from dushapley.games.model.game import ModelGame
+
+
+class ClassModel(Additive):
+    """What discriminant analysis and naive Bayes share: class sums, and scores of predictions.
+
+    A pool is (counts, sums, then squares or one matrix of second moments). The discriminants that
+    a subclass finds are quadratic or linear in a test row; the largest wins, the first among
+    equals. A pool of a single class is the constant predictor it is.
+    """
+
+    kind = "classification"
+    most = 64
+
+    def __init__(self, game: ModelGame) -> None:
+        super().__init__(game)
+        assert game.classes is not None
+        self.classes = game.classes
+        self.rows = np.asarray(game.X_test, dtype=np.float64) - self.origin
+        self.codes = np.searchsorted(self.classes, game.y_test)
+
+    def reduce(self, name: str, X: Array, y: Array) -> Statistics:
+        return classification_statistics(name, X, y)
+
+    def class_sums(self, statistics: Statistics) -> tuple[FloatArray, FloatArray, Array]:
+        """Counts and shifted sums over all classes, and where the owner's classes are in them."""
+        known = statistics.arrays["classes"].astype(self.classes.dtype)
+        place = np.searchsorted(self.classes, known)
+        counts, sums = np.zeros(len(self.classes)), np.zeros((len(self.classes), len(self.origin)))
+        counts[place] = statistics.arrays["counts"]
+        shift = statistics.arrays["means"] - self.origin
+        sums[place] = statistics.arrays["counts"][:, None] * shift
+        return counts, sums, place
+
+    def split(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Counts (C, m), sums (C, d, m) and the rest."""
+        c, d, m = len(self.classes), len(self.origin), pooled.shape[1]
+        return pooled[:c], pooled[c : c + c * d].reshape(c, d, m), pooled[c + c * d :]
+
+    @abstractmethod
+    def discriminants(self, pooled: FloatArray) -> FloatArray:
+        """Log-probabilities up to a constant, shape (test rows, C, m)."""
+
+    def scores(self, pooled: FloatArray) -> FloatArray:
+        counts = pooled[: len(self.classes)]
+        found = self.discriminants(pooled)
+        found = np.where(counts > 0, found, -np.inf)
+        if self.game.scoring == "accuracy":
+            right = found.argmax(axis=1) == self.codes[:, None]
+            values = right.mean(axis=0)
+        else:
+            values = np.array([self._one(found[:, :, k]) for k in range(found.shape[2])])
+        return np.where((counts > 0).sum(axis=0) < 2, np.nan, values)
+
+    def _one(self, discriminants: FloatArray) -> float:
+        """Score of one pool by any metric that is known row by row."""
+        metric = self.game.scorer.metric
+        assert metric is not None
+        grown = np.exp(discriminants - discriminants.max(axis=1, keepdims=True))
+        probabilities = grown / grown.sum(axis=1, keepdims=True)
+        response: Any = self.classes[probabilities.argmax(axis=1)]
+        if metric.response == "probabilities":
+            response = probabilities
+        elif metric.response == "ranking":
+            response = discriminants[:, 1] - discriminants[:, 0]
+        return float(metric.rows(self.game.scorer.target, response).mean())
+
+
+class Discriminant(ClassModel):
+    r"""Linear discriminant analysis from class sums and one matrix of second moments.
+
+    .. math:: \delta_c(x) = x^\top \Sigma^{-1}\mu_c - \tfrac12 \mu_c^\top\Sigma^{-1}\mu_c
+              + \log \pi_c
+
+    Σ is the covariance within classes, shrunk by `shrinkage` towards its mean variance; without
+    shrinkage a singular one is inverted in the directions it knows.
+    """
+
+    def __init__(self, game: ModelGame, shrinkage: float) -> None:
+        super().__init__(game)
+        self.shrinkage = shrinkage
+
+    def vector(self, statistics: Statistics) -> FloatArray:
+        counts, sums, place = self.class_sums(statistics)
+        second = statistics.arrays["scatter"].copy()
+        for c in place:
+            second += np.outer(sums[c], sums[c]) / counts[c]
+        return np.concatenate([counts, sums.ravel(), second.ravel()])
+
+    def discriminants(self, pooled: FloatArray) -> FloatArray:
+        counts, sums, second = self.split(pooled)
+        n, d = counts.sum(axis=0), sums.shape[1]
+        means = sums / np.where(counts > 0, counts, 1)[:, None]
+        covariance = second.reshape(d, d, -1).copy()
+        for mean, total in zip(means, sums, strict=True):
+            covariance -= mean[:, None] * total
+        covariance /= n
+        slopes = self._inverse_times(covariance, means.swapaxes(0, 1))
+        level = np.log(np.where(counts > 0, counts, 1) / n) - 0.5 * (
+            means.swapaxes(0, 1) * slopes
+        ).sum(axis=0)
+        return (self.rows @ slopes.reshape(d, -1)).reshape(len(self.rows), *level.shape) + level
+
+    def _inverse_times(self, covariance: FloatArray, means: FloatArray) -> FloatArray:
+        """Σ⁻¹μ for all classes, Σ being shrunk in place; a Σ of nothing but zeros knows nothing."""
+        if self.shrinkage == 0:
+            return least_norm(covariance, means)
+        d = len(covariance)
+        diagonal = np.arange(d)
+        trace = covariance[diagonal, diagonal].sum(axis=0)
+        known = trace > 0
+        covariance *= 1 - self.shrinkage
+        covariance[diagonal, diagonal] += np.where(known, self.shrinkage * trace / d, 1.0)
+        return solve(covariance, means) * known
+
+
+class NaiveBayes(ClassModel):
+    r"""Gaussian naive Bayes from class counts, sums and squares.
+
+    .. math:: \delta_c(x) = \log \pi_c - \tfrac12 \sum_k
+              \Big[\log 2\pi\sigma_{ck}^2 + \frac{(x_k - \mu_{ck})^2}{\sigma_{ck}^2}\Big]
+
+    every variance raised by `smoothing` times the largest variance of a feature in the pool.
+    Rows that are all equal tell nothing: such a pool predicts its larger class.
+    """
+
+    def __init__(self, game: ModelGame, smoothing: float) -> None:
+        super().__init__(game)
+        self.smoothing = smoothing
+
+    def vector(self, statistics: Statistics) -> FloatArray:
+        counts, sums, place = self.class_sums(statistics)
+        squares = np.zeros_like(sums)
+        squares[place] = statistics.arrays["squares"] + sums[place] ** 2 / counts[place, None]
+        return np.concatenate([counts, sums.ravel(), squares.ravel()])
+
+    def discriminants(self, pooled: FloatArray) -> FloatArray:
+        counts, sums, rest = self.split(pooled)
+        squares = rest.reshape(sums.shape)
+        rows = np.where(counts > 0, counts, 1)[:, None]
+        means = sums / rows
+        variances = np.maximum(squares / rows - means**2, 0.0)
+        n = counts.sum(axis=0)
+        spread = squares.sum(axis=0) / n - (sums.sum(axis=0) / n) ** 2
+        added = self.smoothing * spread.max(axis=0)
+        variances += np.where(added > 0, added, 1.0)
+        level = np.log(rows[:, 0] / n) - 0.5 * np.log(2 * np.pi * variances).sum(axis=1)
+        level = np.where(added > 0, level, np.log(rows[:, 0] / n))
+        return level + self._log_likelihood(means, np.where(added > 0, 1 / variances, 0.0))
+
+    def _log_likelihood(self, means: FloatArray, precisions: FloatArray) -> FloatArray:
+        """−½ Σ (x − μ)²/σ², pool by pool: expanding the square would lose its digits."""
+        c, _, m = means.shape
+        found = np.empty((len(self.rows), c, m))
+        for k in range(m):
+            for j in range(c):
+                away = self.rows - means[j, :, k]
+                found[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
+        return found

@@ -1,0 +1,177 @@
+"""The additive path of a `ModelGame`, and the fixed rule that says which models have one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+from dushapley.data.summaries import Statistics
+from dushapley.errors import InvalidGame
+from dushapley.games.base import Outcome
+from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
+from dushapley.games.model.additive.model import Additive
+from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
+from dushapley.games.model.scoring import constant_label
+
+if TYPE_CHECKING:
+    from dushapley.games.model.game import ModelGame
+
+BLOCK_NUMBERS = 2**22
+"""Numbers that the statistics of one block of pools may hold: 32 MB."""
+FAR = 1e100
+"""Features from here on have squares that sums cannot hold."""
+
+
+class AdditivePath:
+    """Answers the pools of a `ModelGame` whose model is additive."""
+
+    fractions: Fractions = "exact"
+    cheap = True
+
+    def __init__(self, game: ModelGame, model: Additive) -> None:
+        self.game, self.model = game, model
+        held = self._statistics()
+        # sums run in an order fixed by content, so that the order of owners changes no bit
+        self.order = sorted(range(len(held)), key=lambda j: held[j].content)
+        self.vectors = np.array([model.vector(held[j]) for j in self.order]).T.copy()
+        self.block = int(np.clip(BLOCK_NUMBERS // len(self.vectors), 16, model.most))
+        self.name = f"additive {type(model).__name__}, float64, blocks of {self.block}"
+        self.note = (
+            "The model was trained from sums over rows: each owner was reduced to them once, and a "
+            "fraction of an owner is that fraction of its sums."
+        )
+
+    def _statistics(self) -> Sequence[Statistics]:
+        owners = self.game.owners
+        if owners.reduced is None:
+            blocks = zip(owners.names, owners.X, owners.y, strict=True)
+            return [self.model.reduce(name, X, np.asarray(y)) for name, X, y in blocks]
+        found = owners.reduced[0].kind
+        if found != self.model.kind:
+            raise InvalidGame(
+                f"The owners handed over statistics of {found}, but "
+                f"{type(self.game.model).__name__} needs those of {self.model.kind}. Choose "
+                "another model or ask for other files."
+            )
+        return owners.reduced
+
+    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        """Utilities of pools, block by block; fractions are arithmetic and need no draws."""
+        shares = queries.astype(np.float64)[:, self.order]
+        found = [self._block(shares[a : a + self.block]) for a in range(0, len(shares), self.block)]
+        return np.concatenate(found) if found else np.empty(0)
+
+    def _block(self, shares: FloatArray) -> FloatArray:
+        filled = np.ones((self.block, shares.shape[1]))
+        filled[: len(shares)] = shares
+        empty = ~filled.any(axis=1)
+        filled[empty] = 1.0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            scores = self.model.scores(self.vectors @ filled.T)
+        scores[empty] = self.game.nobody.value
+        for k in np.flatnonzero(np.isnan(scores[: len(shares)])).tolist():
+            scores[k] = self._constant(filled[k])
+        return scores[: len(shares)]
+
+    def _constant(self, shares: FloatArray) -> float:
+        """Score of a pool of one class, or NaN where the arithmetic has failed."""
+        classes = self.game.classes
+        if classes is None:
+            return float("nan")
+        there = np.flatnonzero((self.vectors[: len(classes)] @ shares) > 0)
+        if len(there) != 1:
+            return float("nan")
+        return self.game.scorer(constant_label(classes[there[0]], classes))[0]
+
+    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        return [Outcome(float(value)) for value in self.values(queries, draws)]
+
+
+def additive_path(game: ModelGame) -> AdditivePath | None:
+    """The additive path of a game, where its model and score have one."""
+    model = additive_model(game)
+    return None if model is None else AdditivePath(game, model)
+
+
+def additive_model(game: ModelGame) -> Additive | None:
+    """The additive form of the game's model: a fixed rule on its class, parameters and score.
+
+    Subclasses are not taken: what they changed cannot be known.
+    """
+    if game.backend != "numpy" or game.scorer.metric is None or game.y_test.ndim != 1:
+        return None
+    for X in (game.X_test, *game.owners.X):
+        if X.ndim != 2 or X.dtype.kind not in "fiub" or not bool((np.abs(X) < FAR).all()):
+            return None
+    targets = (np.asarray(y) for y in game.owners.y)
+    if any(y.dtype.kind == "f" and not np.isfinite(y).all() for y in targets):
+        return None  # the model itself says what it makes of them
+    if recognised(game.model) == "sklearn.Pipeline":
+        return _scaled_ridge(game, [step for _, step in game.model.steps])
+    make = _RULES.get(recognised(game.model))
+    return None if make is None else make(game, game.model.get_params(deep=False))
+
+
+def recognised(model: Any) -> str:
+    """Package and class of a model."""
+    return f"{type(model).__module__.split('.')[0]}.{type(model).__name__}"
+
+
+def _scaled_ridge(game: ModelGame, steps: list[Any]) -> Additive | None:
+    """Ridge regression behind a scaler, the only pipeline that is additive."""
+    if [recognised(step) for step in steps] != ["sklearn.StandardScaler", "sklearn.Ridge"]:
+        return None
+    scaler, options = (step.get_params(deep=False) for step in steps)
+    if not (scaler["with_mean"] and scaler["with_std"] and options["fit_intercept"]):
+        return None
+    return _ridge(game, options, standardised=True)
+
+
+def _ridge(
+    game: ModelGame, options: dict[str, Any], *, standardised: bool = False
+) -> Additive | None:
+    alpha: Any = options["alpha"]
+    if options["positive"] or not isinstance(alpha, (int, float)) or not alpha > 0:
+        return None
+    if options["solver"] not in ("auto", "svd", "cholesky"):
+        return None  # the others stop when they are near
+    intercept = bool(options["fit_intercept"])
+    return LinearModel(game, float(alpha), intercept=intercept, standardised=standardised)
+
+
+def _least_squares(game: ModelGame, options: dict[str, Any]) -> Additive | None:
+    if options["positive"]:
+        return None
+    return LinearModel(game, 0.0, intercept=bool(options["fit_intercept"]))
+
+
+def _discriminant(game: ModelGame, options: dict[str, Any]) -> Additive | None:
+    shrinkage = options["shrinkage"]
+    plain = options["priors"] is None and options["covariance_estimator"] is None
+    if not plain or options["solver"] != "lsqr" or isinstance(shrinkage, str):
+        return None
+    return Discriminant(game, float(shrinkage or 0.0))
+
+
+def _naive_bayes(game: ModelGame, options: dict[str, Any]) -> Additive | None:
+    if options["priors"] is not None or game.scoring == "roc_auc":
+        return None  # scikit-learn ranks by probabilities, of which many round to the same 1
+    return NaiveBayes(game, float(options["var_smoothing"]))
+
+
+def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:
+    if game.scoring not in ERROR_SCORES:
+        return None
+    return Bins(game, np.asarray(options["edges"], dtype=np.float64), int(options["column"]))
+
+
+_RULES: dict[str, Callable[[ModelGame, dict[str, Any]], Additive | None]] = {
+    "sklearn.Ridge": _ridge,
+    "sklearn.LinearRegression": _least_squares,
+    "sklearn.LinearDiscriminantAnalysis": _discriminant,
+    "sklearn.GaussianNB": _naive_bayes,
+    "dushapley.Regressogram": _regressogram,
+}

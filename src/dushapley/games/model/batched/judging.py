@@ -1,0 +1,123 @@
+"""What trained pools are worth: their predictions on the test rows, scored on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.games.model.batched.program import Program, Trained
+
+
+class Judge:
+    """Scores blocks of trained pools on fixed test rows, tile by tile.
+
+    Products here are never of lower precision than float32: they cost little, and a score counts
+    on which side of a boundary a row falls.
+
+    Parameters
+    ----------
+    program
+        The program whose pools are to be scored.
+    X, codes
+        Test rows and their classes 0..C−1; −1 for a class that no owner has.
+    """
+
+    def __init__(self, program: Program, X: Array, codes: IntArray) -> None:
+        numbers = program.numbers
+        if numbers.precision in ("tf32", "float16"):
+            numbers = replace(numbers, precision="float32")
+        self.program = program
+        self.numbers = numbers
+        padded = np.zeros((len(X), program.width))
+        padded[:, : program.n_features] = X
+        padded[:, program.n_features] = 1
+        cuts = range(0, len(X), numbers.piece)
+        self.pieces = [numbers.array(padded[a : a + numbers.piece].T.copy()) for a in cuts]
+        self.answers = [numbers.index(codes[a : a + numbers.piece]) for a in cuts]
+        self.n_rows = len(X)
+
+    def correct(self, trained: Trained) -> Array:
+        """Which test rows each pool predicts rightly, shape (pools, test rows)."""
+        parts = [
+            np.concatenate(
+                [
+                    self.numbers.to_numpy(guess == answer)
+                    for guess, answer in zip(guesses, self.answers, strict=True)
+                ],
+                axis=1,
+            )
+            for guesses in self._guesses(trained)
+        ]
+        return np.concatenate(parts)[: len(trained.n_rows)]
+
+    def accuracy(self, trained: Trained) -> FloatArray:
+        """Share of the test rows that each pool predicts rightly, shape (pools,)."""
+        return np.asarray(self.numbers.to_numpy(self.hits(trained)) / self.n_rows)
+
+    def hits(self, trained: Trained) -> Any:
+        """How many test rows each pool predicts rightly, still on the device."""
+        hits = [
+            sum(
+                (guess == answer).sum(axis=1)
+                for guess, answer in zip(guesses, self.answers, strict=True)
+            )
+            for guesses in self._guesses(trained)
+        ]
+        return self.numbers.xp.concatenate(hits)[: len(trained.n_rows)]
+
+    def probabilities(self, trained: Trained) -> FloatArray:
+        """Probability of each class, shape (pools, test rows, C), in float64."""
+        parts = []
+        for scores, present in self._tiles(trained):
+            rows = np.concatenate([self.numbers.to_numpy(s) for s in scores], axis=2)
+            logits = rows.astype(np.float64)
+            if self.program.sign_only:
+                logits = np.concatenate([-logits, logits], axis=1)
+            logits = np.where(present[:, :, None], logits, -np.inf)
+            grown = np.exp(logits - logits.max(axis=1, keepdims=True))
+            parts.append((grown / grown.sum(axis=1, keepdims=True)).swapaxes(1, 2))
+        return np.concatenate(parts)[: len(trained.n_rows)]
+
+    def _guesses(self, trained: Trained) -> Iterator[list[Any]]:
+        """Predicted classes, tile by tile and piece by piece."""
+        for scores, present in self._tiles(trained):
+            if self.program.sign_only:
+                low, high = (self.numbers.array(np.where(p, 0.0, -np.inf)) for p in present.T)
+                # a class that a pool has not seen loses whatever the score says
+                yield [(s[:, 0] + high[:, None] > -s[:, 0] + low[:, None]) * 1 for s in scores]
+            else:
+                lack = self.numbers.array(np.where(present, 0.0, -np.inf))[:, :, None]
+                yield [(s + lack).argmax(axis=1) for s in scores]
+
+    def _tiles(self, trained: Trained) -> Iterator[tuple[list[Any], Array]]:
+        tile, n_pools = self.numbers.tile, len(trained.n_rows)
+        present = trained.present | (trained.n_rows == 0)[:, None]
+        for start in range(0, n_pools, tile):
+            kept = min(tile, n_pools - start)
+            seen = np.ones((tile, self.program.n_classes), dtype=np.bool_)
+            seen[:kept] = present[start : start + kept]
+            weights = [self._filled(w, start, kept) for w in trained.weights]
+            with self.numbers.in_force():
+                scores = [self._scores(weights, XT) for XT in self.pieces]
+            yield scores, seen
+
+    def _filled(self, weights: Any, start: int, kept: int) -> Any:
+        """One tile's weights, filled up with zeros to its constant size."""
+        if kept == self.numbers.tile:
+            return weights[start : start + kept]
+        whole = self.numbers.zeros(self.numbers.tile, *weights.shape[1:])
+        whole[:kept] = weights[start : start + kept]
+        return whole
+
+    def _scores(self, weights: list[Any], XT: Any) -> Any:
+        t, k, d = weights[0].shape
+        below = (weights[0].reshape(t * k, d) @ XT).reshape(t, k, -1)
+        if len(weights) == 1:
+            return below
+        xp = self.numbers.xp
+        hidden = xp.maximum(below, xp.zeros_like(below[:1, :1, :1]))
+        return weights[1] @ hidden + weights[2]

@@ -1,0 +1,174 @@
+"""The batched path: pools of a `ModelGame` trained together by the tensor program.
+
+Taken by this library's own gradient models (`SoftmaxRegression`, `SmallMLP`) under any score that
+is known test row by test row. Which path a game takes depends on rows, columns, classes and owners
+alone, never on timing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+from dushapley.games.base import Outcome
+from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
+from dushapley.games.model.batched.judging import Judge
+from dushapley.games.model.batched.membership import holdings
+from dushapley.games.model.batched.program import Program, Trained
+
+if TYPE_CHECKING:
+    from dushapley.games.model.game import ModelGame
+
+ROWS_PER_OWNER = 8
+"""Owners smaller than this on average share too little work for training together to pay."""
+MOST_WEIGHTS = 2**18
+"""Weights of one model beyond which a tile of them leaves every cache."""
+MEMORY = {"cpu": 2**30, "cuda": 2**34}
+"""Bytes that the training of one block may take beside the rows themselves."""
+MOST_POOLS = {"cpu": 256, "cuda": 2**15}
+"""Pools of a block where memory allows more."""
+
+
+class BatchedPath:
+    """Trains and scores the pools of one game in blocks.
+
+    Parameters
+    ----------
+    game
+        The game; its model is one of this library's gradient models.
+    memory
+        Bytes that one block may take; None: 1 GiB on a CPU, 16 GiB on a GPU. It decides how many
+        pools are trained at a time and changes no bit.
+    """
+
+    fractions: Fractions = "rows"
+    cheap = False
+
+    def __init__(self, game: ModelGame, memory: int | None = None) -> None:
+        self.game = game
+        self.numbers: Arithmetic = arithmetic(game.backend)
+        self.memory = MEMORY[self.numbers.device] if memory is None else memory
+        self._judges: list[Judge] | None = None
+        precision, device = self.numbers.precision, self.numbers.device
+        shape = f"tile {self.numbers.tile}, piece {self.numbers.piece}"
+        self.name = (
+            f"many pools together, {self.numbers.name} {precision} on the {device}, {shape}, "
+            f"mini-batch tile {self.numbers.batch_tile}, align {self.numbers.align}"
+        )
+        self.note = (
+            f"Pools were trained together by {self.numbers.name} in {precision} on the {device}: "
+            f"{game.model.recipe().told}."
+        )
+        program = self.judges()[0].program
+        room = (self.memory - program.bytes_of_tile) // program.bytes_per_pool
+        self.block = int(np.clip(room, 1, MOST_POOLS[device]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers lay out the rows for themselves instead of being sent them twice."""
+        return {**self.__dict__, "_judges": None}
+
+    def judges(self) -> list[Judge]:
+        """One trained-and-judged program per repeat, laid out on first use."""
+        if self._judges is None:
+            game = self.game
+            assert game.classes is not None
+            codes = [np.searchsorted(game.classes, y) for y in game.owners.labels()]
+            test = np.searchsorted(game.classes, game.y_test)
+            self._judges = [
+                Judge(self._program(model, codes), model.scaled(game.X_test), test)
+                for model in game.templates
+            ]
+        return self._judges
+
+    def _program(self, model: Any, codes: list[IntArray]) -> Program:
+        game = self.game
+        assert game.classes is not None
+        rows = [model.scaled(X) for X in game.owners.X]
+        return Program(model.recipe(), rows, codes, list(game.classes), self.numbers, game.order)
+
+    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        """Utilities of pools, block by block, keeping nothing else."""
+        found = []
+        for part, ids in self._blocks(queries, draws):
+            if self.game.scoring == "accuracy":
+                trained = self._train(part, ids)
+                mean = np.mean([j.accuracy(t) for j, t in trained], axis=0)
+                found.append(np.where(self._nobody(part), self.game.nobody.value, mean))
+            else:
+                found.append(np.array([o.value for o in self._judge(part, ids)]))
+        return np.concatenate(found) if found else np.empty(0)
+
+    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        """Utilities with their test rows and the spread of repeats."""
+        parts = [self._judge(part, ids) for part, ids in self._blocks(queries, draws)]
+        return [outcome for part in parts for outcome in part]
+
+    def _blocks(
+        self, queries: Queries, draws: IntArray | None
+    ) -> list[tuple[Queries, IntArray | None]]:
+        cuts = [slice(a, a + self.block) for a in range(0, len(queries), self.block)]
+        return [(queries[cut], None if draws is None else draws[cut]) for cut in cuts]
+
+    def _nobody(self, queries: Queries) -> Any:
+        return ~self.game.counts(queries).any(axis=1)
+
+    def _train(self, queries: Queries, draws: IntArray | None) -> list[tuple[Judge, Trained]]:
+        game = self.game
+        sizes = game.sizes.astype(np.int64)
+        held = holdings(game.counts(queries), sizes, draws, game.rows_of, game.order)
+        return [(judge, judge.program.train(len(queries), held)) for judge in self.judges()]
+
+    def _judge(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        from dushapley.games.model.game import average
+
+        rows = [self._rows(judge, trained) for judge, trained in self._train(queries, draws)]
+        return [
+            self.game.nobody if empty else average([(float(r[k].mean()), r[k]) for r in rows])
+            for k, empty in enumerate(self._nobody(queries).tolist())
+        ]
+
+    def _rows(self, judge: Judge, trained: Trained) -> list[FloatArray]:
+        """Scores of every pool, test row by test row."""
+        scorer = self.game.scorer
+        assert scorer.metric is not None
+        if self.game.scoring == "accuracy":
+            return list(judge.correct(trained).astype(np.float64))
+        found = []
+        for probabilities, present in zip(
+            judge.probabilities(trained), trained.present, strict=True
+        ):
+            response: Any = probabilities
+            if scorer.metric.response == "ranking":
+                response = probabilities[:, 1]
+            elif scorer.metric.response == "labels":
+                guesses = np.where(present, probabilities, -1.0).argmax(axis=1)
+                response = scorer.target.classes[guesses]
+            found.append(scorer.metric.rows(scorer.target, response))
+        return found
+
+
+def batched_path(game: ModelGame) -> BatchedPath | None:
+    """The batched path of a game, where model, score and shape have one."""
+    from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression
+
+    if type(game.model) not in (SoftmaxRegression, SmallMLP) or game.scorer.metric is None:
+        return None
+    if game.owners.reduced is not None or any(X.dtype.kind not in "fiub" for X in game.owners.X):
+        return None
+    if game.classes is None or len(game.classes) < 2 or game.model.classes is not None:
+        return None
+    return BatchedPath(game) if shares_work(game) else None
+
+
+def shares_work(game: ModelGame) -> bool:
+    """The fixed rule: owners of some size, and a model that is not huge."""
+    assert game.classes is not None
+    columns = int(np.prod(game.owners.X[0].shape[1:]))
+    across = getattr(game.model, "hidden", len(game.classes))
+    return bool(
+        game.owners.X[0].ndim == 2
+        and game.sizes.sum() >= ROWS_PER_OWNER * game.n_players
+        and (columns + 1) * across <= MOST_WEIGHTS
+    )

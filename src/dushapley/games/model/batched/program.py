@@ -1,0 +1,366 @@
+"""The tensor program: thousands of pools' small classifiers trained at once.
+
+The loop over pools is the last axis that should cost anything. For every owner, the weights of the
+pools that hold it are gathered into tiles, multiplied with the owner's rows in one matrix product,
+turned into residuals, and multiplied back. So rows are read once for a tile of pools instead of
+once for each pool, and absent owners are never touched.
+
+A pool's weights come out the same to the last bit whatever other pools share its block: all matrix
+products have constant shapes, each pool is a row of its own in them, everything else works element
+by element, and sums over owners run in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
+from dushapley.games.model.batched.arithmetic import Arithmetic
+from dushapley.games.model.batched.membership import Holding
+from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.steps import Steps
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of one owner on the device.
+
+    `X` (n, d), `XT` its transpose, both as matrix products read them; `targets` (columns, n): ±1
+    for two classes, one-hot for more; `start`, `stop`: where the rows stand in the owner's block.
+    """
+
+    X: Any
+    XT: Any
+    targets: Any
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Weights of a block of pools, on the device, and the classes each pool has seen."""
+
+    weights: list[Any]
+    present: BoolArray
+    n_rows: IntArray
+
+
+class Program:
+    """Trains many pools of the same owners from one recipe.
+
+    Parameters
+    ----------
+    recipe
+        How to train.
+    X
+        Feature rows of each owner.
+    codes
+        Class of each row, 0..C−1, owner by owner.
+    labels
+        The C classes by name, sorted.
+    numbers
+        Where and in which numbers to compute.
+    order
+        Order in which owners are summed; fix it by content.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        X: Sequence[Array],
+        codes: Sequence[IntArray],
+        labels: Sequence[Any],
+        numbers: Arithmetic,
+        order: Sequence[int],
+    ) -> None:
+        self.recipe = recipe
+        self.numbers = numbers
+        self.labels, self.n_classes = labels, len(labels)
+        self.order = list(order)
+        self.n_features = X[0].shape[1]
+        self.sizes = np.array([len(rows) for rows in X])
+        self.codes = codes
+        self.class_counts = np.array([np.bincount(c, minlength=len(labels)) for c in codes])
+        # two classes need one column of weights, the other being its negative
+        self.sign_only = len(labels) == 2 and recipe.hidden == 0
+        self.columns = 1 if self.sign_only else len(labels)
+        # X'(P − Y) = X'P − X'Y, the second part known beforehand; where the sum is nearly nothing
+        # it is rounding error, which Adam would blow up to full steps
+        self.split = recipe.hidden == 0 and recipe.optimizer == "sgd"
+        self.width = _round_up(self.n_features + 1, numbers.align)
+        if recipe.batch_size is None:
+            self.pieces = [self._cut(rows, c) for rows, c in zip(X, codes, strict=True)]
+        else:
+            self._lay_out(X)
+
+    def _lay_out(self, X: Sequence[Array]) -> None:
+        """All rows one after the other, in the order of owners, for mini-batches."""
+        self.rows = self._prepared(np.concatenate([X[j] for j in self.order]))
+        joined = np.concatenate([self.codes[j] for j in self.order])
+        self.targets = self.numbers.array(self._targets(joined).T.copy())
+        ends = np.cumsum(self.sizes[self.order])
+        self.starts = dict(zip(self.order, (ends - self.sizes[self.order]).tolist(), strict=True))
+
+    def _cut(self, X: Array, codes: IntArray) -> list[Piece]:
+        cut = []
+        for start in range(0, len(X), self.numbers.piece):
+            stop = min(len(X), start + self.numbers.piece)
+            rows = self._prepared(X[start:stop])
+            targets = np.zeros((self.columns, len(rows)))
+            targets[:, : stop - start] = self._targets(codes[start:stop])
+            across = rows.T.copy() if self.numbers.name == "numpy" else rows.T
+            cut.append(Piece(rows, across, self.numbers.array(targets), start, stop))
+        return cut
+
+    def _prepared(self, X: Array) -> Any:
+        """Rows with an intercept, padded with zeros, as matrix products read them."""
+        padded = np.zeros((_round_up(len(X), self.numbers.align), self.width))
+        padded[: len(X), : self.n_features] = X
+        padded[: len(X), self.n_features] = 1
+        return self.numbers.factor(self.numbers.array(padded))
+
+    def _targets(self, codes: IntArray) -> FloatArray:
+        if self.sign_only:
+            return np.where(codes == 1, 1.0, -1.0)[None, :]
+        return np.eye(self.n_classes)[codes].T
+
+    @property
+    def bytes_per_pool(self) -> int:
+        """Memory that each further pool of a block takes, at the most."""
+        initial = self.recipe.initial_weights(self.width - 1, self.labels[: self.columns])
+        state = 6 * sum(w.size for w in initial) * self.numbers.item_bytes
+        if self.recipe.batch_size is None:
+            return int(state + 2 * self.sizes.sum())
+        return int(state + 24 * self.recipe.steps * self.recipe.batch_size)
+
+    @property
+    def bytes_of_tile(self) -> int:
+        """Memory that one tile takes while it is multiplied."""
+        rows = self.recipe.batch_size or min(int(self.sizes.max()), self.numbers.piece)
+        across = 4 * (self.recipe.hidden + self.columns)
+        wide = 2 * self.width if self.recipe.batch_size else 0
+        return self.numbers.tile * rows * (across + wide + 4) * self.numbers.item_bytes
+
+    def train(self, n_pools: int, held: list[Holding]) -> Trained:
+        """Train a block of pools; a pool without rows keeps its initial weights."""
+        with self.numbers.in_force():
+            counts = self._count(n_pools, held)
+            present, n_rows = counts > 0, counts.sum(axis=1)
+            if self.recipe.batch_size is None:
+                weights = self._full_batch(n_pools, held, present, n_rows)
+            else:
+                weights = self._mini_batches(n_pools, held, present, n_rows)
+            return Trained(weights, present, n_rows)
+
+    def _count(self, n_pools: int, held: list[Holding]) -> IntArray:
+        """Rows of each class in each pool."""
+        counts = np.zeros((n_pools, self.n_classes), dtype=np.int64)
+        for h in held:
+            if h.rows is None:
+                counts[h.pools] += self.class_counts[h.owner]
+                continue
+            for c in range(self.n_classes):
+                counts[h.pools, c] += h.rows[:, self.codes[h.owner] == c].sum(axis=1)
+        return counts
+
+    def _initial(self, n_pools: int) -> list[Any]:
+        drawn = self.recipe.initial_weights(self.n_features, self.labels[: self.columns])
+        first = np.zeros((len(drawn[0]), self.width))
+        first[:, : drawn[0].shape[1]] = drawn[0]
+        return [
+            self.numbers.array(np.repeat(w[None], n_pools, axis=0)) for w in (first, *drawn[1:])
+        ]
+
+    def _full_batch(
+        self, n_pools: int, held: list[Holding], present: BoolArray, n_rows: IntArray
+    ) -> list[Any]:
+        # one more than there are pools: tiles are filled up with the last
+        weights = self._initial(n_pools + 1)
+        absent = self._absent(np.pad(present, ((0, 1), (0, 0)), constant_values=True))
+        share = self.numbers.array(1 / np.maximum(np.append(n_rows, 1), 1))[:, None, None]
+        work = [
+            (self.pieces[h.owner], self.numbers.index(pools), self._marks(h.owner, rows))
+            for h in held
+            for pools, rows in h.tiles(self.numbers.tile, n_pools)
+        ]
+        pull = self._pull(n_pools + 1, work) if self.split else None
+        steps = Steps(self.recipe, self.numbers, weights, self.n_features)
+        for _ in range(self.recipe.steps):
+            slopes = self._slopes(weights, work, absent)
+            if pull is not None:
+                slopes[0] -= pull
+            for slope in slopes:
+                slope *= share / 2 if self.sign_only else share
+            steps.take(slopes)
+        return [w[:n_pools] for w in weights]
+
+    def _marks(self, owner: int, rows: BoolArray | None) -> list[Any] | None:
+        """For each piece of the owner, which of its rows each pool of a tile holds."""
+        if rows is None:
+            return None
+        return [
+            self.numbers.array(
+                np.pad(rows[:, p.start : p.stop], ((0, 0), (0, len(p.X) - (p.stop - p.start)))),
+                dtype=self.numbers.xp.bool if self.numbers.name == "torch" else np.bool_,
+            )[:, None, :]
+            for p in self.pieces[owner]
+        ]
+
+    def _absent(self, present: BoolArray) -> Any:
+        """What to add to the logits so that a class that a pool lacks takes no part."""
+        if self.sign_only or bool(present.all()):
+            return None
+        return self.numbers.array(np.where(present, 0.0, -np.inf))[:, :, None]
+
+    def _pull(self, n_pools: int, work: list[Any]) -> Any:
+        """Σ targets · rows of each pool: the part of a linear model's slope that never changes."""
+        total = self.numbers.zeros(n_pools, self.columns, self.width)
+        for pieces, pools, marks in work:
+            for i, piece in enumerate(pieces):
+                targets = piece.targets[None]
+                if marks is not None:
+                    targets = targets * marks[i]
+                part = self._back(self.numbers.factor(targets), piece.X)
+                part = self.numbers.xp.broadcast_to(part, (len(pools), *part.shape[1:]))
+                self.numbers.add_rows(total, pools, part)
+        return total
+
+    def _slopes(self, weights: list[Any], work: list[Any], absent: Any) -> list[Any]:
+        """Slope of the summed loss (without `pull`, where the model is linear) of every pool."""
+        slopes = [self.numbers.xp.zeros_like(w) for w in weights]
+        factors = [self.numbers.factor(w) for w in weights]
+        for pieces, pools, marks in work:
+            chosen = [w[pools] for w in factors]
+            hidden = None if absent is None else absent[pools]
+            for i, piece in enumerate(pieces):
+                mark = None if marks is None else marks[i]
+                parts = self._piece_slopes(chosen, piece, mark, hidden)
+                for slope, part in zip(slopes, parts, strict=True):
+                    self.numbers.add_rows(slope, pools, part)
+        return slopes
+
+    def _piece_slopes(self, weights: list[Any], piece: Piece, mark: Any, absent: Any) -> list[Any]:
+        if self.recipe.hidden == 0:
+            missed = self._activate(self._across(weights[0], piece.XT), absent)
+            if not self.split:
+                missed -= piece.targets
+            if mark is not None:
+                missed *= mark
+            return [self._back(missed, piece.X)]
+        real = piece.X[:, self.n_features]  # 1, and 0 for rows that only fill up
+        if mark is not None:
+            real = mark * real
+        return self._network_slopes(
+            weights, self._across(weights[0], piece.XT), piece.targets, real, absent, piece.X
+        )
+
+    def _network_slopes(
+        self, weights: list[Any], below: Any, targets: Any, real: Any, absent: Any, X: Any
+    ) -> list[Any]:
+        """Back-propagation through the hidden layer; `below` (t, h, n) becomes its activation."""
+        xp, numbers = self.numbers.xp, self.numbers
+        hidden = xp.maximum(below, xp.zeros_like(below[:1, :1, :1]))
+        scores = weights[1] @ hidden + weights[2]
+        missed = (self._activate(scores, absent) - numbers.factor(targets)) * real
+        back = (weights[1].swapaxes(1, 2) @ missed) * (hidden > 0)
+        second = numbers.sums(missed, hidden.swapaxes(1, 2))
+        first = self._back(back, X) if X.ndim == 2 else numbers.sums(back, X)
+        return [first, second, missed.sum(axis=2, keepdims=True, dtype=numbers.dtype)]
+
+    def _across(self, weights: Any, XT: Any) -> Any:
+        """(t, k, d) weights times the same rows for all pools: (t, k, n)."""
+        t, k, d = weights.shape
+        return (weights.reshape(t * k, d) @ XT).reshape(t, k, -1)
+
+    def _back(self, missed: Any, X: Any) -> Any:
+        """(t, k, n) residuals times the same rows for all pools: (t, k, d)."""
+        t, k, n = missed.shape
+        return self.numbers.sums(missed.reshape(t * k, n), X).reshape(t, k, -1)
+
+    def _activate(self, scores: Any, absent: Any) -> Any:
+        """Logits (t, columns, n) to probabilities, in place; for two classes to 2p − 1."""
+        xp = self.numbers.xp
+        if self.sign_only:
+            return xp.tanh(scores, out=scores)
+        if absent is not None:
+            scores += absent
+        scores -= xp.amax(scores, axis=1, keepdims=True)
+        xp.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        return scores
+
+    def _mini_batches(
+        self, n_pools: int, held: list[Holding], present: BoolArray, n_rows: IntArray
+    ) -> list[Any]:
+        rows = self._batch_rows(n_pools, held, n_rows)
+        return self.train_rows(rows, present, n_rows)
+
+    def train_rows(self, rows: IntArray, present: BoolArray, n_rows: IntArray) -> list[Any]:
+        """Train pools given by the rows of their mini-batches, shape (pools, steps · batch_size).
+
+        Tile by tile, all steps of a tile before the next one is begun.
+        """
+        tile, n_pools = self.numbers.batch_tile, len(rows)
+        done = []
+        seen = present | (n_rows == 0)[:, None]
+        for start in range(0, n_pools, tile):
+            fill = tile - len(rows[start : start + tile])
+            chosen = rows[start : start + tile]
+            if fill:
+                chosen = np.pad(chosen, ((0, fill), (0, 0)))
+            there = np.pad(seen[start : start + tile], ((0, fill), (0, 0)), constant_values=True)
+            weights = self._run_batches(chosen, self._absent(there))
+            done.append([w[: tile - fill] for w in weights])
+        trained = [self.numbers.xp.concatenate(parts) for parts in zip(*done, strict=True)]
+        untouched = np.flatnonzero(n_rows == 0)
+        if len(untouched):
+            for w, first in zip(trained, self._initial(1), strict=True):
+                w[self.numbers.index(untouched)] = first
+        return trained
+
+    def _batch_rows(self, n_pools: int, held: list[Holding], n_rows: IntArray) -> IntArray:
+        """Rows of every mini-batch of every pool, shape (pools, steps · batch_size)."""
+        parts: list[list[IntArray]] = [[] for _ in range(n_pools)]
+        for h in held:
+            everything = np.arange(self.starts[h.owner], self.starts[h.owner] + self.sizes[h.owner])
+            for position, pool in enumerate(h.pools.tolist()):
+                parts[pool].append(everything if h.rows is None else everything[h.rows[position]])
+        positions = self.recipe.batch_positions(n_rows)
+        for pool, part in enumerate(parts):
+            if part:
+                positions[pool] = np.concatenate(part)[positions[pool]]
+        return positions
+
+    def _run_batches(self, rows: IntArray, absent: Any) -> list[Any]:
+        """All steps of one tile: every pool multiplies its own mini-batch of rows."""
+        weights = self._initial(len(rows))
+        steps = Steps(self.recipe, self.numbers, weights, self.n_features)
+        size = self.recipe.batch_size
+        assert size is not None
+        on_device = self.numbers.index(rows)
+        for step in range(self.recipe.steps):
+            batch = on_device[:, step * size : (step + 1) * size]
+            X = self.numbers.take(self.rows, batch)
+            targets = self.numbers.take(self.targets, batch)
+            steps.take(self._batch_slopes(weights, X, targets, absent))
+        return weights
+
+    def _batch_slopes(self, weights: list[Any], X: Any, targets: Any, absent: Any) -> list[Any]:
+        factors = [self.numbers.factor(w) for w in weights]
+        scores = factors[0] @ X.swapaxes(1, 2)
+        wanted = targets.swapaxes(1, 2)
+        share = 1 / X.shape[1]
+        if self.recipe.hidden == 0:
+            missed = self._activate(scores, absent)
+            missed -= wanted
+            missed *= share / 2 if self.sign_only else share
+            return [self.numbers.sums(missed, X)]
+        return self._network_slopes(factors, scores, wanted, share, absent, X)
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

@@ -1,0 +1,111 @@
+"""How a small model is trained: everything but the rows, and shared by every path that trains it.
+
+The reference estimators train one pool from a recipe the obvious way, the tensor program trains
+thousands of pools from the same recipe at once. What both must agree on is written here, once: the
+initial weights and which rows a mini-batch holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dushapley.arrays import FloatArray, IntArray
+from dushapley.errors import InvalidOption
+
+Optimizer = Literal["sgd", "adam"]
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+"""Adam's constants, as everybody uses them."""
+FLAT = 1e-6
+"""Slopes below this count as zero for Adam, which would make full steps of their rounding errors
+(of an intercept whose classes are balanced, say)."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A fixed number of gradient steps on the mean cross-entropy of a small classifier.
+
+    Parameters
+    ----------
+    hidden
+        Width of the hidden layer of rectified units; 0 is plain softmax regression.
+    steps
+        Number of gradient steps, always all of them.
+    learning_rate, optimizer, momentum
+        "sgd" with Nesterov's momentum (0: plain descent), or "adam", which has its own.
+    batch_size
+        Rows in a mini-batch; None takes all rows in every step.
+    l2
+        Weight of half the squared weights (intercepts are free) beside the mean loss.
+    seed
+        Draws initial weights (where they are not zero) and mini-batches.
+    """
+
+    hidden: int = 0
+    steps: int = 20
+    learning_rate: float = 0.5
+    optimizer: Optimizer = "sgd"
+    momentum: float = 0.9
+    batch_size: int | None = None
+    l2: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("hidden", 0), ("steps", 1), ("batch_size", 1), ("seed", 0)):
+            found = getattr(self, name)
+            if found is None and name == "batch_size":
+                continue
+            if isinstance(found, bool) or not isinstance(found, (int, np.integer)) or found < least:
+                raise InvalidOption(f"{name} is {found!r}; needed is a whole number from {least}.")
+        if self.optimizer not in ("sgd", "adam"):
+            raise InvalidOption(f"optimizer is {self.optimizer!r}; choose 'sgd' or 'adam'.")
+        positive = np.isfinite(self.learning_rate) and self.learning_rate > 0
+        if not (positive and 0 <= self.momentum < 1 and np.isfinite(self.l2) and self.l2 >= 0):
+            raise InvalidOption(
+                f"Found learning_rate={self.learning_rate!r}, momentum={self.momentum!r}, "
+                f"l2={self.l2!r}; needed are a positive rate, 0 ≤ momentum < 1 and l2 ≥ 0."
+            )
+
+    @property
+    def told(self) -> str:
+        """The recipe in words."""
+        model = f"{self.hidden} rectified units" if self.hidden else "softmax regression"
+        rows = "all rows" if self.batch_size is None else f"{self.batch_size} rows"
+        how = self.optimizer + (f" (momentum {self.momentum:g})" if self.optimizer == "sgd" else "")
+        return f"{model}, {self.steps} steps of {how} on {rows} at rate {self.learning_rate:.3g}"
+
+    def initial_weights(self, n_features: int, labels: Sequence[Any]) -> list[FloatArray]:
+        """First weights: [(C, d+1)] of zeros, or [(h, d+1), (C, h), (C, 1)] drawn by the seed.
+
+        The last column of the first layer is its intercept. Rectified units begin with normal
+        weights of variance 2/d, the output layer with 1/h, intercepts with zero. The output
+        weights of a class depend on its label, not on which other classes there are.
+        """
+        if self.hidden == 0:
+            return [np.zeros((len(labels), n_features + 1))]
+        rng = np.random.default_rng([self.seed, 0])
+        first = np.zeros((self.hidden, n_features + 1))
+        first[:, :-1] = rng.normal(0, np.sqrt(2 / n_features), (self.hidden, n_features))
+        second = np.array([self._output_weights(label) for label in labels])
+        return [first, second, np.zeros((len(labels), 1))]
+
+    def _output_weights(self, label: Any) -> FloatArray:
+        name = int.from_bytes(hashlib.sha256(str(label).encode()).digest()[:8], "big")
+        rng = np.random.default_rng([self.seed, 2, name])
+        return rng.normal(0, np.sqrt(1 / self.hidden), self.hidden)
+
+    def batch_positions(self, n_rows: IntArray | int) -> IntArray:
+        """Rows of every mini-batch, shape (..., steps · batch_size), each below `n_rows`.
+
+        One sequence of random 32-bit numbers r serves all pools: step by step a pool of n rows
+        takes its rows ⌊r·n/2³²⌋, with replacement. So pools of like size see like rows, which
+        takes noise out of the differences that values are made of.
+        """
+        assert self.batch_size is not None
+        rng = np.random.default_rng([self.seed, 1])
+        r = rng.integers(2**32, size=self.steps * self.batch_size, dtype=np.int64)
+        return (np.asarray(n_rows, dtype=np.int64)[..., None] * r) >> 32

@@ -1,0 +1,283 @@
+"""Reference estimators: one pool, float64, the obvious way. The fast paths are tested against them.
+
+They are ordinary scikit-learn classifiers and can be used wherever those can.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.errors import InvalidOption
+from dushapley.games.model.batched.recipe import BETA_1, BETA_2, EPSILON, FLAT, Optimizer, Recipe
+
+
+class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """What both reference classifiers share: training, step by step, and prediction."""
+
+    steps: int
+    learning_rate: float
+    optimizer: Optimizer
+    momentum: float
+    batch_size: int | None
+    l2: float
+    random_state: int | None
+    classes: ArrayLike | None
+    center: ArrayLike | None
+    scale: ArrayLike | None
+
+    def recipe(self) -> Recipe:
+        """How this classifier is trained, checked."""
+        return Recipe(
+            hidden=getattr(self, "hidden", 0),
+            steps=self.steps,
+            learning_rate=self.learning_rate,
+            optimizer=self.optimizer,
+            momentum=self.momentum,
+            batch_size=self.batch_size,
+            l2=self.l2,
+            seed=self.random_state or 0,
+        )
+
+    def scaled(self, X: ArrayLike) -> FloatArray:
+        """Rows as the model sees them: (x − `center`)/`scale`, missing numbers at the centre."""
+        rows = np.asarray(X, dtype=np.float64)
+        if self.center is not None:
+            rows = rows - np.asarray(self.center)
+            rows[np.isnan(rows)] = 0.0
+        return rows if self.scale is None else rows / np.asarray(self.scale)
+
+    def _checked(self, X: ArrayLike, **more: Any) -> Any:
+        holes = "allow-nan" if self.center is not None else True
+        return validate_data(self, X, dtype=np.float64, ensure_all_finite=holes, **more)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on rows X and labels y; a class that y lacks gets no probability."""
+        rows, labels = self._checked(X, y=y)
+        recipe = self.recipe()
+        self.classes_, codes = self._codes(np.asarray(labels))
+        self.present_ = np.bincount(codes, minlength=len(self.classes_)) > 0
+        rows = with_intercept(self.scaled(rows))
+        targets = np.eye(len(self.classes_))[codes]
+        self.weights_ = recipe.initial_weights(rows.shape[1] - 1, list(self.classes_))
+        steps = Steps(recipe, self.weights_)
+        for batch in batches(recipe, len(rows)):
+            steps.take(gradients(self.weights_, rows[batch], targets[batch], self.present_))
+        return self
+
+    def _codes(self, y: Array) -> tuple[Array, IntArray]:
+        if self.classes is None:
+            known, codes = np.unique(y, return_inverse=True)
+            return known, codes
+        known = np.unique(np.asarray(self.classes))
+        codes = np.searchsorted(known, y).clip(max=len(known) - 1)
+        if not bool((known[codes] == y).all()):
+            raise InvalidOption(
+                f"Labels hold {sorted(set(y.tolist()) - set(known.tolist()))[:5]}, which classes= "
+                f"lacks. Name every class in classes=, or leave it out."
+            )
+        return known, codes
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Probability of each of `classes_`, one row per row of X."""
+        check_is_fitted(self)
+        rows = with_intercept(self.scaled(self._checked(X, reset=False)))
+        return softmax(logits(self.weights_, rows)[-1], self.present_)
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The most probable class; the first among equals."""
+        probabilities = self.predict_proba(X)
+        masked = np.where(self.present_, probabilities, -1.0)
+        return np.asarray(self.classes_[masked.argmax(axis=1)])
+
+
+class SoftmaxRegression(_GradientClassifier):
+    r"""Logistic (two classes) or softmax regression after a fixed number of gradient steps.
+
+    From zero weights W, one row per class, each step descends the mean cross-entropy:
+
+    .. math:: G = \tfrac1n (P - Y)^\top X + \lambda W, \quad P = \mathrm{softmax}(X W^\top)
+
+    with rows `X` (an intercept column added), one-hot labels Y and λ = `l2`. Classes that the
+    labels lack take no part. The step with momentum μ is Nesterov's:
+    :math:`V \leftarrow \mu V + G,\; W \leftarrow W - \eta (G + \mu V)`, η = `learning_rate`.
+
+    Parameters
+    ----------
+    steps, learning_rate, optimizer, momentum, batch_size, l2
+        See `Recipe`. The default rate suits standardised and one-hot columns; `safe_rate` finds
+        one for other data.
+    random_state
+        Seed of whatever is drawn; None is 0.
+    classes
+        All classes there may be; None: those of the labels.
+    center, scale
+        Subtracted from the columns, and what they are then divided by: fixed beforehand, so that
+        every pool is trained on the same scale. With a centre, missing numbers stand at it.
+
+    Examples
+    --------
+    >>> from dushapley.games import SoftmaxRegression
+    >>> SoftmaxRegression().fit([[-2.0], [-1.0], [1.0]], ["no", "no", "yes"]).predict([[3.0]])
+    array(['yes'], dtype='<U3')
+    """
+
+    def __init__(
+        self,
+        steps: int = 20,
+        learning_rate: float = 0.5,
+        optimizer: Optimizer = "sgd",
+        momentum: float = 0.9,
+        batch_size: int | None = None,
+        l2: float = 0.0,
+        random_state: int | None = None,
+        classes: ArrayLike | None = None,
+        center: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+    ) -> None:
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.batch_size = batch_size
+        self.l2 = l2
+        self.random_state = random_state
+        self.classes = classes
+        self.center = center
+        self.scale = scale
+
+
+class SmallMLP(_GradientClassifier):
+    r"""One hidden layer of rectified units under a softmax, after a fixed number of steps.
+
+    :math:`P = \mathrm{softmax}(W_2 \max(0, W_1 x) + b)`; x carries an intercept. Initial weights
+    are drawn by `random_state`, so every pool starts from the same network.
+
+    Parameters
+    ----------
+    hidden
+        Number of hidden units.
+    steps, learning_rate, optimizer, momentum, batch_size, l2, random_state, classes, center, scale
+        As in `SoftmaxRegression`.
+
+    Examples
+    --------
+    >>> from dushapley.games import SmallMLP
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [0, 1, 1, 0]
+    >>> SmallMLP(hidden=16, steps=200, learning_rate=0.05).fit(X, y).predict(X).tolist()
+    [0, 1, 1, 0]
+    """
+
+    def __init__(
+        self,
+        hidden: int = 64,
+        steps: int = 100,
+        learning_rate: float = 0.001,
+        optimizer: Optimizer = "adam",
+        momentum: float = 0.9,
+        batch_size: int | None = 64,
+        l2: float = 0.0,
+        random_state: int | None = None,
+        classes: ArrayLike | None = None,
+        center: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+    ) -> None:
+        self.hidden = hidden
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.batch_size = batch_size
+        self.l2 = l2
+        self.random_state = random_state
+        self.classes = classes
+        self.center = center
+        self.scale = scale
+
+
+class Steps:
+    """An optimizer at work on arrays of weights, which it changes in place."""
+
+    def __init__(self, recipe: Recipe, weights: list[FloatArray]) -> None:
+        self.recipe = recipe
+        self.weights = weights
+        self.first = [np.zeros_like(w) for w in weights]
+        self.second = [np.zeros_like(w) for w in weights]
+        self.taken = 0
+
+    def take(self, slopes: list[FloatArray]) -> None:
+        """One step against the gradient of the mean loss."""
+        self.taken += 1
+        rate, recipe = self.recipe.learning_rate, self.recipe
+        every = zip(self.weights, self._penalised(slopes), self.first, self.second, strict=True)
+        for w, g, m, v in every:
+            if recipe.optimizer == "sgd":
+                m[...] = recipe.momentum * m + g
+                w -= rate * (g + recipe.momentum * m)
+            else:
+                g[np.abs(g) < FLAT] = 0
+                m[...] = BETA_1 * m + (1 - BETA_1) * g
+                v[...] = BETA_2 * v + (1 - BETA_2) * g**2
+                scale = np.sqrt(v / (1 - BETA_2**self.taken)) + EPSILON
+                w -= rate * (m / (1 - BETA_1**self.taken)) / scale
+
+    def _penalised(self, slopes: list[FloatArray]) -> list[FloatArray]:
+        """Add the slope of the penalty; intercepts (last column, last array) are free."""
+        pulled = [g.copy() for g in slopes]
+        pulled[0][:, :-1] += self.recipe.l2 * self.weights[0][:, :-1]
+        if len(pulled) > 1:
+            pulled[1] += self.recipe.l2 * self.weights[1]
+        return pulled
+
+
+def batches(recipe: Recipe, n_rows: int) -> list[IntArray | slice]:
+    """Which rows each step looks at."""
+    if recipe.batch_size is None:
+        return [slice(None)] * recipe.steps
+    return list(recipe.batch_positions(n_rows).reshape(recipe.steps, recipe.batch_size))
+
+
+def with_intercept(X: FloatArray) -> FloatArray:
+    return np.hstack([X, np.ones((len(X), 1))])
+
+
+def logits(weights: list[FloatArray], X: FloatArray) -> list[FloatArray]:
+    """Activations layer by layer, the last being the logits; rows are rows."""
+    if len(weights) == 1:
+        return [X @ weights[0].T]
+    hidden = np.maximum(X @ weights[0].T, 0)
+    return [hidden, hidden @ weights[1].T + weights[2].T]
+
+
+def softmax(scores: FloatArray, present: Array) -> FloatArray:
+    """Probabilities over the classes that are present; the others get zero."""
+    masked = np.where(present, scores, -np.inf)
+    grown = np.exp(masked - masked.max(axis=1, keepdims=True))
+    return grown / grown.sum(axis=1, keepdims=True)
+
+
+def gradients(
+    weights: list[FloatArray], X: FloatArray, targets: FloatArray, present: Array
+) -> list[FloatArray]:
+    """Slope of the mean cross-entropy in every array of weights."""
+    *below, scores = logits(weights, X)
+    missed = (softmax(scores, present) - targets) / len(X)
+    if not below:
+        return [missed.T @ X]
+    back = (missed @ weights[1]) * (below[0] > 0)
+    return [back.T @ X, missed.T @ below[0], missed.sum(axis=0)[:, None]]
+
+
+def safe_rate(X: ArrayLike) -> float:
+    """A learning rate for `SoftmaxRegression` on rows like X: 2 / (largest eigenvalue of X'X/n).
+
+    The curvature of the mean cross-entropy of two classes is at most half that eigenvalue
+    (an intercept column included), so this is the largest step that cannot overshoot.
+    """
+    rows = with_intercept(np.asarray(X, dtype=np.float64))
+    return float(2 / np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1])

@@ -1,0 +1,133 @@
+"""Tables of text, dates and numbers as numbers, by skrub, always in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.arrays import Array
+from dushapley.data.owners import Owners
+from dushapley.errors import InvalidOwners
+from dushapley.hashing import digest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+NOISE = 1e-6
+"""Spread below which a component of a text (of order 1) is rounding error."""
+
+
+class Encoding:
+    """Numbers for mixed tables: fitted once on the pooled rows of all owners, then frozen.
+
+    Categories become indicators, long texts and rare categories a few components, dates their
+    parts; a category that the owners never had is no category. Fitting once means that every pool
+    is encoded alike (and quickly), and that which categories exist is no owner's merit.
+
+    Parameters
+    ----------
+    owners
+        Whose rows it is fitted on. A what-if with other owners keeps the first run's encoding by
+        passing it on, so that its trainings stay comparable.
+
+    Attributes
+    ----------
+    name
+        Content hash of library version and rows it was fitted on; part of a ledger's key.
+
+    Examples
+    --------
+    >>> import pandas as pd, dushapley as ds
+    >>> table = pd.DataFrame({"who": list("aabb"), "sex": list("mfmf"), "ill": [0, 1, 1, 0]})
+    >>> owners = ds.Owners.from_frame(table, owner="who", target="ill")
+    >>> Encoding(owners).encode(owners).X[0].tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+
+    def __init__(self, owners: Owners) -> None:
+        if owners.columns is None:
+            raise InvalidOwners("These owners came as arrays, whose columns have no names.")
+        self.columns = dict(owners.columns)
+        order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
+        pooled = np.concatenate([owners.X[j] for j in order])
+        self.vectorizer = vectorizer()
+        told = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
+        self.kept = without_noise(told, self.vectorizer)
+        self.name = digest("skrub", version(), str(self.columns), *sorted(owners.hashes))
+
+    def __call__(self, X: Array) -> Array:
+        """Rows of objects as rows of numbers."""
+        frame = self.vectorizer.transform(as_frame(X, self.columns))
+        return np.ascontiguousarray(frame[self.kept].to_numpy(dtype=np.float64))
+
+    def encode(self, owners: Owners) -> Owners:
+        """The same owners, known by the content they came with, with rows of numbers."""
+        from dataclasses import replace
+
+        return replace(owners, X=tuple(self(X) for X in owners.X))
+
+
+def is_mixed(owners: Owners) -> bool:
+    """Whether the owners' tables hold something that is no number."""
+    return owners.columns is not None and set(owners.columns.values()) != {"number"}
+
+
+def encoding_pipeline(model: Any, columns: Mapping[str, str]) -> Any:
+    """A model that encodes its own rows, afresh in every training."""
+    from sklearn.feature_selection import VarianceThreshold
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    reader = FunctionTransformer(as_frame, kw_args={"columns": dict(columns)})
+    # text of few words leaves columns of rounding errors, which a scaler would blow up
+    return make_pipeline(reader, vectorizer(), VarianceThreshold(NOISE**2), model)
+
+
+def without_noise(encoded: pd.DataFrame, fitted: Any) -> list[str]:
+    """Columns but for those of a text that hold only rounding errors.
+
+    Text of few different words spans fewer directions than the encoder gives back. The rest are
+    numbers of 1e-8, which a scaler would blow up to the size of everything else.
+    """
+    noise: set[str] = set()
+    for text in fitted.kind_to_columns_["high_cardinality"]:
+        outputs = list(fitted.input_to_outputs_[text])
+        spread = encoded[outputs].to_numpy(dtype=np.float64).std(axis=0)
+        noise |= {name for name, s in zip(outputs, spread, strict=True) if s < NOISE}
+    return [name for name in encoded.columns if name not in noise]
+
+
+def vectorizer() -> Any:
+    """Skrub's vectorizer, with nothing left to chance."""
+    from sklearn.preprocessing import OneHotEncoder
+    from skrub import StringEncoder, TableVectorizer
+
+    return TableVectorizer(
+        low_cardinality=OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+        high_cardinality=StringEncoder(random_state=0),
+    )
+
+
+def version() -> str:
+    """Version of skrub."""
+    from importlib.metadata import version as installed
+
+    return installed("skrub")
+
+
+def as_frame(X: Array, columns: Mapping[str, str]) -> pd.DataFrame:
+    """An array of objects as the table it came from."""
+    import pandas as pd
+
+    series: dict[str, Any] = {}
+    for position, (name, kind) in enumerate(columns.items()):
+        if kind == "number":
+            series[name] = X[:, position].astype(np.float64)
+        elif kind == "date":
+            series[name] = pd.to_datetime(pd.Series(X[:, position]))
+        else:
+            series[name] = pd.Series(X[:, position], dtype=object)
+    return pd.DataFrame(series)

@@ -1,0 +1,120 @@
+"""Cross-validation as a game: every row is tested by models that never saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from dushapley.arrays import Array, FloatArray, IntArray, Queries
+from dushapley.data.owners import Owners
+from dushapley.data.splits import folds
+from dushapley.games.base import Outcome
+from dushapley.games.model.game import ModelGame, grouped
+from dushapley.games.rows import RowsGame
+from dushapley.hashing import digest
+
+
+class FoldsGame(RowsGame):
+    r"""The mean of one `ModelGame` per fold, weighted by the rows tested.
+
+    .. math:: u(S) = \sum_k \frac{n_k}{n} u_k(S)
+
+    where fold k (of :math:`n_k` rows, the same part of every owner's) is the test set of
+    :math:`u_k` and the other folds are the owners' data. It needs no test set, but judges by the
+    owners' own rows: wrong labels are then also in the test.
+
+    Parameters
+    ----------
+    owners
+        Whose rows are pooled and tested.
+    make
+        Makes the game of one fold from its owners, X_test and y_test.
+    number
+        Number of folds; every question costs as many trainings.
+    seed
+        Of the split.
+
+    Examples
+    --------
+    >>> import numpy as np, dushapley as ds
+    >>> from sklearn.linear_model import Ridge
+    >>> X = np.arange(12.0)[:, None]; y = 2 * X.ravel()
+    >>> owners = ds.Owners.from_arrays({"a": (X[::2], y[::2]), "b": (X[1::2], y[1::2])})
+    >>> game = ds.FoldsGame(owners, lambda *split: ds.ModelGame(split[0], Ridge(), *split[1:],
+    ...                                                         scoring="r2"), 3)
+    >>> game([[0, 0], [1, 1]]).round(2).tolist()
+    [0.0, 1.0]
+    """
+
+    trained = True
+    block = 1
+
+    def __init__(
+        self,
+        owners: Owners,
+        make: Callable[[Owners, Array, Array], ModelGame],
+        number: int = 5,
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(owners)
+        self.games = [make(*split) for split in folds(owners, number, seed)]
+        rows = np.array([len(game.y_test) for game in self.games], dtype=np.float64)
+        self.parts = rows / rows.sum()
+        self.repeats = self.games[0].repeats
+        self.deterministic = self.games[0].deterministic
+        one = self.games[0].limits
+        self.limits = replace(one, trainings=one.trainings * number)
+        contexts = [game.context for game in self.games]
+        nobody = [game.nobody.value for game in self.games]
+        self._context = None if None in contexts else digest("folds", *contexts, *nobody)
+        if self._context is not None:
+            self.fingerprint = digest(self._context, *sorted(owners.hashes))
+        self.notes = (
+            f"The test set is the owners' own rows, by {number}-fold cross-validation: wrong "
+            "labels are in the test as well.",
+            *self.games[0].notes,
+        )
+
+    @property
+    def context(self) -> str | None:
+        return self._context
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
+
+    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        """Each pool by all folds."""
+        columns = [game.outcomes(queries, draws) for game in self.games]
+        return [self._combine(row) for row in zip(*columns, strict=True)]
+
+    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
+        columns = [game.failed(queries, error) for game in self.games]
+        return [self._combine(row) for row in zip(*columns, strict=True)]
+
+    def recall(self, outcome: Outcome) -> Outcome | None:
+        """A failure in some fold is tried again."""
+        return outcome if outcome.failure is None else None
+
+    def _combine(self, outcomes: tuple[Outcome, ...]) -> Outcome:
+        values = np.array([outcome.value for outcome in outcomes])
+        spreads = np.array([outcome.spread or 0.0 for outcome in outcomes])
+        failed = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        return Outcome(
+            float(values @ self.parts),
+            failure=failed[0] if failed else None,
+            scores=self._scores(outcomes),
+            spread=float(np.sqrt(spreads**2 @ self.parts**2)) if self.repeats > 1 else None,
+        )
+
+    def _scores(self, outcomes: tuple[Outcome, ...]) -> FloatArray | None:
+        """Row scores of all folds, written so that their mean is u(S) and its error is right."""
+        rows = [outcome.scores for outcome in outcomes if outcome.scores is not None]
+        if len(rows) < len(outcomes):
+            return None
+        total, entries = sum(map(len, rows)), zip(self.parts, rows, strict=True)
+        mean = float(sum(part * row.mean() for part, row in zip(self.parts, rows, strict=True)))
+        spread = [part * total / len(row) * (row - row.mean()) for part, row in entries]
+        return grouped(mean + np.concatenate(spread))

@@ -1,0 +1,76 @@
+"""Where faster ways of training join in.
+
+A fast path answers the pools of a `ModelGame` by other arithmetic than fitting the model pool by
+pool: sums of sufficient statistics, many small models in one batch, an accelerator. It is found
+by asking each maker in `MAKERS` in turn; the first that takes the game has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+from dushapley.games.base import Outcome
+
+if TYPE_CHECKING:
+    from dushapley.games.model.game import ModelGame
+
+
+class FastPath(Protocol):
+    """Another way of paying the questions of one `ModelGame`.
+
+    Attributes
+    ----------
+    name
+        What it computes and how, with every number that can change a bit (precision, block
+        shape): it is part of the ledger's key.
+    note
+        The same in a sentence for people.
+    block
+        How many pools it is given at a time.
+    fractions, cheap
+        As in `dushapley.games.Game`, which they overrule: sums take fractions as arithmetic.
+    """
+
+    name: str
+    note: str
+    block: int
+    fractions: Fractions
+    cheap: bool
+
+    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        """Utilities of checked pools, where nobody wants to keep more of them."""
+        ...
+
+    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        """Outcomes of checked pools; those it does not take go to `game.outcome`, one by one."""
+        ...
+
+
+Maker = Callable[["ModelGame"], FastPath | None]
+
+
+def _from_sums(game: ModelGame) -> FastPath | None:
+    from dushapley.games.model.additive import additive_path
+
+    return additive_path(game)
+
+
+def _together(game: ModelGame) -> FastPath | None:
+    from dushapley.games.model.batched.path import batched_path
+
+    return batched_path(game)
+
+
+MAKERS: list[Maker] = [_from_sums, _together]
+"""Makers of fast paths, in the order they are asked."""
+
+
+def fast_path(game: ModelGame) -> FastPath | None:
+    """The first fast path that takes this game, or None: then each pool is fitted by itself."""
+    for maker in MAKERS:
+        path = maker(game)
+        if path is not None:
+            return path
+    return None

@@ -1,0 +1,181 @@
+"""Any function of a dataset as a game: the paper's generic utility."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from copy import copy
+from typing import Self
+
+import numpy as np
+
+from dushapley.arrays import Array, FloatArray, Fractions, IntArray, Queries
+from dushapley.data.owners import Owners
+from dushapley.errors import InvalidGame, UtilityFailed
+from dushapley.games.base import Game
+from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_values
+from dushapley.hashing import digest
+from dushapley.protocol import Estimate
+from dushapley.validation import check_names, check_sizes, pool_name
+
+
+class RowsGame(Game):
+    """What all games with rows share: which rows a pool holds, and what it is called.
+
+    A fraction f of owner j takes round(f·n_j) of its rows, chosen without replacement by a
+    hash of (draw id, content of j, rank of j among owners of equal content, count),
+    so pools under one draw id hold the same rows of every owner who gives as many. Rows are
+    concatenated in an order fixed by content: a value depends neither on the order of the owners
+    nor on who is absent. A subclass with a test set calls it `X_test` and `y_test`.
+    """
+
+    fractions: Fractions = "rows"
+    X_test: Array | None = None
+    y_test: Array | None = None
+
+    def __init__(self, owners: Owners) -> None:
+        self.owners = owners
+        self.n_players = len(owners)
+        self.names = check_names(owners.names, len(owners))
+        self.sizes = check_sizes(owners.sizes)
+        self.ranks = [owners.hashes[:j].count(h) for j, h in enumerate(owners.hashes)]
+        self.order = content_order(owners)
+
+    def closed_form(self, method: str) -> Estimate | None:
+        """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
+        if method != "knn" or self.X_test is None or self.y_test is None:
+            return None
+        values = knn_values(self.owners, self.X_test, self.y_test, DEFAULT_K)
+        return Estimate(values, notes=(KNN_NOTE,))
+
+    def with_owners(self, owners: Owners) -> Self:
+        """The same game over other owners; pools of equal content keep their keys and values."""
+        other = copy(self)
+        RowsGame.__init__(other, owners)
+        return other
+
+    def prepared(self, X: Array) -> Array:
+        """A newcomer's rows in the form that this game pools."""
+        return X
+
+    def counts(self, fractions: Queries) -> IntArray:
+        """Rows taken of each owner."""
+        return np.rint(fractions * self.sizes).astype(np.int64)
+
+    def rows_of(self, owner: int, count: int, draw: int | None) -> IntArray | slice:
+        """Which rows of one owner a pool holds when it takes `count` of them."""
+        size = int(self.sizes[owner])
+        if count == size:
+            return slice(None)
+        if draw is None:
+            raise InvalidGame("Part of an owner's rows was asked for without a draw id.")
+        name = f"{draw} {self.owners.hashes[owner]} {self.ranks[owner]} {count}"
+        # one random number per row from an extendable hash: the same in every version of numpy
+        numbers = np.frombuffer(hashlib.shake_128(name.encode()).digest(8 * size), dtype="<u8")
+        return np.sort(np.argpartition(numbers, count)[:count])
+
+    def pool(self, counts: IntArray, draw: int | None) -> tuple[Array, Array | None]:
+        """Rows and targets of one pool, in the order of content."""
+        parts = [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
+        if not parts:
+            target = self.owners.y[0]
+            return self.owners.X[0][:0].copy(), None if target is None else target[:0].copy()
+        X = np.concatenate([self.owners.X[j][rows] for j, rows in parts])
+        if self.owners.y[0] is None:
+            return X, None
+        return X, np.concatenate([self._target(j)[rows] for j, rows in parts])
+
+    def _target(self, owner: int) -> Array:
+        target = self.owners.y[owner]
+        assert target is not None
+        return target
+
+    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+        counts = self.counts(queries)
+        ids = [None] * len(counts) if draws is None else draws.tolist()
+        return [self._key(row, draw) for row, draw in zip(counts.tolist(), ids, strict=True)]
+
+    def _key(self, counts: list[int], draw: int | None) -> bytes:
+        """The multiset of (content, rows taken, and which draw where only part is taken)."""
+        parts = []
+        for j in self.order:
+            if counts[j] == self.sizes[j]:
+                parts.append(self.owners.hashes[j])
+            elif counts[j] > 0:
+                parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {counts[j]} {draw}")
+        return hashlib.sha256("\n".join(parts).encode()).digest()
+
+
+class DatasetGame(RowsGame):
+    """A game given by any utility of a dataset: ``utility(X, y) -> float``.
+
+    The paper's u (section 2.1), asked for pools of whole owners or of drawn rows.
+
+    Parameters
+    ----------
+    owners
+        Whose rows are pooled.
+    utility
+        Maps pooled rows and targets (None without targets) to a number; it is also asked for the
+        empty dataset, an array of no rows.
+    fingerprint
+        Names the content of `utility`; needed for a ledger.
+
+    Examples
+    --------
+    The toy of section 2.3: both x1 and x2 are needed, and two copies of x2 are no better than one.
+
+    >>> import dushapley as ds
+    >>> owners = ds.Owners.from_arrays({"D1": [[1]], "D2": [[2]], "D3": [[2], [2]]})
+    >>> game = ds.DatasetGame(owners, lambda X, y: float({1, 2} <= set(X.ravel().tolist())))
+    >>> ds.value(game, "exact").values.round(4).tolist()
+    [0.6667, 0.1667, 0.1667]
+    """
+
+    block = 1
+
+    def __init__(
+        self,
+        owners: Owners,
+        utility: Callable[[Array, Array | None], float],
+        *,
+        fingerprint: str | None = None,
+    ) -> None:
+        if not isinstance(owners, Owners) or not callable(utility):
+            raise InvalidGame(
+                f"Found {type(owners).__name__} and {type(utility).__name__}; needed are Owners "
+                "(ds.Owners.from_arrays({name: (X, y)})) and a function utility(X, y) -> number."
+            )
+        super().__init__(owners)
+        self.utility = utility
+        self._context = None if fingerprint is None else digest("dataset game", fingerprint)
+        if self._context is not None:
+            self.fingerprint = digest(self._context, *sorted(owners.hashes))
+
+    def with_owners(self, owners: Owners) -> Self:
+        """The same utility over other owners."""
+        other = super().with_owners(owners)
+        if self._context is not None:
+            other.fingerprint = digest(self._context, *sorted(owners.hashes))
+        return other
+
+    @property
+    def context(self) -> str | None:
+        return self._context
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        counts = self.counts(queries)
+        ids = [None] * len(counts) if draws is None else draws.tolist()
+        rows = zip(queries, counts, ids, strict=True)
+        return np.array([self._utility(query, count, draw) for query, count, draw in rows])
+
+    def _utility(self, query: Array, counts: IntArray, draw: int | None) -> float:
+        X, y = self.pool(counts, draw)
+        try:
+            return float(self.utility(X, y))
+        except (Exception, SystemExit) as error:
+            raise UtilityFailed(
+                f"The utility of {pool_name(query, self.names)} raised "
+                f"{type(error).__name__}: {error}. It is asked for every pool, the empty one too; "
+                "give each of them a number."
+            ) from error

@@ -1,0 +1,171 @@
+r"""How far DU-Shapley is from the Shapley value of a size game, and a better value.
+
+With m = I−1 others and :math:`g(n) = w(n + n_i) - w(n)`, the Shapley value is the mean over
+k = 0..m of :math:`E[g(Y_k)]`, :math:`Y_k` the size of k random others; DU-Shapley takes
+:math:`g(E\,Y_k)` instead. Three moments and the range of :math:`Y_k` are known exactly. For a
+completely monotone curve the fourth derivative of g is not negative, so
+
+- the two points that share three moments with :math:`Y_k` give a lower bound of
+  :math:`E[g(Y_k)]`: g minus the cubic that touches it in both is
+  :math:`g^{(4)}(\xi)/24\,(y-y_1)^2(y-y_2)^2 \ge 0`;
+- the ends of its range with one point between, sharing the same moments, give an upper bound:
+  there the difference is :math:`g^{(4)}(\xi)/24\,(y-a)(y-b)(y-y_1)^2 \le 0`.
+
+The lower bound is second-order DU-Shapley: it adds the leading bias ½g''(kμ)·Var of DU-Shapley and
+the next term, without a derivative, and its points never leave the range of :math:`Y_k`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dushapley.arrays import FloatArray, IntArray
+from dushapley.games.size.curves import LearningCurve, finite_curve
+from dushapley.games.size.strata import exact_terms
+
+MOST_TERMS = 2**23
+"""(Size, k) pairs that are worth computing."""
+DEGENERATE = 1e-3
+"""Where a three-point rule would divide by less than this, a coarser bound is taken."""
+ROUNDING = 2.0**-44
+"""Room for rounding errors in a bound, as a part of the largest utility."""
+SHIFT = 1e-11
+"""How far points of the upper bound are moved down, as a part of the range, for rounding."""
+NUDGE = 2.0**-48
+"""How far points of the lower bound are moved up, as a part of where they lie."""
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Bounds on the Shapley value of every owner, and room for rounding.
+
+    `lower` is second-order DU-Shapley itself. lower − room ≤ φ ≤ upper + room is proven if the
+    curve is completely monotone.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    room: float
+
+
+def bracket(sizes: FloatArray, curve: LearningCurve) -> Bracket | None:
+    """Two-sided bounds on the Shapley values of w(Σn); None where the terms are too many.
+
+    Terms k ≤ 3 and k ≥ m−3 are exact where coalitions can be listed or counted; the others are
+    bracketed by their moments. No coalition of the game is asked.
+    """
+    n = len(sizes)
+    own, member = np.unique(sizes, return_inverse=True)
+    if len(own) * n > MOST_TERMS:
+        return None
+    ends = finite_curve(curve, np.array([0.0, float(sizes.sum())]))
+    if n == 1:
+        return Bracket(ends[1:] - ends[:1], ends[1:] - ends[:1], 0.0)
+    ks, exact = exact_terms(sizes, curve)
+    terms = middle_terms(sizes, own, np.setdiff1d(np.arange(n), ks))
+    known = exact.sum(axis=1)
+    lower = (known + two_point_means(terms, curve).sum(axis=1)[member]) / n
+    upper = (known + ended_means(terms, curve).sum(axis=1)[member]) / n
+    return Bracket(lower, np.maximum(lower, upper), ROUNDING * float(np.abs(ends).max()))
+
+
+@dataclass(frozen=True)
+class Middle:
+    """The terms between the exact ones, for owners of each distinct size.
+
+    Attributes
+    ----------
+    mine
+        Distinct sizes, shape (D, 1).
+    k
+        Which terms, shape (K,).
+    mean, variance, third
+        Mean, variance and third central moment of the size of k random others, shape (D, K).
+    low, high
+        Sums of the k smallest and k largest others, shape (D, K).
+    """
+
+    mine: FloatArray
+    k: IntArray
+    mean: FloatArray
+    variance: FloatArray
+    third: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def middle_terms(sizes: FloatArray, own: FloatArray, k: IntArray) -> Middle:
+    """Moments and range of the pooled size of k of m = I−1 others, drawn without replacement.
+
+    Var = kσ²(m−k)/(m−1); the third central moment is that of one owner times
+    k(m−k)(m−2k)/((m−1)(m−2)).
+    """
+    m = len(sizes) - 1
+    mine = own[:, None]
+    ordered = np.sort(sizes)
+    others = [np.delete(ordered, rank) for rank in np.searchsorted(ordered, own)]
+    mean, second, third = np.array([moments(rest) for rest in others]).T[:, :, None]
+    return Middle(
+        mine=mine,
+        k=k,
+        mean=k * mean,
+        variance=second * k * (m - k) / max(m - 1, 1),
+        third=third * k * (m - k) * (m - 2 * k) / max((m - 1) * (m - 2), 1),
+        low=np.array([np.cumsum(np.append(0.0, rest))[k] for rest in others]),
+        high=np.array([np.cumsum(np.append(0.0, rest[::-1]))[k] for rest in others]),
+    )
+
+
+def moments(others: FloatArray) -> tuple[float, float, float]:
+    """Mean, variance and third central moment (taken afresh: a giant's would drown the rest)."""
+    mean = float(others.mean())
+    centred = others - mean
+    return mean, float(np.mean(centred**2)), float(np.mean(centred**3))
+
+
+def gain(terms: Middle, pooled: FloatArray, curve: LearningCurve) -> FloatArray:
+    """g: what the owner adds to `pooled` rows, kept within the range that others can have."""
+    there = np.clip(pooled, terms.low, terms.high)
+    return finite_curve(curve, there + terms.mine) - finite_curve(curve, there)
+
+
+def two_point_means(terms: Middle, curve: LearningCurve) -> FloatArray:
+    """Mean of g over the two points that share three moments with Y_k, shape (D, K)."""
+    spread = np.sqrt(terms.variance)
+    cubed = terms.variance * spread
+    lean = np.divide(terms.third, 2 * cubed, out=np.zeros_like(cubed), where=cubed > 0)
+    root = np.sqrt(1 + lean**2)
+    far = np.abs(lean) + root
+    down, up = np.where(lean > 0, 1 / far, far), np.where(lean > 0, far, 1 / far)
+    nudge = NUDGE * (terms.mean + spread)
+    below = gain(terms, terms.mean - spread * down + nudge, curve)
+    above = gain(terms, terms.mean + spread * up + nudge, curve)
+    share = up / (up + down)
+    return np.asarray(share * below + (1 - share) * above)
+
+
+def ended_means(terms: Middle, curve: LearningCurve) -> FloatArray:
+    """Mean of g over both ends of the range and a point between them, sharing three moments.
+
+    Where that point falls near an end, or the law is nearly one of two points, the bound that uses
+    mean, variance and the lower end only is taken: it holds because the third derivative of g is
+    not positive.
+    """
+    a, b = terms.low - terms.mean, terms.high - terms.mean
+    v, width = terms.variance, terms.high - terms.low
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        x = (terms.third - (a + b) * v) / (v + a * b)
+        at_a = (v + x * b) / ((a - x) * (a - b))
+        at_b = (v + x * a) / ((b - x) * (b - a))
+        sound = (-(v + a * b) > DEGENERATE * -a * b) & (x - a > DEGENERATE * width)
+        sound &= (b - x > DEGENERATE * width) & (at_a >= 0) & (at_b >= 0) & (at_a + at_b <= 1)
+        far, mass = v / -a, v / (v + a**2)
+    x, at_a, at_b = (np.where(sound, value, 0.0) for value in (x, at_a, at_b))
+    far, mass = (np.where((v > 0) & (a < 0), value, 0.0) for value in (far, mass))
+    low, high = (gain(terms, end, curve) for end in (terms.low, terms.high))
+    between = gain(terms, terms.mean + x - SHIFT * width, curve)
+    three = at_a * low + at_b * high + (1 - at_a - at_b) * between
+    coarse = mass * low + (1 - mass) * gain(terms, terms.mean + far - SHIFT * width, curve)
+    return np.asarray(np.where(sound, three, coarse))

@@ -1,0 +1,172 @@
+"""Answers of size games without a question: values, what is known of their error, what to say.
+
+A size game is one part, a regressogram one part per bin; by linearity values and bounds add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray
+from dushapley.games.size.bounds import Bracket, bracket
+from dushapley.games.size.curves import LearningCurve
+from dushapley.games.size.du import DUValues, du_values
+from dushapley.games.size.exact import exact_values, lattice, utilities
+from dushapley.protocol import Estimate
+
+SOON = 2**21
+"""(Size, k) pairs up to which DU-Shapley's certificate is computed along with its values."""
+NOTEWORTHY = 0.1
+"""Part of a value that a possible error must reach to be pointed out."""
+GIANT, TIMES = 1 / 3, 3
+"""Very large is an owner with this part of all rows and so many times the others' mean."""
+STATEMENT = (
+    "|value − Shapley value| ≤ bound, owner by owner: terms with up to three others present or "
+    "absent are exact, the rest is bracketed by three moments and the range of the others' pooled "
+    "size"
+)
+ASSUMPTIONS = (
+    "the utility is a sum of curves of pooled sizes",
+    "each curve is completely monotone, as declared: its derivatives alternate in sign",
+    "arithmetic in double precision, for which room is left",
+)
+SOURCE = "dushapley.games.size.bounds; compare Theorem 2 of Garrido Lucero et al. (2024)"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One size game: rows of every owner, the curve of their sum, and its weight."""
+
+    sizes: FloatArray
+    curve: LearningCurve
+    weight: float = 1.0
+
+
+def solve(method: str, sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
+    """The answer of `method`, or None where there is no formula that keeps its word."""
+    if not parts:  # no bin that a test point can fall in: asking is as good
+        return None
+    if method == "exact":
+        return solve_exact(sizes, parts)
+    if method in ("du", "du++"):
+        return solve_du(sizes, parts)
+    if method == "du-second-order":
+        return solve_second_order(parts)
+    return None
+
+
+def solve_exact(sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
+    """Exact values part by part; None where some part has no lattice or too much work."""
+    values, error = np.zeros(len(sizes)), 0.0
+    for part in parts:
+        grid = lattice(part.sizes)
+        found = None if grid is None else exact_values(grid, utilities(grid, part.curve))
+        if found is None:
+            return None
+        values += part.weight * found.values
+        error += part.weight * found.error
+    details = {"route": "law of the pooled size", "numerical_error": error}
+    return Estimate(values, details=details)
+
+
+def solve_du(sizes: FloatArray, parts: Sequence[Part]) -> Estimate:
+    """DU-Shapley with a certificate where one is soon had."""
+    total = total_du(parts)
+    details = {"sum_over_k": total.how, "numerical_error": total.error}
+    work = sum(len(np.unique(part.sizes)) * len(sizes) for part in parts)
+    estimate = Estimate(total.values, details=details, notes=size_notes(sizes))
+    return certified(estimate, total_bracket(parts) if work <= SOON else None, parts, total.error)
+
+
+def total_du(parts: Sequence[Part]) -> DUValues:
+    """DU-Shapley of the whole game: that of its parts, added up."""
+    found = [(part.weight, du_values(part.sizes, part.curve)) for part in parts]
+    return DUValues(
+        np.sum([weight * du.values for weight, du in found], axis=0),
+        sum(weight * du.error for weight, du in found),
+        "; ".join(sorted({du.how for _, du in found})),
+    )
+
+
+def solve_second_order(parts: Sequence[Part]) -> Estimate | None:
+    """Second-order DU-Shapley; None where there are too many terms."""
+    bounds = total_bracket(parts)
+    if bounds is None:
+        return None
+    return certified(Estimate(bounds.lower), bounds, parts, 0.0)
+
+
+def total_bracket(parts: Sequence[Part]) -> Bracket | None:
+    """Bounds on the Shapley values of the whole game: those of its parts, added up."""
+    found = [bracket(part.sizes, part.curve) for part in parts]
+    sure = [bounds for bounds in found if bounds is not None]
+    if len(sure) < len(found):
+        return None
+    weight = np.array([part.weight for part in parts])
+    return Bracket(
+        weight @ np.array([bounds.lower for bounds in sure]),
+        weight @ np.array([bounds.upper for bounds in sure]),
+        float(weight @ np.array([bounds.room for bounds in sure])),
+    )
+
+
+def error_bound(values: FloatArray, bounds: Bracket, error: float) -> FloatArray:
+    """Largest distance of each value from anything between the bounds."""
+    far = np.maximum(np.abs(bounds.lower - values), np.abs(bounds.upper - values))
+    return np.asarray(far + bounds.room + error)
+
+
+def certified(
+    estimate: Estimate, bounds: Bracket | None, parts: Sequence[Part], error: float
+) -> Estimate:
+    """Attach the bound: as a guarantee where shapes are declared, else as a numerical check."""
+    if bounds is None:
+        details = {**estimate.details, "error_bound": "not computed: too many owners and sizes"}
+        return replace(estimate, details=details)
+    bound = error_bound(estimate.values, bounds, error)
+    proven = all(part.curve.shape == "completely monotone" for part in parts)
+    notes = (*estimate.notes, *error_notes(estimate.values, bound, proven))
+    if proven:
+        guarantee: dict[str, Any] = {
+            "name": "certificate",
+            "is_guarantee": True,
+            "statement": STATEMENT,
+            "assumptions": list(ASSUMPTIONS),
+            "source": SOURCE,
+            "why_not": "",
+            "bound": bound.tolist(),
+        }
+        return replace(estimate, notes=notes, guarantee=guarantee)
+    details = {**estimate.details, "error_checked_numerically": bound.tolist()}
+    return replace(estimate, notes=notes, details=details)
+
+
+def size_notes(sizes: FloatArray) -> tuple[str, ...]:
+    """DU-Shapley's own limitation, where the sizes show it."""
+    total = float(sizes.sum())
+    if len(sizes) < 3 or total == 0:
+        return ()
+    others = (total - sizes.max()) / (len(sizes) - 1)
+    if sizes.max() < GIANT * total or sizes.max() < TIMES * others:
+        return ()
+    return (
+        f"The largest owner holds {sizes.max() / total:.0%} of all rows. DU-Shapley works poorly "
+        "when some owners are very large: prefer exact or du-second-order here.",
+    )
+
+
+def error_notes(values: FloatArray, bound: FloatArray, proven: bool) -> tuple[str, ...]:
+    """Say so where the error may be a good part of what somebody is paid."""
+    large = bound > NOTEWORTHY * np.abs(values)
+    if not large.any():
+        return ()
+    limit = "is at most" if proven else "(checked numerically, not proven) is about at most"
+    return (
+        f"The error of these values {limit} {bound.max():.3g}; for {int(large.sum())} of "
+        f"{len(values)} owners that allows more than {NOTEWORTHY:.0%} of their value. Sizes differ "
+        "too much for this method: prefer exact, or du-second-order to du.",
+    )

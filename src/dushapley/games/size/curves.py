@@ -1,0 +1,186 @@
+"""Learning curves that carry their own mathematics.
+
+Any vectorised function can be a curve. One that also declares its shape and its second derivative
+lets bounds on DU-Shapley's error be guarantees rather than numerical checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.arrays import FloatArray
+from dushapley.errors import InvalidGame, UtilityFailed
+
+Curve = Callable[[FloatArray], ArrayLike]
+"""A learning curve: maps numbers of rows to utilities, elementwise."""
+
+Shape = Literal["increasing", "concave", "completely monotone"]
+"""What may be declared of a curve; each includes the one before it."""
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    r"""A curve w(n) with what is known about it.
+
+    Calling it calls `function`, so it serves wherever a curve does.
+
+    Parameters
+    ----------
+    function
+        Maps an array of row counts to an array of utilities of the same shape.
+    second_derivative
+        :math:`w''`, vectorised alike.
+    shape
+        "increasing"; "concave" (and increasing); or "completely monotone": the derivatives of w
+        alternate in sign for ever, :math:`w' \ge 0, w'' \le 0, w''' \ge 0, \dots`, as those of
+        `rational`, `logarithmic`, `power_law`, `saturating` and `mean_estimation` do.
+    name
+        Names the content, parameters included, so that a game made of it has a fingerprint.
+    elementwise
+        The same curve wherever in an array a count stands. False (to be on the safe side) where a
+        regressogram's bins may have a curve each, column by column.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> w = ds.games.rational(100)
+    >>> float(w(100.0)), w.shape
+    (0.5, 'completely monotone')
+    """
+
+    function: Curve
+    second_derivative: Curve | None = None
+    shape: Shape | None = None
+    name: str | None = None
+    elementwise: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidGame("w must be a function of the number of rows, vectorised.")
+        if self.shape is not None and self.shape not in get_args(Shape):
+            raise InvalidGame(f"shape is {self.shape!r}; it is None or one of {get_args(Shape)}.")
+
+    def __call__(self, n: FloatArray) -> ArrayLike:
+        return self.function(n)
+
+    @property
+    def proven(self) -> bool:
+        """Whether suprema of derivatives can be known, not only looked for."""
+        return self.shape == "completely monotone" and self.second_derivative is not None
+
+
+def as_curve(w: Curve, second_derivative: Curve | None, shape: Shape | None) -> LearningCurve:
+    """A plain function with its declarations, or a curve as it is."""
+    if not isinstance(w, LearningCurve):
+        return LearningCurve(w, second_derivative, shape)
+    if second_derivative is not None or shape is not None:
+        raise InvalidGame("This curve declares its shape and derivative itself; leave them out.")
+    return w
+
+
+def rational(c: float) -> LearningCurve:
+    """w(n) = n/(n + c), the paper's 1 − c/(c + n): half of everything at n = c."""
+    _check_positive(c=c)
+    return LearningCurve(
+        lambda n: n / (n + c),
+        lambda n: -2 * c / (n + c) ** 3,
+        "completely monotone",
+        f"rational c={float(c)!r}",
+        elementwise=True,
+    )
+
+
+def logarithmic(c: float = 1.0) -> LearningCurve:
+    """w(n) = ln(1 + n/c): unbounded, yet n²|w''| ≤ 1."""
+    _check_positive(c=c)
+    return LearningCurve(
+        lambda n: np.log1p(np.divide(n, c)),
+        lambda n: -1 / (n + c) ** 2,
+        "completely monotone",
+        f"logarithmic c={float(c)!r}",
+        elementwise=True,
+    )
+
+
+def power_law(c: float, p: float) -> LearningCurve:
+    """w(n) = 1 − (1 + n/c)^−p: the error of a learner that falls as a power of n."""
+    _check_positive(c=c, p=p)
+    return LearningCurve(
+        lambda n: -np.expm1(-p * np.log1p(np.divide(n, c))),
+        lambda n: -p * (p + 1) / c**2 * np.exp(-(p + 2) * np.log1p(np.divide(n, c))),
+        "completely monotone",
+        f"power law c={float(c)!r} p={float(p)!r}",
+        elementwise=True,
+    )
+
+
+def saturating(c: float) -> LearningCurve:
+    """w(n) = 1 − e^(−n/c)."""
+    _check_positive(c=c)
+    return LearningCurve(
+        lambda n: -np.expm1(-np.divide(n, c)),
+        lambda n: -np.exp(-np.divide(n, c)) / c**2,
+        "completely monotone",
+        f"saturating c={float(c)!r}",
+        elementwise=True,
+    )
+
+
+def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
+    """Curve of estimating a bin's mean: w(n) = −s²/(n + s²/v).
+
+    Parameters
+    ----------
+    noise, prior
+        Noise variance s² of a label and prior variance v of a bin's mean (numbers, or one per
+        bin). With no row the error is the prior variance; each row adds a precision of 1/s².
+    """
+    s2, v = np.asarray(noise, dtype=np.float64), np.asarray(prior, dtype=np.float64)
+    if not (bool((s2 > 0).all()) and bool((v > 0).all())):
+        raise InvalidGame("noise and prior variances must be positive.")
+    return LearningCurve(
+        lambda n: -s2 / (n + s2 / v),
+        lambda n: -2 * s2 / (n + s2 / v) ** 3,
+        "completely monotone",
+        f"mean estimation noise={s2.tolist()!r} prior={v.tolist()!r}",
+        elementwise=s2.ndim == v.ndim == 0,
+    )
+
+
+def apply_curve(w: Curve, rows: FloatArray) -> FloatArray:
+    """Evaluate a user's curve, and teach what vectorised means when it is not."""
+    try:
+        values = np.asarray(w(rows), dtype=np.float64)
+    except TypeError as error:
+        raise InvalidGame(
+            f"w cannot take an array ({error}). It must be vectorised: np.sqrt, not math.sqrt."
+        ) from error
+    if values.shape != rows.shape:
+        raise InvalidGame(
+            f"w returned shape {values.shape} for an input of shape {rows.shape}; it must map an "
+            "array of row counts to an array of the same shape."
+        )
+    return values
+
+
+def finite_curve(w: Curve, rows: FloatArray) -> FloatArray:
+    """Evaluate a curve where a formula needs it, and refuse what is not a number."""
+    values = apply_curve(w, rows)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise UtilityFailed(
+            f"w is {values[bad][0]} at {rows[bad][0]:g} pooled rows. A value needs finite "
+            "utilities: give too little data a finite worth."
+        )
+    return values
+
+
+def _check_positive(**parameters: float) -> None:
+    for name, value in parameters.items():
+        if not (np.isfinite(value) and value > 0):
+            raise InvalidGame(f"{name} is {value!r}; it must be finite and positive.")

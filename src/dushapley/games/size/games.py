@@ -1,0 +1,387 @@
+"""Games with a formula: the paper's three use-cases.
+
+All take true fractions as arithmetic ("every other owner gives k/(I−1) of its rows"), cost
+nothing, and serve as products (what-if by theory) and as oracles for the estimators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.data.owners import Owners
+from dushapley.errors import InvalidGame
+from dushapley.games.base import Game
+from dushapley.games.size.binning import (
+    Cubes,
+    ExcessRisk,
+    as_regression,
+    bin_chances,
+    nearest_noise,
+    within_and_between,
+)
+from dushapley.games.size.closed_forms import Part, solve
+from dushapley.games.size.curves import (
+    Curve,
+    LearningCurve,
+    Shape,
+    apply_curve,
+    as_curve,
+    mean_estimation,
+)
+from dushapley.hashing import digest
+from dushapley.protocol import Estimate
+from dushapley.validation import check_names, check_sizes
+
+FLOOR_TOLERANCE = 1e-12
+"""Relative slack when a whole number is floored: A²/B misses it by a few rounding errors."""
+
+
+class SizeGame(Game):
+    r"""Use-case 2, homogeneous owners: only the number of pooled rows counts.
+
+    .. math:: u(S) = w\Big(\sum_{i \in S} n_i\Big)
+
+    with `sizes` :math:`n_i` and a vectorised curve `w`. Nothing is rounded or floored: a fraction
+    f of owner i brings exactly f·n_i rows.
+
+    Parameters
+    ----------
+    sizes
+        Rows of each owner; zero is legal.
+    w
+        Maps an array of row counts to an array of utilities; any function, or a `LearningCurve`
+        such as `dushapley.games.rational`.
+    second_derivative, shape
+        What is known of a plain function `w`, see `LearningCurve`. Bounds on DU-Shapley's error
+        are guarantees where they rest on such declarations, numerical checks where they do not.
+    fingerprint
+        Names the content of `w`, which cannot be hashed.
+
+    Notes
+    -----
+    Solved without a question: `exact` up to 20,000 owners whose sizes lie on a common lattice of
+    at most 2^23 steps (whole rows, say), `du` for millions, `du-second-order`.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.SizeGame([10, 30], w=lambda n: n / (n + 10))
+    >>> game([[0, 0], [1, 0], [0.5, 1]]).tolist()
+    [0.0, 0.5, 0.7777777777777778]
+    """
+
+    fractions = "exact"
+    cheap = True
+
+    def __init__(
+        self,
+        sizes: ArrayLike,
+        w: Curve,
+        *,
+        second_derivative: Curve | None = None,
+        shape: Shape | None = None,
+        names: Sequence[str] | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.sizes = check_sizes(sizes)
+        self.n_players = len(self.sizes)
+        self.names = check_names(names, self.n_players)
+        self.w = w
+        self.curve = as_curve(w, second_derivative, shape)
+        content = fingerprint if fingerprint is not None else self.curve.name
+        if content is not None:
+            self.fingerprint = digest("size game", content, self.sizes, "\n".join(self.names))
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        return apply_curve(self.w, queries @ self.sizes)
+
+    def closed_form(self, method: str) -> Estimate | None:
+        return solve(method, self.sizes, [Part(self.sizes, self.curve)])
+
+
+class LinearRegressionGame(Game):
+    r"""Use-case 3: pooled generalised least squares with owners of different precision.
+
+    Owner i holds n_i rows with features of scale σ_i and label noise ε_i; `gamma` is
+    :math:`\gamma_i = \sigma_i/\varepsilon_i`. The utility is minus the expected squared error of
+    the pooled estimate on a test point.
+
+    ``form="fixed-point"`` (default): :math:`u(S) = \max(\text{floor}, -t\,x)` where
+    :math:`t = \mathrm{Tr}\,E[xx^\top]` is `trace` and x > 0 solves
+
+    .. math:: \sum_{i \in S} \frac{n_i \gamma_i^2 x}{1 + (d+1)\gamma_i^2 x} = 1,
+
+    defined when :math:`\sum n_i > d + 1`; with too little data the utility is `floor`. Exact for
+    equal γ, where it is :math:`-t/(\gamma^2 (n - d - 1))`, and monotone: more data never hurts.
+
+    ``form="paper"``: the paper's Proposition 1, raw:
+    :math:`u(S) = t/(d + 1 - q(S))`, :math:`q = \lfloor(\sum\gamma n)^2/\sum\gamma^2 n\rfloor`. It
+    has a pole at q = d+1, is positive below it, and is not the expected error once the γ differ
+    (a precise owner can lower q). It is here to reproduce the paper, not to pay people.
+
+    Parameters
+    ----------
+    sizes, gamma
+        Rows and precision of each owner.
+    d
+        Number of features.
+    form
+        "fixed-point" or "paper".
+    trace
+        Trace of the test points' second moment; default d (standard normal features).
+    floor
+        Utility of too little data; default −trace. Only with the fixed point.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.LinearRegressionGame([30, 30], gamma=[1, 3], d=5)
+    >>> game([[0, 0], [1, 1]]).round(4).tolist()
+    [-5.0, -0.0199]
+    """
+
+    fractions = "exact"
+    cheap = True
+
+    def __init__(
+        self,
+        sizes: ArrayLike,
+        gamma: ArrayLike,
+        d: int,
+        form: Literal["fixed-point", "paper"] = "fixed-point",
+        trace: float | None = None,
+        floor: float | None = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.sizes = check_sizes(sizes)
+        self.n_players = len(self.sizes)
+        self.names = check_names(names, self.n_players)
+        self.gamma = check_sizes(
+            np.broadcast_to(gamma, self.sizes.shape) if np.ndim(gamma) == 0 else gamma,
+            self.n_players,
+            "gamma",
+        )
+        self.d = d
+        self.form = form
+        self.trace = float(d if trace is None else trace)
+        self.floor = -self.trace if floor is None else float(floor)
+        self._check(floor)
+        self.fingerprint = digest(
+            "linear regression",
+            form,
+            d,
+            self.trace,
+            self.floor,
+            self.sizes,
+            self.gamma,
+            *self.names,
+        )
+
+    def _check(self, floor: float | None) -> None:
+        if self.form not in ("fixed-point", "paper"):
+            raise InvalidGame(f"form is {self.form!r}; choose 'fixed-point' or 'paper'.")
+        if self.form == "paper" and floor is not None:
+            raise InvalidGame("form='paper' is the raw formula and takes no floor; leave it out.")
+        if not isinstance(self.d, (int, np.integer)) or self.d < 1:
+            raise InvalidGame(f"d is {self.d!r}; the number of features is a whole number from 1.")
+        if not bool((np.isfinite(self.gamma) & (self.gamma > 0)).all()):
+            raise InvalidGame("gamma must be finite and positive: feature scale over noise.")
+        if not (np.isfinite(self.trace) and self.trace > 0 and np.isfinite(self.floor)):
+            raise InvalidGame("trace must be positive and floor finite.")
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        rows = queries * self.sizes
+        if self.form == "paper":
+            with np.errstate(divide="ignore"):  # the pole is refused by whoever pays for it
+                return self.trace / (self.d + 1 - effective_rows(rows, self.gamma))
+        return np.maximum(self.floor, -self.trace * expected_inverse(rows, self.gamma, self.d))
+
+
+class RegressogramGame(Game):
+    r"""Use-case 1, non-parametric regression by bins: a weighted sum of size games.
+
+    .. math:: u(S) = \sum_b P(x \in b)\; w_b\Big(\sum_{i \in S} n_{i,b}\Big)
+
+    Parameters
+    ----------
+    counts
+        Shape (I, B): rows of owner i in bin b.
+    probabilities
+        Shape (B,): chance of a test point in each bin; not negative, adding to at most 1.
+    w
+        Maps an (m, B) array of pooled counts to an (m, B) array of utilities, column by column.
+        `mean_estimation` gives the paper's.
+
+    Notes
+    -----
+    Solved without a question, bin by bin, as `SizeGame` is. `from_owners` bins real rows.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> w = ds.games.mean_estimation(noise=1.0, prior=1.0)
+    >>> game = ds.RegressogramGame([[3, 0], [0, 1]], [0.5, 0.5], w)
+    >>> game([[0, 0], [1, 1]]).tolist()
+    [-1.0, -0.375]
+    """
+
+    fractions = "exact"
+    cheap = True
+    excess_risk: ExcessRisk | None = None
+
+    def __init__(
+        self,
+        counts: ArrayLike,
+        probabilities: ArrayLike,
+        w: Curve,
+        *,
+        names: Sequence[str] | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.counts = np.array(counts, dtype=np.float64)
+        self.probabilities = np.array(probabilities, dtype=np.float64)
+        if self.counts.ndim != 2 or self.counts.shape[1:] != self.probabilities.shape:
+            raise InvalidGame(
+                f"counts has shape {self.counts.shape} and probabilities "
+                f"{self.probabilities.shape}; needed are (I, B) and (B,)."
+            )
+        if not bool((np.isfinite(self.counts) & (self.counts >= 0)).all()):
+            raise InvalidGame("counts must be finite and not negative: rows of each owner per bin.")
+        if not (bool((self.probabilities >= 0).all()) and self.probabilities.sum() <= 1 + 1e-9):
+            raise InvalidGame("probabilities must not be negative and add up to at most 1.")
+        if not callable(w):
+            raise InvalidGame("w must be a function of the pooled counts, vectorised.")
+        self.w = w
+        self.curve = as_curve(w, None, None)
+        self.sizes = check_sizes(self.counts.sum(axis=1))
+        self.n_players = len(self.sizes)
+        self.names = check_names(names, self.n_players)
+        content = fingerprint if fingerprint is not None else self.curve.name
+        if content is not None:
+            self.fingerprint = digest(
+                "regressogram", content, self.counts, self.probabilities, *self.names
+            )
+
+    @classmethod
+    def from_owners(
+        cls,
+        owners: Owners,
+        *,
+        beta: float = 1.0,
+        per_axis: int | None = None,
+        probabilities: ArrayLike | None = None,
+        noise: float | None = None,
+        prior: float | None = None,
+    ) -> RegressogramGame:
+        """Bin real rows into B ≈ n^{d/(d+2β)} cubes; `excess_risk` holds both halves of the risk.
+
+        Parameters
+        ----------
+        owners
+            Numeric features and a numeric target.
+        beta
+            Smoothness of the regression function (1: Lipschitz).
+        per_axis
+            Slices along each feature, instead of n^{1/(d+2β)}.
+        probabilities
+            Chance of a test point in each cube (first feature fastest); default: where the rows
+            are.
+        noise, prior
+            Variance of the labels' noise (default: from nearest neighbours) and of the bins' means
+            (default: from the bins), see `mean_estimation`.
+
+        Examples
+        --------
+        >>> import dushapley as ds, numpy as np
+        >>> x = np.linspace(0, 1, 400)[:, None]
+        >>> y = np.sin(6 * x[:, 0])
+        >>> owners = ds.Owners.from_arrays({"left": (x[:99], y[:99]), "right": (x[99:], y[99:])})
+        >>> game = ds.RegressogramGame.from_owners(owners, noise=0.01)
+        >>> game.excess_risk.bins, round(game.excess_risk.approximation, 2)
+        (7, 0.02)
+        """
+        X, y = as_regression(owners)
+        rows, labels = np.concatenate(X), np.concatenate(y)
+        cubes = Cubes.over(rows, beta, per_axis)
+        bins = cubes.locate(rows)
+        s2 = nearest_noise(rows, labels) if noise is None else float(noise)
+        within, between = within_and_between(labels, bins, s2)
+        v = max(between, 1e-9 * float(labels.var() + s2)) if prior is None else float(prior)
+        chance = bin_chances(bins, cubes.number, probabilities)
+        counts = [np.bincount(cubes.locate(block), minlength=cubes.number) for block in X]
+        game = cls(counts, chance, mean_estimation(s2, v), names=owners.names)
+        learnt = -float(game(np.ones((1, len(owners)), dtype=np.bool_))[0])
+        game.excess_risk = ExcessRisk(
+            learnt, max(0.0, within - s2), s2, v, cubes.number, cubes.per_axis
+        )
+        return game
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        return apply_curve(self.w, queries @ self.counts) @ self.probabilities
+
+    def parts(self) -> list[Part]:
+        """One size game per bin that a test point can fall in."""
+        bins = np.flatnonzero(self.probabilities > 0)
+        return [
+            Part(self.counts[:, b], self._curve_of(int(b)), float(self.probabilities[b]))
+            for b in bins
+        ]
+
+    def _curve_of(self, b: int) -> LearningCurve:
+        """The curve of one bin: the column b of w."""
+        if self.curve.elementwise:
+            return self.curve
+        width = len(self.probabilities)
+
+        def column(function: Curve) -> Curve:
+            def of_rows(n: FloatArray) -> FloatArray:
+                table = np.zeros((n.size, width))
+                table[:, b] = n.ravel()
+                return apply_curve(function, table)[:, b].reshape(n.shape)
+
+            return of_rows
+
+        second = self.curve.second_derivative
+        return LearningCurve(
+            column(self.w), None if second is None else column(second), self.curve.shape
+        )
+
+    def closed_form(self, method: str) -> Estimate | None:
+        return solve(method, self.sizes, self.parts())
+
+
+def effective_rows(rows: FloatArray, gamma: FloatArray) -> FloatArray:
+    """The paper's q = ⌊(Σγn)²/Σγ²n⌋ of pools of `rows`, shape (m, I); q(∅) = 0."""
+    a, b = rows @ gamma, rows @ gamma**2
+    ratio = np.divide(a * a, b, out=np.zeros_like(a), where=b > 0)
+    return np.asarray(np.floor(ratio * (1 + FLOOR_TOLERANCE)))
+
+
+def expected_inverse(rows: FloatArray, gamma: FloatArray, d: int) -> FloatArray:
+    r"""Solve Σ n_iγ_i²x/(1+(d+1)γ_i²x) = 1 for each pool of `rows`; infinite where Σn ≤ d+1.
+
+    In y = 1/x the left side, Σ n_iγ_i²/(y + (d+1)γ_i²), is convex and decreasing, so Newton's
+    steps from any point left of the root rise to it without overshooting. The start
+    Σn_iγ_i² − (d+1)·max γ_i² lies left of it, and is the root itself when all γ are equal.
+    """
+    solvable = rows.sum(axis=1) > d + 1
+    n = rows[solvable]
+    g2 = gamma**2
+    a, c = n * g2, (d + 1) * g2
+    y = np.maximum(0.0, a.sum(axis=1) - np.where(n > 0, c, 0.0).max(axis=1, initial=0.0))
+    for _ in range(200):
+        shifted = y[:, None] + c
+        terms = a / shifted
+        step = (terms.sum(axis=1) - 1) / (terms / shifted).sum(axis=1)
+        y = y + np.maximum(step, 0.0)
+        if not bool((step > 1e-15 * y).any()):
+            break
+    x = np.full(len(rows), np.inf)
+    x[solvable] = 1 / y
+    return x

@@ -1,0 +1,128 @@
+"""What estimators say and hear: `Ask`, `Estimate` and the `Problem` they are given.
+
+An estimator is a generator. It yields `Ask` objects (pools whose worth it wants to know), receives
+one value per pool, and returns an `Estimate`::
+
+    def estimator(problem: Problem) -> Conversation:
+        values = yield Ask(queries, so_far)
+        ...
+        return Estimate(values)
+
+It sees no data, no model, no disk and no process, so it is mathematics that can be tested against
+a table of numbers and driven by anybody who can answer questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an estimator believes, so far or finally.
+
+    Attributes
+    ----------
+    values
+        One number per owner.
+    std_errors
+        Calibrated standard errors (±1.96 is a 95% interval), or None when the estimator cannot
+        know them: a single replicate, a deterministic formula.
+    covariance
+        Covariance of the errors between owners, where known.
+    replicates
+        How many independent repetitions the standard errors rest on, where that is a number.
+    notes
+        Sentences the user must read.
+    details
+        Further results of the method, plain JSON types only.
+    weights
+        Where the estimate is a linear function of the answers: shape (I, answers), one column per
+        value received so far in the order it was asked, ∅ and the grand coalition first. It lets
+        other errors (of the test set, say) be carried through without another question.
+    guarantee
+        A proven bound on the error of each value, where there is one, plain JSON types only; see
+        `dushapley.guarantees.Guarantee.to_dict`.
+    """
+
+    values: FloatArray
+    std_errors: FloatArray | None = None
+    covariance: FloatArray | None = None
+    replicates: int | None = None
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    weights: FloatArray | None = None
+    guarantee: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A batch of pools whose utilities an estimator wants to know.
+
+    Parameters
+    ----------
+    queries
+        Shape (m, I): booleans for whole owners, or the share 0..1 of each owner's rows.
+    so_far
+        The estimate before the answers, if there is one: shown live, judged for precision, kept
+        when the run is stopped.
+    draws
+        Shape (m,): which random draw of rows each pool uses. Pools with the same draw id hold the
+        same rows of every owner who gives the same count. Needed for true fractions of games with
+        rows, ignored elsewhere.
+    """
+
+    queries: Queries
+    so_far: Estimate | None = None
+    draws: IntArray | None = None
+
+
+Conversation = Generator[Ask, FloatArray, Estimate]
+"""An estimator at work: yields questions, is sent values, returns its estimate."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All that an estimator may know.
+
+    Attributes
+    ----------
+    n_players
+        Number of owners I, at least 2 (with a single owner there is nothing to estimate).
+    sizes
+        Rows of each owner; ones where the game does not know.
+    fractions
+        What the game makes of true fractions: "exact", "rows" or "none".
+    budget
+        How many pools may still be asked; ∅ and the grand coalition are already paid.
+    empty, full
+        u(∅) and u(all owners).
+    options
+        The method's own options, checked and complete.
+    rng
+        The only source of randomness.
+    batch
+        How many pools to ask at a time, roughly: large for games that cost nothing, small where
+        people wait for a live estimate. Fixed by the game, never by workers or by the ledger.
+    """
+
+    n_players: int
+    sizes: FloatArray
+    fractions: Fractions
+    budget: int
+    empty: float
+    full: float
+    options: Mapping[str, Any]
+    rng: np.random.Generator
+    batch: int = 64
+
+    @property
+    def total(self) -> float:
+        """What there is to share: u(all) − u(∅)."""
+        return self.full - self.empty

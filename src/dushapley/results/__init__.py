@@ -1,0 +1,1 @@
+"""What a run comes to: values, how sure they are, and what to cite."""

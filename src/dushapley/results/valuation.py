@@ -1,0 +1,387 @@
+"""The result: who contributed how much, how sure that is, and how it was found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from html import escape
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.arrays import FloatArray
+from dushapley.errors import InvalidValuation
+from dushapley.guarantees.uniformity import Uniformity, uniformity
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+FORMAT = "dushapley.valuation/1"
+_REQUIRED = (MISSING, MISSING)
+_MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
+_ARRAYS = ("sizes", "values", "std_errors", "covariance")
+
+
+@dataclass(frozen=True, eq=False)
+class Valuation:
+    """Values of all owners, with their errors and their provenance. Frozen; arrays are read-only.
+
+    Attributes
+    ----------
+    owners, sizes
+        Names and rows of the owners.
+    values
+        The value of each owner, in units of the utility.
+    std_errors
+        Standard errors of sampling, as the method knows them: ±1.96 is the 95% interval around
+        the value that all coalitions would give. None where there is no estimate of them
+        (`exact`, closed forms, a single replicate). See `interval_meaning` and `total_errors`.
+    covariance
+        Covariance of the errors between owners, where known.
+    method
+        What ran; "auto → exact" when a policy chose it.
+    options, budget, precision, seed
+        What was asked for. `budget` None means the method's default.
+    n_evaluations, n_distinct, n_computed
+        Pools asked, different ones among them, and those actually computed in this run (the rest
+        was found in the ledger). Games that cost nothing are not de-duplicated: n_distinct is None.
+    u_empty, u_full
+        Utility of no data and of everybody's.
+    biased
+        Whether the method's mean differs from the Shapley value, so that the standard errors are
+        of sampling error only.
+    fingerprint
+        Content hash of the game, None where it cannot be known.
+    guarantee
+        A proven bound on the error, where there is one.
+    failures
+        Utilities that failed and were replaced by the chosen policy, by cause.
+    errors
+        Standard errors by source, where they are known apart: "sampling", "training" and
+        "test set" (None where one is unknown), their "total" with its "covariance" between
+        owners, and which is "dominant".
+    notes
+        Sentences to read before paying anybody.
+    details
+        Further results of the method, and the "trail" of a paid run (`dushapley.engine.history`).
+    version
+        Version of this library.
+    """
+
+    owners: tuple[str, ...]
+    sizes: FloatArray
+    values: FloatArray
+    std_errors: FloatArray | None
+    method: str
+    n_evaluations: int
+    n_distinct: int | None
+    n_computed: int
+    u_empty: float
+    u_full: float
+    seed: int
+    covariance: FloatArray | None = None
+    budget: int | None = None
+    precision: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    biased: bool = False
+    complete: bool = True
+    fingerprint: str | None = None
+    guarantee: Mapping[str, Any] | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if array is not None:
+                frozen = np.array(array, dtype=np.float64)
+                frozen.setflags(write=False)
+                object.__setattr__(self, name, frozen)
+        for name in _MAPPINGS:
+            mapping = getattr(self, name)
+            if mapping is not None:
+                object.__setattr__(self, name, MappingProxyType(_plain(mapping)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as plain data, for those who send results between processes."""
+        return Valuation.from_dict, (self.to_dict(),)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when every field is, to the last bit."""
+        return isinstance(other, Valuation) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    @property
+    def efficiency_gap(self) -> float:
+        """Σ values − (u(all) − u(∅)): what the method gave away too much, or too little."""
+        return float(self.values.sum() - (self.u_full - self.u_empty))
+
+    @property
+    def method_asked(self) -> str:
+        """The name the user gave."""
+        return self.method.split(" → ")[0]
+
+    @property
+    def method_run(self) -> str:
+        """The method whose values these are."""
+        return self.method.split(" → ")[-1]
+
+    @property
+    def total_errors(self) -> FloatArray | None:
+        """Standard errors of all known sources together: what tables and plots show.
+
+        Sampling, training noise and test set where they are known apart, else `std_errors`.
+        """
+        total = self.errors.get("total")
+        return self.std_errors if total is None else np.asarray(total, dtype=np.float64)
+
+    @property
+    def total_covariance(self) -> FloatArray | None:
+        """Covariance between owners of the errors in `total_errors`, where it is known."""
+        if self.errors.get("total") is not None:
+            joint = self.errors.get("covariance")
+            return None if joint is None else np.asarray(joint, dtype=np.float64)
+        if self.covariance is None or self.std_errors is None:
+            return None
+        return with_errors(self.covariance, self.std_errors)
+
+    @property
+    def interval_meaning(self) -> str:
+        """What ±1.96 `total_errors` cover."""
+        if self.total_errors is None:
+            return "no standard errors"
+        known = [s for s in ("sampling", "training", "test set") if self.errors.get(s) is not None]
+        if self.errors.get("total") is not None:
+            return f"95% interval for {', '.join(known)}" + (", not for bias" * self.biased)
+        return "sampling error only" if self.biased or self.errors else "95% interval"
+
+    @property
+    def shares(self) -> FloatArray:
+        """Each owner's part of the sum of all values; NaN where they add up to nothing."""
+        total = self.values.sum()
+        nothing = np.full(len(self.values), np.nan)
+        return nothing if abs(total) <= self.rounding else np.asarray(self.values / total)
+
+    @property
+    def rounding(self) -> float:
+        """What arithmetic leaves of a value that should be 0: 1e-12 of the largest number at hand.
+
+        Utilities and values of this size or less are nothing, whatever their sign.
+        """
+        largest = max(abs(self.u_full), abs(self.u_empty), float(np.abs(self.values).max()))
+        return 1e-12 * largest
+
+    def uniformity(self, gamma: ArrayLike | None = None) -> Uniformity:
+        """How uniform is this collaboration? Theorem 1's law of coalition sizes, see `guarantees`.
+
+        Rests on the owners' sizes alone (and their precisions `gamma`, if given): what DU-Shapley
+        takes for granted of them, whatever method these values come from.
+        """
+        return uniformity(self.sizes, gamma)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per owner, best first: owner, size, value, std_error, low, high, share, rank.
+
+        `std_error` is of all known sources together, see `total_errors`.
+        """
+        import pandas as pd
+
+        known = self.total_errors
+        errors = np.full(len(self.values), np.nan) if known is None else known
+        frame = pd.DataFrame(
+            {
+                "owner": self.owners,
+                "size": self.sizes,
+                "value": self.values,
+                "std_error": errors,
+                "low": self.values - 1.96 * errors,
+                "high": self.values + 1.96 * errors,
+                "share": self.shares,
+            }
+        )
+        frame = frame.sort_values("value", ascending=False, kind="stable", ignore_index=True)
+        frame["rank"] = frame["value"].rank(ascending=False, method="min").astype(int)
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` gives the same bits back, also through JSON text."""
+        result: dict[str, Any] = {"format": FORMAT}
+        for item in fields(self):
+            result[item.name] = _plain(getattr(self, item.name))
+        return result
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Valuation:
+        """Read back what `to_dict` wrote."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+            raise InvalidValuation(f"Found format {found!r}; needed is {FORMAT!r}.")
+        known = {item.name for item in fields(cls)}
+        optional = {f.name for f in fields(cls) if (f.default, f.default_factory) != _REQUIRED}
+        missing = known - optional - set(data)
+        unknown = set(data) - known - {"format"}
+        if missing or unknown:
+            raise InvalidValuation(
+                f"The stored valuation lacks {sorted(missing)} and has unknown {sorted(unknown)}."
+            )
+        arguments = {name: data[name] for name in known if name in data}
+        arguments["owners"] = tuple(arguments["owners"])
+        arguments["notes"] = tuple(arguments.get("notes", ()))
+        for name in _ARRAYS:
+            if arguments.get(name) is not None:
+                arguments[name] = np.array(arguments[name], dtype=np.float64)
+        return cls(**arguments)
+
+    def to_json(self) -> str:
+        """`to_dict` as text, exact to the last bit."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Bars of the values, largest on top, with 95% error bars where they are known."""
+        import matplotlib.pyplot as plt
+
+        order = np.argsort(self.values, kind="stable")
+        if ax is None:
+            height = max(1.5, 0.32 * len(order) + 0.8)
+            _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+        known = self.total_errors
+        errors = None if known is None else 1.96 * known[order]
+        colours = ["#b2532f" if self.values[i] < 0 else "#2f6fb2" for i in order]
+        ax.barh(range(len(order)), self.values[order], color=colours, height=0.7)
+        if errors is not None:
+            ax.errorbar(
+                self.values[order],
+                range(len(order)),
+                xerr=errors,
+                fmt="none",
+                ecolor="#222222",
+                elinewidth=1.2,
+                capsize=3,
+            )
+        names = [_shorten(self.owners[i]).replace("$", r"\$") for i in order]
+        ax.set_yticks(range(len(order)), names)
+        ax.axvline(0, color="#222222", linewidth=0.8)
+        ax.spines[["top", "right"]].set_visible(False)
+        meaning = "" if errors is None else f", bars: {self.interval_meaning}"
+        ax.set_xlabel(f"value ({self.method}, {self.n_evaluations} evaluations{meaning})")
+        return ax
+
+    def __repr__(self) -> str:
+        """A table that can be read at a glance."""
+        return "\n".join([self._headline(), *self._table(), *self._footer()])
+
+    def _repr_html_(self) -> str:
+        """The same table for notebooks; `dushapley.report` makes a whole page."""
+        told = "\n".join(escape(line.strip()) for line in self._footer())
+        number = _number_format(self.values)
+        table = "".join(
+            f"<tr><td style='text-align:left'><bdi>{escape(_shorten(name))}</bdi></td>"
+            f"<td>{size:.6g}</td><td>{value:{number}}</td>"
+            f"<td>{'' if error is None else format(1.96 * error, number)}</td></tr>"
+            for name, size, value, error in self._best_first()[:200]
+        )
+        return (
+            f"<p>{escape(self._headline())}</p><table><thead><tr><th>owner</th><th>rows</th>"
+            f"<th>value</th><th>± 95%</th></tr></thead><tbody>{table}</tbody></table>"
+            f"<pre>{told}</pre>"
+        )
+
+    def _best_first(self) -> list[tuple[str, float, float, float | None]]:
+        known = self.total_errors
+        errors = [None] * len(self.values) if known is None else known
+        order = np.argsort(-self.values, kind="stable")
+        return [(self.owners[i], self.sizes[i], self.values[i], errors[i]) for i in order]
+
+    def _headline(self) -> str:
+        state = "" if self.complete else " (stopped early)"
+        return (
+            f"Valuation of {len(self.owners)} owners by {self.method}{state}: "
+            f"{self.n_evaluations} evaluations, {self.n_computed} computed, seed {self.seed}"
+        )
+
+    def _table(self) -> list[str]:
+        order = np.argsort(-self.values, kind="stable")
+        shown = order if len(order) <= 30 else [*order[:15], *order[-15:]]
+        width = max(5, *(len(_shorten(self.owners[i])) for i in shown))
+        number = _number_format(self.values)
+        lines = [f"  {'owner':<{width}}  {'rows':>9}  {'value':>12}  {'± 95%':>10}  {'share':>7}"]
+        shares, known = self.shares, self.total_errors
+        for position, i in enumerate(shown):
+            if len(order) > 30 and position == 15:
+                lines.append(f"  ... {len(order) - 30} more ...")
+            error = "-" if known is None else format(1.96 * known[i], number)
+            share = "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}"
+            lines.append(
+                f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
+                f"{format(self.values[i], number):>12}  {error:>10}  {share:>7}"
+            )
+        return lines
+
+    def _footer(self) -> list[str]:
+        gap = self.efficiency_gap
+        rounding = 1e-12 * max(abs(self.u_empty), abs(self.u_full))
+        lines = [
+            f"  u(nobody) = {self.u_empty:.6g}, u(all) = {self.u_full:.6g}, "
+            f"efficiency gap = {0 if abs(gap) <= rounding else gap:.2g}"
+        ]
+        if self.total_errors is not None:
+            lines.append(f"  ± means: {self.interval_meaning}")
+        if self.errors:
+            lines.append(f"  standard errors, root mean square: {self._sources()}")
+        failed = sum(self.failures.values())
+        if failed:
+            lines.append(f"  {failed} utilities failed and were replaced: {dict(self.failures)}")
+        return lines + [f"  note: {note}" for note in self.notes]
+
+    def _sources(self) -> str:
+        told = []
+        for source in ("sampling", "training", "test set"):
+            error = self.errors.get(source)
+            size = "unknown" if error is None else f"{np.sqrt(np.mean(np.square(error))):.2g}"
+            told.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
+        return ", ".join(told)
+
+
+def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
+    """The same correlations with these standard errors, which may be widened for few replicates."""
+    own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    factor = np.divide(std_errors, own, out=np.zeros_like(own), where=own > 0)
+    scaled = covariance * np.multiply.outer(factor, factor)
+    np.fill_diagonal(scaled, std_errors**2)
+    return np.asarray(scaled)
+
+
+def _number_format(values: FloatArray) -> str:
+    """Four significant figures of the largest value, in decimals where those are readable."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest != 0 and not 1e-6 < largest < 1e12:
+        return ".3e"
+    digits = 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
+    return f".{digits}f"
+
+
+def _shorten(name: str, width: int = 40) -> str:
+    clean = "".join(c if c.isprintable() else "�" for c in name)
+    return clean if len(clean) <= width else clean[: width - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    """Arrays, tuples and numpy numbers as lists and Python numbers."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

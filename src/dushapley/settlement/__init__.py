@@ -1,0 +1,1 @@
+"""From values to payments: the rules, the check, and what would change."""

@@ -1,0 +1,220 @@
+"""What may happen to a collaboration: an owner leaves, joins, merges, copies, brings more rows.
+
+Every change is a game over the same data seen otherwise, or with one more owner; model, test set
+and encoder stay the base run's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.errors import InvalidChange
+from dushapley.games import DerivedGame, Game, RowsGame
+from dushapley.hashing import content_hash
+
+SMALLEST_SCALE = 0.25
+"""To ask for more rows everybody is shrunk; below this the small collaboration tells little."""
+
+
+class Change(Protocol):
+    """Something that may happen to a collaboration."""
+
+    def games(self, game: Game) -> tuple[Game, Game]:
+        """The game before and after."""
+        ...
+
+    def told(self) -> str:
+        """The question in words."""
+        ...
+
+
+@dataclass(frozen=True)
+class Leave:
+    """An owner leaves. Every pool of the others is one that the base game knows."""
+
+    owner: str
+
+    def games(self, game: Game) -> tuple[Game, Game]:
+        kept = np.delete(np.eye(game.n_players), find_owner(game, self.owner), axis=0)
+        if len(kept) == 0:
+            raise InvalidChange("The only owner cannot leave; nobody would be left to value.")
+        return game, DerivedGame(game, kept, _others(game, self.owner))
+
+    def told(self) -> str:
+        return f"{self.owner!r} leaves"
+
+
+@dataclass(frozen=True)
+class Join:
+    """A newcomer joins with its own rows; the encoder and the test set stay as they are."""
+
+    owner: str
+    X: ArrayLike
+    y: ArrayLike | None = None
+
+    def games(self, game: Game) -> tuple[Game, Game]:
+        rows = refuse_without_rows(game, "A newcomer")
+        if self.owner in game.names:
+            raise InvalidChange(f"There is an owner {self.owner!r} already; name the newcomer.")
+        X, y = np.asarray(self.X), None if self.y is None else np.asarray(self.y)
+        if len(X) == 0 or (y is not None and len(X) != len(y)):
+            raise InvalidChange(f"The newcomer brings {len(X)} rows; each needs a target.")
+        known = content_hash(X, y)
+        return game, _with(rows, self.owner, rows.prepared(X), y, known)
+
+    def told(self) -> str:
+        return f"{self.owner!r} joins"
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two owners act as one. Every pool is one that the base game knows."""
+
+    first: str
+    second: str
+
+    def games(self, game: Game) -> tuple[Game, Game]:
+        a, b = find_owner(game, self.first), find_owner(game, self.second)
+        if a == b:
+            raise InvalidChange(f"{self.first!r} cannot merge with itself; name two owners.")
+        matrix = np.eye(game.n_players)
+        matrix[a, b] = 1.0
+        names = [self.name if i == a else name for i, name in enumerate(game.names)]
+        keep = np.arange(game.n_players) != b
+        return game, DerivedGame(game, matrix[keep], np.array(names, dtype=object)[keep].tolist())
+
+    @property
+    def name(self) -> str:
+        """The name of the two together."""
+        return f"{self.first} + {self.second}"
+
+    def told(self) -> str:
+        return f"{self.first!r} and {self.second!r} merge"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """An owner adds a copy of another's rows to its own, to see whether copying pays.
+
+    Where only the copier is in a pool, the pool holds what the two held together before, which
+    the base game knows; where both are in, the copied rows stand in it twice.
+    """
+
+    owner: str
+    source: str
+
+    def games(self, game: Game) -> tuple[Game, Game]:
+        rows = refuse_without_rows(game, "A copy of rows")
+        a, b = find_owner(game, self.owner), find_owner(game, self.source)
+        if a == b:
+            raise InvalidChange(f"{self.owner!r} cannot copy itself; name two owners.")
+        owners = rows.owners
+        shadow = next(f"copy {k}" for k in range(len(owners) + 1) if f"copy {k}" not in game.names)
+        larger = _with(rows, shadow, owners.X[b], owners.y[b], owners.hashes[b])
+        matrix = np.eye(game.n_players, game.n_players + 1)
+        matrix[a, -1] = 1.0
+        return game, DerivedGame(larger, matrix, game.names)
+
+    def told(self) -> str:
+        return f"{self.owner!r} copies the rows of {self.source!r}"
+
+
+@dataclass(frozen=True)
+class MoreRows:
+    """An owner brings more rows of its kind, or fewer.
+
+    Fewer is measured directly: a fixed draw of its rows. More cannot be, for nobody has the rows;
+    so both worlds are shrunk until they fit what there is: with f = n/(n + more), before: everybody
+    brings the part f of its rows; after: the owner brings all n of its own. The comparison is
+    exact but for the smaller scale, which the result states.
+    """
+
+    owner: str
+    rows: int
+
+    def games(self, game: Game) -> tuple[Game, Game]:
+        if game.fractions == "none":
+            raise InvalidChange(
+                f"{type(game).__name__} knows whole owners only, so it cannot tell what part of "
+                "their rows is worth. Use a game with rows."
+            )
+        i = find_owner(game, self.owner)
+        size, scale = float(game.sizes[i]), self.scale(game)
+        same = np.eye(game.n_players)
+        if self.rows < 0:
+            fewer = same.copy()
+            fewer[i, i] = (size + self.rows) / size
+            return game, DerivedGame(game, fewer, game.names)
+        small = scale * same
+        grown = small.copy()
+        grown[i, i] = 1.0
+        return DerivedGame(game, small, game.names), DerivedGame(game, grown, game.names)
+
+    def scale(self, game: Game) -> float:
+        """Part of everybody's rows at which more rows are measured; 1 for fewer."""
+        size = float(game.sizes[find_owner(game, self.owner)])
+        if self.rows == 0 or size + self.rows <= 0:
+            raise InvalidChange(
+                f"{self.owner!r} has {size:.0f} rows; {self.rows:+d} leaves nothing to compare."
+            )
+        scale = size / (size + max(self.rows, 0))
+        if scale < SMALLEST_SCALE:
+            raise InvalidChange(
+                f"{self.owner!r} has {size:.0f} rows; {self.rows} more can only be measured by "
+                f"shrinking everybody to {scale:.0%}, which tells little. Ask for at most "
+                f"{int(size / SMALLEST_SCALE - size)} more."
+            )
+        return scale
+
+    def told(self) -> str:
+        kind = "more" if self.rows > 0 else "fewer"
+        return f"{self.owner!r} brings {abs(self.rows):,} {kind} rows"
+
+
+def find_owner(game: Game, name: str) -> int:
+    """Position of an owner, or the names there are."""
+    if name not in game.names:
+        near = get_close_matches(name, game.names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InvalidChange(
+            f"There is no owner {name!r}.{hint} Owners: {', '.join(map(repr, game.names[:20]))}."
+        )
+    return game.names.index(name)
+
+
+def refuse_without_rows(game: Game, what: str) -> RowsGame:
+    """Only games that hold rows, and a test set apart from them, can take more."""
+    if not isinstance(game, RowsGame) or not _keeps_its_test_set(game):
+        raise InvalidChange(
+            f"{what} cannot be pooled in a {type(game).__name__}. It needs a game of owners' rows "
+            "with a test set of its own: a ModelGame, a DatasetGame."
+        )
+    return game
+
+
+def _keeps_its_test_set(game: RowsGame) -> bool:
+    """Under cross-validation the owners' rows are the test set: another owner, another test."""
+    return type(game).with_owners is not RowsGame.with_owners
+
+
+def _with(game: RowsGame, name: str, X: Any, y: Any, known: str) -> RowsGame:
+    owners = game.owners
+    return game.with_owners(
+        replace(
+            owners,
+            names=(*owners.names, name),
+            X=(*owners.X, X),
+            y=(*owners.y, y),
+            hashes=(*owners.hashes, known),
+        )
+    )
+
+
+def _others(game: Game, name: str) -> Sequence[str]:
+    return [other for other in game.names if other != name]

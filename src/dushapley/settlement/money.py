@@ -1,0 +1,161 @@
+"""Exact arithmetic on money: whole coins, divided so that nothing is lost.
+
+A float is a whole number times a power of two, so shares of a pot are exact fractions, and no
+rounding error can lose a cent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+
+import numpy as np
+
+from dushapley.arrays import FloatArray
+from dushapley.errors import InvalidSettlement
+
+RULES = {
+    "clip": "An owner of negative value is paid nothing; the others share the pot in proportion "
+    "to their values.",
+    "charge": "Everybody is paid in proportion to its value: an owner of negative value pays in, "
+    "and the others share that as well.",
+    "floor": "Everybody is first paid the same floor; the rest is shared in proportion to the "
+    "values, negative ones counting as zero.",
+}
+DEFAULT_FLOOR = "0.1"
+"""Part of an equal share that the rule "floor" pays to everybody."""
+COINS = {
+    **dict.fromkeys(("CLP", "ISK", "JPY", "KRW", "UGX", "VND", "XAF", "XOF", "XPF"), 0),
+    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
+}
+"""Decimals of the smallest coin where it is not two."""
+
+
+def share_out(coins: int, weights: Sequence[int], names: Sequence[str]) -> list[int]:
+    """Divide whole coins in proportion to whole weights by largest remainders; ties by name.
+
+    Weights may be negative as long as their sum is positive. The result adds up to `coins`
+    exactly, and nobody is a whole coin away from its due.
+
+    Examples
+    --------
+    >>> share_out(100, [1, 1, 1], ["b", "a", "c"])
+    [33, 34, 33]
+    """
+    total = sum(weights)
+    parts = [divmod(coins * weight, total) for weight in weights]
+    left = coins - sum(whole for whole, _ in parts)
+    by_remainder = sorted(range(len(parts)), key=lambda i: (-parts[i][1], names[i]))
+    lucky = set(by_remainder[:left])
+    return [whole + (i in lucky) for i, (whole, _) in enumerate(parts)]
+
+
+def whole_weights(values: FloatArray) -> list[int]:
+    """Floats as whole numbers in exactly the same proportions."""
+    pairs = [float(value).as_integer_ratio() for value in values]
+    largest = max(below for _, below in pairs)  # powers of two, so the largest is common to all
+    return [above * (largest // below) for above, below in pairs]
+
+
+def rule_weights(
+    values: FloatArray, negative: str, floor: str | None, rounding: float = 0.0
+) -> list[int]:
+    """Whole weights under a rule for negative values; what is rounding alone is no gain."""
+    counted = np.where(np.abs(values) <= rounding, 0.0, values)
+    if negative == "charge" and abs(float(counted.sum())) <= rounding:
+        counted = np.zeros_like(counted)
+    weights = whole_weights(counted)
+    if negative != "charge":
+        weights = [max(0, weight) for weight in weights]
+    total, part = sum(weights), Fraction(floor or 0)
+    if total <= 0 and part != 1:
+        raise InvalidSettlement(
+            f"The values add up to {float(values.sum()):.6g}"
+            + ("" if negative == "charge" else ", and none is positive")
+            + ": there is no gain to share in proportion to. "
+            "Pay everybody the same with negative='floor', floor=1, or do not pay."
+        )
+    if negative != "floor":
+        return weights
+    above, below, n = part.numerator, part.denominator, len(weights)
+    total = max(total, 1)
+    return [above * total + (below - above) * n * weight for weight in weights]
+
+
+def coins_of(amount: Decimal, decimals: int) -> int:
+    """An amount as whole coins; one that is finer than a coin is refused."""
+    sign, digits, exponent = amount.as_tuple()
+    assert isinstance(exponent, int)
+    number = int("".join(map(str, digits)))
+    coins, rest = divmod(number, 10 ** max(0, -exponent - decimals))
+    if rest:
+        raise InvalidSettlement(
+            f"The pot {amount} has more decimals than the smallest coin ({decimals}). Round it "
+            "to whole coins."
+        )
+    return (-1 if sign else 1) * coins * 10 ** max(0, exponent + decimals)
+
+
+def amount_of(coins: int, decimals: int) -> Decimal:
+    """Whole coins as an amount: exact however large, where Decimal's arithmetic would round."""
+    return Decimal((int(coins < 0), tuple(map(int, str(abs(coins)))), -decimals))
+
+
+def check_pot(pot: object, decimals: int) -> Decimal:
+    if isinstance(pot, bool) or not isinstance(pot, (int, str, float, Decimal)):
+        raise InvalidSettlement(f"The pot is {pot!r}; pass an amount of money, say '100000.00'.")
+    try:
+        amount = Decimal(repr(pot) if isinstance(pot, float) else pot)
+    except InvalidOperation:
+        amount = Decimal("nan")
+    if not amount.is_finite() or amount < 0:
+        raise InvalidSettlement(
+            f"The pot is {pot!r}; needed is an amount of money that is not negative, written "
+            "with a decimal point and without separators: '100000.00'."
+        )
+    return amount_of(coins_of(amount, decimals), decimals)
+
+
+def check_floor(floor: object, negative: str) -> str | None:
+    """The floor as exact text, None under the rules that have none."""
+    if negative not in RULES:
+        raise InvalidSettlement(f"negative is {negative!r}; choose among {', '.join(RULES)}.")
+    if negative != "floor":
+        if floor is not None:
+            raise InvalidSettlement(f"The rule {negative!r} has no floor; use negative='floor'.")
+        return None
+    text = DEFAULT_FLOOR if floor is None else str(floor)
+    try:
+        valid = not isinstance(floor, bool) and 0 <= Fraction(text) <= 1
+    except (ValueError, ZeroDivisionError):
+        valid = False
+    if not valid:
+        raise InvalidSettlement(
+            f"floor is {floor!r}; it is the part of an equal share paid to everybody, 0 to 1."
+        )
+    return text
+
+
+def check_currency(currency: object) -> str:
+    if not isinstance(currency, str) or len(currency) > 12 or not currency.isprintable():
+        raise InvalidSettlement(f"currency is {currency!r}; needed is a short name, say 'EUR'.")
+    return currency
+
+
+def check_decimals(decimals: object, currency: str) -> int:
+    if decimals is None:
+        return COINS.get(currency.upper(), 2)
+    if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= 18:
+        raise InvalidSettlement(f"decimals is {decimals!r}; it is a whole number from 0 to 18.")
+    return decimals
+
+
+def money(amount: Decimal) -> str:
+    """An amount with thousands separated; its minus sign is a real one."""
+    return f"{amount:,f}".replace("-", "−")
+
+
+def harmless(text: str) -> str:
+    """Text that no spreadsheet will take for a formula when it reads it from CSV."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") else text

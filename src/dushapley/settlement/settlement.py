@@ -1,0 +1,359 @@
+"""From values to payments, with their intervals and everything needed to compute them again."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray
+from dushapley.errors import InvalidSettlement
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.money import (
+    RULES,
+    amount_of,
+    check_currency,
+    check_decimals,
+    check_floor,
+    check_pot,
+    coins_of,
+    harmless,
+    money,
+    rule_weights,
+    share_out,
+    whole_weights,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = "dushapley.settlement/1"
+MOST_DRAWS, LEAST_DRAWS, MOST_NUMBERS = 4000, 500, 2**22
+PACKAGES = ("dushapley", "numpy", "scipy", "scikit-learn", "pandas", "skrub", "torch", "lightgbm")
+
+
+@dataclass(frozen=True, eq=False)
+class Settlement:
+    """Who is paid what out of a pot, and everything needed to compute it again.
+
+    Attributes
+    ----------
+    valuation
+        The values it follows from.
+    pot, currency, decimals
+        What is shared, in which currency, with how many decimals.
+    negative, floor
+        The rule for negative values, one of `RULES`, and the floor as a part of an equal share
+        (None under the other rules).
+    payments
+        One amount per owner; they add up to `pot` exactly.
+    low, high
+        95% interval of each payment, from the errors of all values carried through the rule; None
+        where these are unknown. `interval_meaning` says which errors are in it.
+    record
+        Provenance: input hashes, command line, versions, and what else the caller adds.
+    """
+
+    valuation: Valuation
+    pot: Decimal
+    currency: str
+    decimals: int
+    negative: str
+    floor: str | None
+    payments: tuple[Decimal, ...]
+    low: tuple[Decimal, ...] | None
+    high: tuple[Decimal, ...] | None
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def by_size(self) -> tuple[Decimal, ...]:
+        """What every row being paid the same would have given."""
+        weights = whole_weights(self.valuation.sizes)
+        if sum(weights) == 0:
+            weights = [1] * len(weights)
+        coins = share_out(coins_of(self.pot, self.decimals), weights, self.valuation.owners)
+        return tuple(amount_of(c, self.decimals) for c in coins)
+
+    @property
+    def interval_meaning(self) -> str:
+        """What the intervals of the payments cover."""
+        if self.low is None:
+            return "no interval: the values come without standard errors"
+        sampled = self.valuation.std_errors is not None
+        apart = sampled and self.valuation.covariance is None
+        kind = "sampling errors" if self.valuation.errors.get("total") is not None else "errors"
+        joint = f", {kind} of different owners taken as independent" if apart else ""
+        return f"{self.valuation.interval_meaning}{joint}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be known before paying: a pot may be shared where nothing was gained."""
+        gain = self.valuation.u_full - self.valuation.u_empty
+        if gain > self.valuation.rounding:
+            return ()
+        return (
+            f"Pooling everybody's data gains nothing here (the score moves by {gain:.4g}), yet the "
+            f"rule {self.negative!r} pays out the whole pot: think twice before paying.",
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per owner, best paid first: owner, rows, value, payment, low, high, by_size."""
+        import pandas as pd
+
+        nothing = [None] * len(self.payments)
+        frame = pd.DataFrame(
+            {
+                "owner": self.valuation.owners,
+                "rows": self.valuation.sizes,
+                "value": self.valuation.values,
+                "payment": self.payments,
+                "low": nothing if self.low is None else self.low,
+                "high": nothing if self.high is None else self.high,
+                "by_size": self.by_size,
+            }
+        )
+        order = sorted(range(len(frame)), key=lambda i: (-self.payments[i], i))
+        return frame.iloc[order].reset_index(drop=True)
+
+    def to_csv(self) -> str:
+        """`to_frame` as CSV that no spreadsheet can mistake for formulas."""
+        frame, text = self.to_frame(), io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*frame.columns, "currency"])
+        for row in frame.itertuples(index=False):
+            name, *numbers = row
+            told = ["" if number is None else str(number) for number in numbers]
+            writer.writerow([harmless(name), *told, harmless(self.currency)])
+        return text.getvalue()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, sealed by a hash of all the rest."""
+        body: dict[str, Any] = {
+            "format": FORMAT,
+            "pot": str(self.pot),
+            "currency": self.currency,
+            "decimals": self.decimals,
+            "negative": self.negative,
+            "floor": self.floor,
+            "rule": RULES[self.negative],
+            "interval": self.interval_meaning,
+            "payments": self._payments(),
+            "valuation": self.valuation.to_dict(),
+            "record": dict(self.record),
+        }
+        return body | {"seal": seal(body)}
+
+    def _payments(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "owner": owner,
+                "payment": str(self.payments[i]),
+                "low": None if self.low is None else str(self.low[i]),
+                "high": None if self.high is None else str(self.high[i]),
+                "by_size": str(size),
+            }
+            for i, (owner, size) in enumerate(zip(self.valuation.owners, self.by_size, strict=True))
+        ]
+
+    def to_json(self) -> str:
+        """`to_dict` as text: the settlement file."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Settlement:
+        """Read back what `to_dict` wrote; whether it is true is for `verify` to say."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+            raise InvalidSettlement(f"Found format {found!r}; needed is {FORMAT!r}.")
+        try:
+            lines = data["payments"]
+            bounds = {
+                name: None
+                if any(line[name] is None for line in lines)
+                else tuple(Decimal(line[name]) for line in lines)
+                for name in ("low", "high")
+            }
+            return cls(
+                valuation=Valuation.from_dict(data["valuation"]),
+                pot=Decimal(data["pot"]),
+                currency=data["currency"],
+                decimals=data["decimals"],
+                negative=data["negative"],
+                floor=data["floor"],
+                payments=tuple(Decimal(line["payment"]) for line in lines),
+                record=data["record"],
+                **bounds,
+            )
+        except (KeyError, TypeError, InvalidOperation) as error:
+            raise InvalidSettlement(
+                f"The settlement cannot be read ({type(error).__name__}: {error}). Use the file as "
+                "it was written, or settle again."
+            ) from error
+
+    def __repr__(self) -> str:
+        """The payments, best first."""
+        head = f"Settlement of {money(self.pot)} {self.currency}".rstrip()
+        order = sorted(range(len(self.payments)), key=lambda i: (-self.payments[i], i))
+        lines = [f"{head} among {len(order)} owners, rule {self.negative!r}"]
+        for i in order:
+            interval = ""
+            if self.low is not None and self.high is not None:
+                interval = f"   {money(self.low[i]):>14} to {money(self.high[i]):>14}"
+            name = self.valuation.owners[i]
+            shown = name if len(name) <= 40 else name[:39] + "…"
+            lines.append(f"  {shown:<40} {money(self.payments[i]):>16}{interval}")
+        notes = [f"  note: {note}" for note in self.notes]
+        return "\n".join(
+            [*lines, f"  {RULES[self.negative]}", f"  {self.interval_meaning}", *notes]
+        )
+
+
+def settle(
+    valuation: Valuation,
+    pot: int | str | float | Decimal,
+    *,
+    currency: str = "",
+    negative: str = "clip",
+    floor: str | float | None = None,
+    decimals: int | None = None,
+    record: Mapping[str, Any] | None = None,
+) -> Settlement:
+    r"""Share a pot in proportion to the values, to the cent.
+
+    With weights :math:`w_i` = `values`, negative ones counting as zero (`negative="clip"`), as
+    they are (``"charge"``), or under a floor (``"floor"``: every owner first gets the part f of
+    an equal share), owner i is due
+
+    .. math:: P\,\frac{w_i}{\sum_j w_j}
+        \qquad\text{or}\qquad P\Big(\frac fI + (1-f)\frac{w_i}{\sum_j w_j}\Big)
+
+    of the pot P. Amounts are rounded down to whole coins, and the coins left over go to the
+    largest remainders (ties: by name). Intervals: values are drawn from their joint normal law,
+    each draw is settled by the same rule, and the middle 95% kept, so that the kink at zero is
+    respected. Cost: no evaluation.
+
+    Parameters
+    ----------
+    valuation
+        A finished run; one that was stopped early cannot be computed again and is refused.
+    pot
+        The amount; "100000", "99.95" or a number. Not negative.
+    currency
+        Its name, which also sets the number of decimals (two, unless the currency has others).
+    negative
+        "clip", "charge" or "floor"; see `RULES`.
+    floor
+        Under "floor": the part of an equal share paid to everybody, from 0 to 1; default 0.1.
+    decimals
+        Decimals of the smallest coin, where `currency` does not tell.
+    record
+        Provenance to keep in the file: input hashes, command line.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> v = ds.value(ds.SizeGame([1, 1, 1], w=lambda n: n), "exact")
+    >>> [str(p) for p in ds.settle(v, 100, currency="EUR").payments]
+    ['33.34', '33.33', '33.33']
+    """
+    _refuse_unsettled(valuation)
+    places = check_decimals(decimals, check_currency(currency))
+    amount = check_pot(pot, places)
+    part = check_floor(floor, negative)
+    weights = rule_weights(valuation.values, negative, part, valuation.rounding)
+    coins = share_out(coins_of(amount, places), weights, valuation.owners)
+    low, high = intervals(valuation, amount, places, negative, part)
+    return Settlement(
+        valuation=valuation,
+        pot=amount,
+        currency=currency,
+        decimals=places,
+        negative=negative,
+        floor=part,
+        payments=tuple(amount_of(c, places) for c in coins),
+        low=low,
+        high=high,
+        record={"versions": versions(), **(record or {})},
+    )
+
+
+def intervals(
+    valuation: Valuation, pot: Decimal, decimals: int, negative: str, floor: str | None
+) -> tuple[tuple[Decimal, ...] | None, tuple[Decimal, ...] | None]:
+    """Middle 95% of each payment when the values are drawn from their joint law."""
+    drawn = plausible_values(valuation)
+    if drawn is None:
+        return None, None
+    weights = drawn if negative == "charge" else np.maximum(drawn, 0)
+    totals = weights.sum(axis=1)
+    usable = totals > 0
+    if usable.mean() < 0.975:  # then no gain at all is plausible, and so is any payment
+        return None, None
+    shares = weights[usable] / totals[usable, None]
+    part = float(Fraction(floor or 0))
+    shares = part / drawn.shape[1] + (1 - part) * shares
+    ends = np.quantile(shares, [0.025, 0.975], axis=0)
+    low, high = (
+        tuple(amount_of(round(float(share) * coins_of(pot, decimals)), decimals) for share in end)
+        for end in ends
+    )
+    return low, high
+
+
+def plausible_values(valuation: Valuation) -> FloatArray | None:
+    """Draws of all values from the normal law of their errors, shape (draws, I); always the same.
+
+    Drawn jointly where the covariance between owners is known, else independently. None where the
+    errors are unknown.
+    """
+    from threadpoolctl import threadpool_limits
+
+    total, joint = valuation.total_errors, valuation.total_covariance
+    if total is None:
+        return None
+    n = len(total)
+    draws = int(np.clip(MOST_NUMBERS // n, LEAST_DRAWS, MOST_DRAWS))
+    noise = np.random.default_rng(0).standard_normal((draws, n))
+    if joint is None:
+        return np.asarray(valuation.values + noise * total)
+    with threadpool_limits(1):  # the last bit of a product depends on the number of threads
+        scale, axes = np.linalg.eigh(joint)
+        # the symmetric root is the same on every machine; signs of single axes are not
+        drawn = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
+    return np.asarray(valuation.values + drawn)
+
+
+def _refuse_unsettled(valuation: Valuation) -> None:
+    if not valuation.complete:
+        raise InvalidSettlement(
+            "This valuation was stopped early, so nobody could compute it again. Run the same "
+            "again with its ledger to go on, then settle."
+        )
+
+
+def seal(body: Mapping[str, Any]) -> str:
+    """Hash of a settlement's content: whoever changes a number breaks it."""
+    rest = {name: item for name, item in body.items() if name != "seal"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """What computes here, by name and version."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,304 @@
+"""Does a settlement hold? Computed again, from its inputs to the last cent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from dushapley.engine.value import value
+from dushapley.errors import InvalidSettlement
+from dushapley.estimators.registry import AUTO
+from dushapley.games import as_game
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.money import amount_of
+from dushapley.settlement.settlement import Settlement, seal, settle, versions
+
+TOLERANCE = 1e-9
+"""Relative difference of values that another machine's arithmetic may explain."""
+BOUNDS = ("low", "high")
+STATES = {True: "passed", False: "FAILED", None: "not made"}
+RECOMPUTED = (
+    "owners", "sizes", "values", "std_errors", "covariance", "errors", "u_empty", "u_full",
+    "method", "options", "n_evaluations", "biased", "fingerprint", "failures",
+)  # fmt: skip
+"""What of a valuation must come out the same; the rest is how it was obtained."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: its name, whether it holds (None: it was not made), and why (not)."""
+
+    name: str
+    holds: bool | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{STATES[self.holds]:<8}  {self.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All findings, and whether every one of them holds."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the settlement stands as it is written."""
+        return all(finding.holds is not False for finding in self.findings)
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+    def __repr__(self) -> str:
+        """The verdict first, then every check."""
+        lines = ["The settlement holds." if self.holds else "The settlement does NOT hold."]
+        return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])
+
+
+def verify(
+    settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str],
+    game: Any,
+    *,
+    inputs: Iterable[Mapping[str, Any]] | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    n_jobs: int = 1,
+) -> Verdict:
+    """Compute a settlement again and say whether it holds, and if not, why.
+
+    Checked are the seal (nothing was edited), the arithmetic from values to payments, the hashes
+    of the input files; and if these hold, the fingerprint of the game and the values themselves.
+    Every check is named: passed, failed, or not made and why.
+
+    Parameters
+    ----------
+    settlement
+        A settlement, its dictionary, or the file it was written to.
+    game
+        The game, made again from the inputs.
+    inputs
+        Hashes of the files as they are now, see `file_hashes`; None where there are no files.
+    ledger
+        Paid evaluations to take on trust. None trains everything again: the answer then rests on
+        the inputs alone.
+    n_jobs
+        Workers.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.TableGame([0, 1, 2, 4])
+    >>> stored = ds.settle(ds.value(game, "exact"), 100).to_dict()
+    >>> ds.verify(stored, game).holds
+    True
+    >>> stored["payments"][0]["payment"] = "99.00"
+    >>> ds.verify(stored, game).holds
+    False
+    """
+    data = as_stored(settlement)
+    return verdict_on(
+        data, inputs, lambda: value_findings(data, game, ledger=ledger, n_jobs=n_jobs)
+    )
+
+
+def verdict_on(
+    data: Mapping[str, Any],
+    inputs: Iterable[Mapping[str, Any]] | None,
+    of_values: Callable[[], list[Finding]],
+) -> Verdict:
+    """All findings; those of the values cost trainings, and are made only if the others hold."""
+    findings = paper_findings(data, inputs)
+    failed = [finding.name for finding in findings if finding.holds is False]
+    if not failed:
+        return Verdict((*findings, *of_values()))
+    why = f"{' and '.join(failed)} failed, so there is nothing to compute again"
+    return Verdict((*findings, Finding("game", None, why), Finding("values", None, why)))
+
+
+def paper_findings(
+    data: Mapping[str, Any], inputs: Iterable[Mapping[str, Any]] | None
+) -> list[Finding]:
+    """What can be checked without a training: seal, payments, input files, versions."""
+    stored = Settlement.from_dict(data)
+    return [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs), _versions(stored)]
+
+
+def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str]) -> Any:
+    """The settlement as plain data."""
+    if isinstance(settlement, Settlement):
+        return settlement.to_dict()
+    if isinstance(settlement, Mapping):
+        return settlement
+    try:
+        return json.loads(Path(settlement).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidSettlement(
+            f"{os.fspath(settlement)} is no readable settlement ({error}). Pass the JSON file that "
+            "was written when the pot was shared."
+        ) from error
+
+
+def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -> list[Any]:
+    """Name, role and SHA-256 of each file, for the record of a settlement."""
+    return [
+        {
+            "name": Path(file).name,
+            "role": role,
+            "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest(),
+        }
+        for file in files
+    ]
+
+
+def first_difference(one: Any, other: Any, where: str = "", tolerance: float = 0.0) -> str | None:
+    """Where two plain structures differ first, in words; None if they are the same."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        pairs = [(f"{where}.{key}".lstrip("."), key) for key in sorted({*one, *other}, key=str)]
+        found = (
+            first_difference(one.get(key), other.get(key), place, tolerance) for place, key in pairs
+        )
+        return next((told for told in found if told), None)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        if len(one) != len(other):
+            return f"{where} has {len(one)} entries, computed again {len(other)}"
+        found = (
+            first_difference(a, b, f"{where}[{i}]", tolerance)
+            for i, (a, b) in enumerate(zip(one, other, strict=True))
+        )
+        return next((told for told in found if told), None)
+    if isinstance(one, float) and isinstance(other, float):
+        same = one == other or abs(one - other) <= tolerance * max(1.0, abs(one), abs(other))
+    else:
+        same = one == other
+    return None if same else f"{where} is {one!r}, computed again {other!r}"
+
+
+def _seal(data: Mapping[str, Any]) -> Finding:
+    if seal(data) == data.get("seal"):
+        return Finding("seal", True, "the file is as it was written")
+    return Finding("seal", False, "something in the file was changed after it was written")
+
+
+def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
+    try:
+        again = settle(
+            stored.valuation,
+            stored.pot,
+            currency=stored.currency,
+            negative=stored.negative,
+            floor=stored.floor,
+            decimals=stored.decimals,
+            record=stored.record,
+        )
+    except InvalidSettlement as error:
+        return Finding("payments", False, str(error))
+    told = first_difference(_exact_part(data), _exact_part(again.to_dict())) or _intervals_differ(
+        stored, again
+    )
+    if told:
+        return Finding("payments", False, f"do not follow from the values: {told}")
+    return Finding("payments", True, "follow from the values and add up to the pot")
+
+
+def _exact_part(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be computed again to the last digit: everything but intervals and seal."""
+    lines = [{k: v for k, v in line.items() if k not in BOUNDS} for line in data["payments"]]
+    return {**data, "payments": lines, "seal": None}
+
+
+def _intervals_differ(one: Settlement, other: Settlement) -> str | None:
+    """Intervals come from drawn values, where another machine may round the other way."""
+    slack = max(one.pot * Decimal("1e-6"), amount_of(1, one.decimals))
+    for name in BOUNDS:
+        pair = getattr(one, name), getattr(other, name)
+        if pair[0] is None or pair[1] is None:
+            if pair[0] is not pair[1]:
+                return f"payments[0].{name} is known in only one of them"
+            continue
+        for i, (a, b) in enumerate(zip(*pair, strict=True)):
+            if abs(a - b) > slack:
+                return f"payments[{i}].{name} is {str(a)!r}, computed again {str(b)!r}"
+    return None
+
+
+def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> Finding:
+    settled = {_label(entry): entry["sha256"] for entry in stored.record.get("inputs", ())}
+    found = {_label(entry): entry["sha256"] for entry in inputs or ()}
+    for label in settled:
+        if label not in found:
+            return Finding("inputs", False, f"{label} is missing; it was settled with")
+        if found[label] != settled[label]:
+            return Finding(
+                "inputs",
+                False,
+                f"{label} has changed: SHA-256 {found[label][:16]}…, settled with "
+                f"{settled[label][:16]}…",
+            )
+    extra = [label for label in found if label not in settled]
+    if extra:
+        return Finding("inputs", False, f"{extra[0]} is no input of this settlement")
+    if not settled:
+        return Finding("inputs", None, "no files were recorded")
+    return Finding("inputs", True, f"all {len(settled)} files are as they were")
+
+
+def _label(entry: Mapping[str, Any]) -> str:
+    kind = "test file" if entry["role"] == "test" else "file"
+    return f"{kind} {entry['name']!r}"
+
+
+def value_findings(
+    data: Mapping[str, Any],
+    game: Any,
+    *,
+    ledger: str | os.PathLike[str] | None = None,
+    n_jobs: int = 1,
+) -> list[Finding]:
+    """What takes the game: its fingerprint, and the values computed again."""
+    stored = Valuation.from_dict(data["valuation"])
+    played = as_game(game, len(stored.owners))
+    known = _game(played.fingerprint, stored.fingerprint)
+    if known.holds is False:
+        return [known, Finding("values", None, "this is another game")]
+    again = value(
+        played,
+        stored.method_asked,
+        options=None if stored.method_asked == AUTO else dict(stored.options),
+        budget=stored.budget,
+        precision=stored.precision,
+        seed=stored.seed,
+        ledger=ledger,
+        n_jobs=n_jobs,
+    )
+    one, other = ({k: v.to_dict()[k] for k in RECOMPUTED} for v in (stored, again))
+    how = f"{again.n_computed:,} evaluations computed again"
+    if ledger is not None:
+        how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
+    if first_difference(one, other) is None:
+        return [known, Finding("values", True, f"the same to the last bit ({how})")]
+    told = first_difference(one, other, tolerance=TOLERANCE)
+    if told is None:
+        return [known, Finding("values", True, f"the same but for rounding, {TOLERANCE:g} ({how})")]
+    return [known, Finding("values", False, f"{told} ({how})")]
+
+
+def _game(found: str | None, settled: str | None) -> Finding:
+    if found != settled:
+        unlike = "data, model, score or seed of the game differ from those settled with"
+        return Finding("game", False, unlike)
+    if found is None:
+        return Finding("game", None, "it is a bare function, whose content cannot be compared")
+    return Finding("game", True, "data, model, score and seed are those settled with")
+
+
+def _versions(stored: Settlement) -> Finding:
+    """Other versions are no fault, but the first suspect where something differs."""
+    then, now = stored.record.get("versions", {}), versions()
+    other = [f"{n} {then[n]} → {now.get(n, 'none')}" for n in then if then[n] != now.get(n)]
+    return Finding("versions", True, "differ: " + ", ".join(other) if other else "the same")

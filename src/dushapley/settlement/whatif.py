@@ -1,0 +1,241 @@
+"""Values before and after a change, and what the answer costs.
+
+Pools that both games know have one key, so whatever was paid for is found in the ledger, and what
+is not is quoted before it is paid.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.engine.asktell import AskTell
+from dushapley.engine.ledger import Ledger
+from dushapley.engine.plan import Plan, choose_plan
+from dushapley.engine.value import PAID_BATCH, value
+from dushapley.games import Game
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class WhatIf:
+    """Values before and after a change, by the same method.
+
+    Attributes
+    ----------
+    change
+        What happens.
+    before, after
+        The two valuations; `n_computed` of each says what had to be paid now.
+    scale
+        Part of everybody's rows at which both were measured: 1, except for more rows.
+    """
+
+    change: Change
+    before: Valuation
+    after: Valuation
+    scale: float = 1.0
+
+    @property
+    def n_found(self) -> int:
+        """Different pools of the changed game that had been paid before; 0 where all is free."""
+        distinct = self.after.n_distinct
+        return 0 if distinct is None else distinct - self.after.n_computed
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per owner of either world: owner, before, after, change, std_error.
+
+        The standard error of a change is of sampling, taken as independent in the two worlds.
+        """
+        import pandas as pd
+
+        worlds = [dict(zip(v.owners, v.values, strict=True)) for v in (self.before, self.after)]
+        errors = [_variances(v) for v in (self.before, self.after)]
+        if isinstance(self.change, Merge):
+            pair = (self.change.first, self.change.second)
+            worlds[0][self.change.name] = sum(worlds[0].pop(name) for name in pair)
+            errors[0][self.change.name] = sum(errors[0].pop(name) for name in pair)
+        names = dict.fromkeys([*worlds[1], *worlds[0]])
+        frame = pd.DataFrame({"owner": list(names)})
+        frame["before"], frame["after"] = ([w.get(n, np.nan) for n in names] for w in worlds)
+        frame["change"] = frame["after"].fillna(0) - frame["before"].fillna(0)
+        frame["std_error"] = [np.sqrt(sum(e.get(n, 0.0) for e in errors)) for n in names]
+        return frame
+
+    def __repr__(self) -> str:
+        """The question, the two worlds side by side, and what it cost."""
+        frame = self.to_frame()
+        lines = [f"What if {self.change.told()}?", f"  {'owner':<32} {'before':>10} {'after':>10}"]
+        for name, *pair in frame[["owner", "before", "after"]].to_numpy().tolist():
+            cells = ["-" if np.isnan(x) else f"{x:.5g}" for x in pair]
+            lines.append(f"  {name[:32]:<32} {cells[0]:>10} {cells[1]:>10}")
+        ends = [f"{v.u_full:.5g}" for v in (self.before, self.after)]
+        lines.append(f"  {'u(all)':<32} {ends[0]:>10} {ends[1]:>10}")
+        lines.append(f"  {self.n_found:,} pools found, {self.after.n_computed:,} computed")
+        if self.scale != 1:
+            lines.append(f"  measured with {self.scale:.0%} of everybody's rows in both worlds")
+        return "\n".join([*lines, *(f"  {sentence}" for sentence in self.verdict())])
+
+    def verdict(self) -> list[str]:
+        """What the answer means, where that can be said in a sentence."""
+        owner = getattr(self.change, "owner", None)
+        if not isinstance(self.change, (Copy, MoreRows, Merge)):
+            return []
+        name = self.change.name if isinstance(self.change, Merge) else owner
+        row = self.to_frame().set_index("owner").loc[name]
+        known = row["std_error"] > 0
+        if known and abs(row["change"]) < 1.96 * row["std_error"]:
+            return ["The difference is within the error: more budget would tell."]
+        if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
+            return [f"It makes no difference to {name!r}."]
+        verb = {Copy: "Copying", MoreRows: "Changing its rows", Merge: "Merging"}[type(self.change)]
+        pays = "pays" if row["change"] > 0 else "does not pay"
+        return [f"{verb} {pays}: {name!r} goes from {row['before']:.4g} to {row['after']:.4g}."]
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a what-if would cost, given what a ledger holds.
+
+    Attributes
+    ----------
+    asked
+        Evaluations that may be asked for in the two worlds: their budgets.
+    known
+        Different pools it would ask that stand in the ledger.
+    new
+        Different pools to be computed. Exact for methods that ask the same whatever they are
+        answered; a forecast for the others (`gp`, `tmc`), which `at_most` bounds.
+    at_most
+        Pools to be computed if, from the first unknown answer on, nothing were found.
+    """
+
+    asked: int
+    known: int
+    new: int
+    at_most: int
+
+
+def what_if(
+    game: Game,
+    change: Change,
+    *,
+    method: str = "auto",
+    options: Mapping[str, Any] | None = None,
+    budget: int | None = None,
+    precision: float | None = None,
+    seed: int = 0,
+    n_jobs: int = 1,
+    ledger: str | os.PathLike[str] | None = None,
+) -> WhatIf:
+    """Value a collaboration before and after a change.
+
+    Parameters
+    ----------
+    game
+        The collaboration as it is.
+    change
+        `Leave`, `Join`, `Merge`, `Copy` or `MoreRows`.
+    method, options, budget, precision, seed, n_jobs, ledger
+        As in `dushapley.value`, used for both. With the ledger of the base run, everything that
+        run paid for is found. `quote_change` tells what is missing beforehand.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.SizeGame([100, 200, 400], w=lambda n: n / (n + 100))
+    >>> answer = ds.what_if(game, ds.Leave("owner 3"), method="exact")
+    >>> answer.after.values.round(3).tolist()
+    [0.292, 0.458]
+    """
+    given: dict[str, Any] = {
+        "method": method,
+        "options": options,
+        "budget": budget,
+        "precision": precision,
+        "seed": seed,
+        "n_jobs": n_jobs,
+    }
+    before, after = change.games(game)
+    scale = change.scale(game) if isinstance(change, MoreRows) else 1.0
+    with TemporaryDirectory() as folder:
+        if ledger is None and game.context is not None and not game.cheap:
+            ledger = Path(folder) / "both-worlds.sqlite"  # so that they share what they pay
+        worlds = [value(world, ledger=ledger, **given) for world in (before, after)]
+    return WhatIf(change, worlds[0], worlds[1], scale)
+
+
+def quote_change(
+    game: Game,
+    change: Change,
+    *,
+    method: str = "auto",
+    options: Mapping[str, Any] | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+    ledger: str | os.PathLike[str] | None = None,
+) -> Quote:
+    """What a what-if would cost, both worlds together, without computing anything.
+
+    The method's own conversations are held with what the ledger knows; where it does not know,
+    the mean of what is known stands in.
+    """
+    worlds = dict.fromkeys(change.games(game))
+    plans = [choose_plan(world, method, options, budget) for world in worlds]
+    costly = [(w, plan) for w, (plan, form) in zip(worlds, plans, strict=True) if form is None]
+    asked = sum(plan.budget for _, plan in costly)
+    if ledger is None or game.context is None or not Path(ledger).exists():
+        return Quote(asked, 0, asked, asked)
+    known: dict[bytes, float] = {}
+    new: set[bytes] = set()
+    with Ledger(ledger, game.context) as paid:
+        at_most = sum(_converse(world, plan, seed, paid, known, new) for world, plan in costly)
+    return Quote(asked, len(known), len(new), at_most)
+
+
+def _converse(
+    game: Game,
+    plan: Plan,
+    seed: int,
+    ledger: Ledger,
+    known: dict[bytes, float],
+    new: set[bytes],
+) -> int:
+    """Collect the keys that will be asked; return how many of them may be new at the most."""
+    talk = AskTell(
+        plan,
+        game.n_players,
+        sizes=game.sizes,
+        fractions=game.fractions,
+        seed=seed,
+        batch=PAID_BATCH,
+    )
+    sure: int | None = None  # questions asked before the first unknown answer
+    while (ask := talk.ask()) is not None:
+        keys = game.keys(*game.check(ask.queries, ask.draws))
+        found = {k: game.recall(o) for k, o in ledger.read(list(dict.fromkeys(keys))).items()}
+        known |= {key: outcome.value for key, outcome in found.items() if outcome is not None}
+        missing = {key for key in keys if key not in known}
+        if missing and sure is None:
+            sure = talk.n_asked - len(keys)
+        new |= missing
+        stand_in = float(np.mean(list(known.values()))) if known else 0.0
+        talk.tell([known.get(key, stand_in) for key in keys])
+    return 0 if sure is None else plan.budget - sure
+
+
+def _variances(valuation: Valuation) -> dict[str, float]:
+    """Squared sampling errors; the test set is the same in both worlds, so its error cancels."""
+    errors = valuation.std_errors
+    known = np.zeros(len(valuation.owners)) if errors is None else errors**2
+    return dict(zip(valuation.owners, known.tolist(), strict=True))

@@ -1,0 +1,143 @@
+"""Guards: what is refused at the door, and pools in words for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.arrays import BoolArray, FloatArray, Fractions, Queries
+from dushapley.errors import BudgetTooSmall, InvalidGame, InvalidOption, UtilityFailed
+
+LARGEST = 1e140
+"""Utility whose square can still be summed."""
+
+
+def is_partial(queries: Queries) -> BoolArray:
+    """Mark the pools that hold only part of some owner's rows."""
+    if queries.dtype == np.bool_:
+        return np.zeros(len(queries), dtype=np.bool_)
+    return np.asarray(((queries > 0) & (queries < 1)).any(axis=1))
+
+
+def check_n_players(number: object, name: str = "n_players") -> int:
+    """A whole number of at least 1."""
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+        raise InvalidGame(f"{name} is {number!r}; needed is a whole number of at least 1.")
+    return int(number)
+
+
+def check_sizes(
+    sizes: ArrayLike | None, n_players: int | None = None, name: str = "sizes"
+) -> FloatArray:
+    """Sizes as a read-only float vector; ones where they are unknown."""
+    if sizes is None:
+        array = np.ones(n_players or 0)
+    else:
+        try:
+            array = np.array(sizes, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidGame(f"{name} are not numbers ({error}). Pass one per owner.") from error
+    wanted = len(array) if n_players is None and array.ndim == 1 else n_players
+    if array.ndim != 1 or array.size == 0 or len(array) != wanted:
+        raise InvalidGame(
+            f"{name} has shape {array.shape}; needed is one number per owner"
+            + ("." if n_players is None else f", ({n_players},).")
+        )
+    if not bool(np.isfinite(array).all() and (array >= 0).all()):
+        worst = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
+        raise InvalidGame(
+            f"Owner {worst + 1} has {array[worst]} in {name}; needed are finite numbers that are "
+            "not negative (zero rows are legal)."
+        )
+    array.setflags(write=False)
+    return array
+
+
+def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
+    chosen = tuple(f"owner {i + 1}" for i in range(n_players)) if names is None else tuple(names)
+    if len(chosen) != n_players or len(set(chosen)) != n_players:
+        raise InvalidGame(
+            f"Found {len(chosen)} names ({len(set(chosen))} different) for {n_players} owners; "
+            "needed is one name per owner, all different."
+        )
+    if not all(isinstance(name, str) for name in chosen):
+        raise InvalidGame("Owner names must be strings.")
+    return chosen
+
+
+def refuse_non_finite(queries: Queries, values: FloatArray, names: Sequence[str]) -> None:
+    """Refuse NaN and infinity, naming the pool that they came from."""
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        first = int(bad[0])
+        raise UtilityFailed(
+            f"The utility of {pool_name(queries[first], names)} is {values[first]} "
+            f"({len(bad)} of {len(values)} pools in this batch are not finite). A value needs "
+            "finite utilities: check the metric, or give too little data a finite worth."
+        )
+
+
+def refuse_extreme(queries: Queries, values: FloatArray, names: Sequence[str]) -> None:
+    """Refuse utilities so large that their squares, and with them all errors, are infinite."""
+    first = int(np.argmax(np.abs(values)))
+    if abs(values[first]) > LARGEST:
+        raise UtilityFailed(
+            f"The utility of {pool_name(queries[first], names)} is {values[first]:.3g}; errors "
+            f"need squares of utilities, which are finite up to {LARGEST:g}. Divide the utility by "
+            "a constant (values are divided by it, too), or have exact values computed."
+        )
+
+
+def refuse_minute(empty: float, full: float) -> None:
+    """Refuse utilities so small that their squares, and with them all errors, are zero."""
+    if 0 < max(abs(empty), abs(full)) < 1 / LARGEST:
+        raise UtilityFailed(
+            f"The utilities of nobody and everybody are {empty:.3g} and {full:.3g}; errors need "
+            f"squares of utilities, which are zero below {1 / LARGEST:g}. Multiply the utility by "
+            "a constant (values are multiplied by it, too), or have exact values computed."
+        )
+
+
+def pool_name(query: np.ndarray[Any, Any], names: Sequence[str]) -> str:
+    """A pool in words, for messages."""
+    inside: list[int] = np.flatnonzero(query > 0).tolist()
+    if not inside:
+        return "the empty pool"
+    if len(inside) == len(names) and bool((query == 1).all()):
+        return "the pool of all owners"
+    told = [
+        repr(names[i]) if query[i] == 1 else f"{float(query[i]):.1%} of {names[i]!r}"
+        for i in inside[:6]
+    ]
+    more = f" and {len(inside) - 6} more" if len(inside) > 6 else ""
+    return f"the pool of {', '.join(told)}{more}"
+
+
+def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
+    """What can be answered; rows can be drawn only from whole numbers of them."""
+    if fractions == "rows" and not bool((sizes == np.floor(sizes)).all()):
+        raise InvalidGame("Rows are drawn only from whole numbers of them; found other sizes.")
+    if fractions in ("exact", "rows", "none"):
+        return fractions
+    raise InvalidGame(f"fractions is {fractions!r}; choose 'exact', 'rows' or 'none'.")
+
+
+def check_budget(budget: object) -> int | None:
+    if budget is None:
+        return None
+    if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)):
+        raise InvalidOption(f"budget is {budget!r}; it is a whole number of evaluations.")
+    if budget < 2:
+        raise BudgetTooSmall(
+            f"budget is {budget!r}; at least 2 are needed: nobody and everybody are always asked."
+        )
+    return int(budget)
+
+
+def check_seed(seed: object) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidOption(f"seed is {seed!r}; it is a whole number, not negative.")
+    return int(seed)

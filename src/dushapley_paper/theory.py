@@ -1,0 +1,96 @@
+"""What the three figures about guarantees share: owners drawn at random, one learning curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import floor, log
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dushapley.engine.value import value
+from dushapley.games.size.curves import rational
+from dushapley.games.size.games import SizeGame
+from dushapley_paper.experiment import Outcome, standing
+from dushapley_paper.trials import du_evaluations
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Base = Literal["10", "e"]
+
+
+def draw_game(n_owners: int, n_max: int, seed: Sequence[int], base: Base = "10") -> SizeGame:
+    """w(n) = 1 − c/(c+n) with c = 10^k, k = ⌊log Σn⌋ − 1; sizes uniform on 1..n_max.
+
+    The base of the logarithm is not stated. With 10 the constant c is 1% to 10% of all rows; with
+    e it exceeds all rows by far, and w is nearly a straight line.
+    """
+    sizes = np.random.default_rng([*seed, n_owners, n_max]).integers(1, n_max + 1, n_owners)
+    total = float(sizes.sum())
+    digits = len(str(int(total))) - 1 if base == "10" else floor(log(total))
+    return SizeGame(sizes, rational(10.0 ** (digits - 1)))
+
+
+def gap(over: Mapping[str, float], under: Mapping[str, float]) -> Outcome:
+    """Whether one mean over draws exceeds another by more than their standard errors allow."""
+    noise = ((point["se"], int(point["count"])) for point in (over, under))
+    return standing(over["mean"] - under["mean"], *noise)
+
+
+def highest(game: SizeGame) -> float:
+    """What everybody's rows are worth: the range of the utility, since w(0) = 0."""
+    return float(game(np.ones((1, game.n_players)))[0])
+
+
+def measured_errors(game: SizeGame, seed: int, walks: int = 20) -> dict[str, float]:
+    """Euclidean norms of true errors: DU-Shapley's, and permutation sampling's at its evaluations.
+
+    Bounds are compared in these figures; this is what they bound.
+    """
+    exact = value(game, "exact", progress=False).values
+    du = value(game, "du", progress=False).values
+    budget = du_evaluations(game.n_players)
+    sampled = [
+        value(game, "permutation", budget=budget, seed=seed + s, progress=False).values - exact
+        for s in range(walks)
+    ]
+    return {
+        "du": float(np.linalg.norm(du - exact)),
+        "permutation": float(np.mean([np.linalg.norm(error) for error in sampled])),
+    }
+
+
+def averaged(found: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Mean with its standard error, and the range that 95% of the draws of owners keep to."""
+    return {
+        name: {
+            "mean": float(np.mean(column := [f[name] for f in found])),
+            "se": float(np.std(column, ddof=1) / np.sqrt(len(column))),
+            "count": len(column),
+            "low": float(np.quantile(column, 0.025)),
+            "high": float(np.quantile(column, 0.975)),
+        }
+        for name in found[0]
+    }
+
+
+def new_figure(rows: int, columns: int) -> tuple[Figure, Any]:
+    """A grid of panels in the size all theory figures have."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(
+        rows, columns, figsize=(3.4 * columns, 2.9 * rows), squeeze=False, layout="constrained"
+    )
+
+
+def draw_band(
+    ax: Axes, owners: Sequence[int], found: Sequence[dict[str, float]], label: str, colour: str
+) -> None:
+    """Mean over the draws of owners against their number, with the range of the draws."""
+    ax.plot(owners, [f["mean"] for f in found], marker="o", ms=3, color=colour, label=label)
+    low, high = [f["low"] for f in found], [f["high"] for f in found]
+    ax.fill_between(owners, low, high, color=colour, alpha=0.2, linewidth=0)
+    ax.set_xlabel("number of owners I", fontsize=9)
+    ax.tick_params(labelsize=8)
