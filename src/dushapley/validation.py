@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import inf
+from numbers import Real
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, Queries
-from dushapley.errors import BudgetTooSmall, InvalidGame, InvalidOption, UtilityFailed
+from dushapley.errors import (
+    BudgetTooSmall,
+    DUShapleyError,
+    InvalidGame,
+    InvalidOption,
+    UtilityFailed,
+)
 
 LARGEST = 1e140
 """Utility whose square can still be summed."""
@@ -22,10 +30,24 @@ def is_partial(queries: Queries) -> BoolArray:
     return np.asarray(((queries > 0) & (queries < 1)).any(axis=1))
 
 
-def check_n_players(number: object, name: str = "n_players") -> int:
-    """A whole number of at least 1."""
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-        raise InvalidGame(f"{name} is {number!r}; needed is a whole number of at least 1.")
+def is_whole(thing: object, least: float = -inf, most: float = inf) -> TypeGuard[int]:
+    """Whether it is a whole number, not a truth value, within both bounds."""
+    if isinstance(thing, bool) or not isinstance(thing, (int, np.integer)):
+        return False
+    return bool(least <= thing <= most)
+
+
+def is_number(thing: object, above: float = -inf, most: float = inf) -> TypeGuard[float]:
+    """Whether it is a real number, neither NaN nor a truth value, above one bound up to another."""
+    return isinstance(thing, Real) and not isinstance(thing, bool) and above < float(thing) <= most
+
+
+def check_whole(
+    number: object, name: str, least: int = 1, error: type[DUShapleyError] = InvalidGame
+) -> int:
+    """A whole number of at least `least`."""
+    if not is_whole(number, least):
+        raise error(f"{name} is {number!r}; needed is a whole number of at least {least}.")
     return int(number)
 
 
@@ -128,7 +150,7 @@ def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
 def check_budget(budget: object) -> int | None:
     if budget is None:
         return None
-    if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)):
+    if not is_whole(budget):
         raise InvalidOption(f"budget is {budget!r}; it is a whole number of evaluations.")
     if budget < 2:
         raise BudgetTooSmall(
@@ -137,7 +159,7 @@ def check_budget(budget: object) -> int | None:
     return int(budget)
 
 
-def check_seed(seed: object) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidOption(f"seed is {seed!r}; it is a whole number, not negative.")
+def check_seed(seed: object, error: type[DUShapleyError] = InvalidOption) -> int:
+    if not is_whole(seed, least=0):
+        raise error(f"seed is {seed!r}; it is a whole number, not negative.")
     return int(seed)

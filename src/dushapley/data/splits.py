@@ -10,6 +10,7 @@ from dushapley.arrays import Array, IntArray
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
+from dushapley.validation import is_number, is_whole
 
 LEAST_LEFT = 10
 """Training rows that more than half of an owner's rows may be held out of."""
@@ -17,7 +18,7 @@ LEAST_LEFT = 10
 
 def hold_out(owners: Owners, fraction: float, seed: int) -> tuple[Owners, Array, Array]:
     """A random part of every owner's rows, at least one, as a test set."""
-    if isinstance(fraction, bool) or not 0 < fraction < 1:
+    if not is_number(fraction, above=0) or fraction >= 1:
         raise InvalidOwners(f"A fraction of {fraction!r} cannot be held out; pass, say, 0.2.")
     if min(len(X) for X in owners.X) < 2:
         small = min(range(len(owners)), key=lambda j: len(owners.X[j]))
@@ -46,7 +47,7 @@ def _refuse_too_few_left(owners: Owners, fraction: float, picked: list[int]) -> 
 def folds(owners: Owners, number: int, seed: int) -> list[tuple[Owners, Array, Array]]:
     """Every row in the test set of exactly one of several splits."""
     fewest = min(len(X) for X in owners.X)
-    if isinstance(number, bool) or not isinstance(number, int) or not 2 <= number <= fewest:
+    if not is_whole(number, least=2, most=fewest):
         raise InvalidOwners(
             f"{number!r} folds cannot be made: needed are at least 2, and no more than the "
             f"smallest owner has rows ({fewest})."

@@ -23,10 +23,10 @@ from dushapley.estimators.method import Method
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 from dushapley.validation import (
     check_fractions,
-    check_n_players,
     check_names,
     check_seed,
     check_sizes,
+    check_whole,
     refuse_extreme,
     refuse_minute,
     refuse_non_finite,
@@ -75,7 +75,7 @@ class AskTell:
         seed: int = 0,
         batch: int = 64,
     ) -> None:
-        self.n_players = check_n_players(n_players)
+        self.n_players = check_whole(n_players, "n_players")
         self.names = check_names(names, self.n_players)
         self.sizes = check_sizes(sizes, self.n_players)
         if fractions == "rows" and sizes is None:

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from numbers import Real
 from time import monotonic
 from typing import Any
 
@@ -34,7 +33,7 @@ from dushapley.games.base import Game, as_game
 from dushapley.protocol import Estimate
 from dushapley.results.uncertainty import Begin
 from dushapley.results.valuation import Valuation
-from dushapley.validation import check_seed
+from dushapley.validation import check_seed, is_number
 
 CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
 """Pools asked at a time: many where they cost nothing (but no more than fit in memory)."""
@@ -141,17 +140,12 @@ def check_wishes(
 ) -> None:
     """Refuse what no run could be made of, before anything is paid."""
     check_executor(executor, n_jobs, address)
-    if precision is not None and not _is_number(precision, most=1e9):
+    if precision is not None and not is_number(precision, above=0, most=1e9):
         raise InvalidOption(
             f"precision is {precision!r}; it is a positive part of the spread of values, say 0.05."
         )
-    if max_seconds is not None and not _is_number(max_seconds):
+    if max_seconds is not None and not is_number(max_seconds, above=0):
         raise InvalidOption(f"max_seconds is {max_seconds!r}; it is a positive number of seconds.")
-
-
-def _is_number(found: object, most: float = float("inf")) -> bool:
-    """Whether it is a positive number, not a truth value, and no more than `most`."""
-    return isinstance(found, Real) and not isinstance(found, bool) and 0 < float(found) <= most
 
 
 def _beginning(game: Game, plan: Plan, seed: int) -> Callable[[], AskTell]:

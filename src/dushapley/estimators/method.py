@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from dushapley.errors import InvalidOption
 from dushapley.protocol import Conversation, Problem
+from dushapley.validation import is_whole
 
 Keeps = Literal["efficiency", "symmetry", "null player"]
 Needs = Literal["coalitions", "fractions", "rows", "formula"]
@@ -35,7 +36,7 @@ class Option:
         else:
             allowed = f"{type(self.default).__name__}: {self.meaning}"
             wanted = type(self.default)
-            if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            if wanted is float and is_whole(value):
                 value = float(value)
             if type(value) is wanted and self.valid(value):
                 return value

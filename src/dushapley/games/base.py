@@ -18,7 +18,7 @@ from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.validation import check_n_players, check_names, check_sizes, is_partial, pool_name
+from dushapley.validation import check_names, check_sizes, check_whole, is_partial, pool_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +250,11 @@ class CallableGame(Game):
                 "Pass a callable that maps an (m, I) boolean matrix to m numbers."
             )
         self.function = function
-        self.n_players = check_n_players(n_players)
+        self.n_players = check_whole(n_players, "n_players")
         self.sizes = check_sizes(sizes, self.n_players)
         self.names = check_names(names, self.n_players)
         self.cheap = cheap
-        self.block = check_n_players(block, "block")
+        self.block = check_whole(block, "block")
         if fingerprint is not None:
             self.fingerprint = digest("callable", fingerprint, self.n_players)
 

@@ -9,6 +9,7 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, MethodNotApplicable
+from dushapley.validation import is_whole
 
 DEFAULT_K = 5
 AT_ONCE = 32
@@ -163,7 +164,7 @@ def as_numbers(X: Array) -> FloatArray:
 
 
 def check_k(k: object) -> int:
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+    if not is_whole(k, least=1):
         raise InvalidGame(f"k is {k!r}; the number of neighbours is a whole number from 1.")
     return int(k)
 

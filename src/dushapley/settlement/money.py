@@ -14,6 +14,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidSettlement
+from dushapley.validation import is_whole
 
 RULES = {
     "clip": "An owner of negative value is paid nothing; the others share the pot in proportion "
@@ -103,10 +104,10 @@ def amount_of(coins: int, decimals: int) -> Decimal:
 
 
 def check_pot(pot: object, decimals: int) -> Decimal:
-    if isinstance(pot, bool) or not isinstance(pot, (int, str, float, Decimal)):
+    if not (is_whole(pot) or isinstance(pot, (str, float, Decimal))):
         raise InvalidSettlement(f"The pot is {pot!r}; pass an amount of money, say '100000.00'.")
     try:
-        amount = Decimal(repr(pot) if isinstance(pot, float) else pot)
+        amount = Decimal(str(pot))
     except InvalidOperation:
         amount = Decimal("nan")
     if not amount.is_finite() or amount < 0:
@@ -127,7 +128,7 @@ def check_floor(floor: object, negative: str) -> str | None:
         return None
     text = DEFAULT_FLOOR if floor is None else str(floor)
     try:
-        valid = not isinstance(floor, bool) and 0 <= Fraction(text) <= 1
+        valid = 0 <= Fraction(text) <= 1
     except (ValueError, ZeroDivisionError):
         valid = False
     if not valid:
@@ -146,9 +147,9 @@ def check_currency(currency: object) -> str:
 def check_decimals(decimals: object, currency: str) -> int:
     if decimals is None:
         return COINS.get(currency.upper(), 2)
-    if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= 18:
+    if not is_whole(decimals, least=0, most=18):
         raise InvalidSettlement(f"decimals is {decimals!r}; it is a whole number from 0 to 18.")
-    return decimals
+    return int(decimals)
 
 
 def money(amount: Decimal) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from dushapley.engine.executors.base import Executor, OutOfTime
 from dushapley.errors import InvalidOption
+from dushapley.validation import is_whole
 
 __all__ = ["EXECUTORS", "Executor", "OutOfTime", "check_executor", "make_executor"]
 
@@ -14,7 +15,7 @@ EXECUTORS = ("local", "dask", "ray")
 
 def check_executor(name: object, n_jobs: object, address: object) -> None:
     """Refuse what no executor could be made of, before anything is started."""
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or (n_jobs < 1 and n_jobs != -1):
+    if not is_whole(n_jobs, least=-1) or n_jobs == 0:
         raise InvalidOption(f"n_jobs is {n_jobs!r}; it is a number of workers, or -1 for all.")
     if name not in EXECUTORS:
         choices = ", ".join(map(repr, EXECUTORS))

@@ -32,7 +32,7 @@ from dushapley.games.model.training import (
 )
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest
-from dushapley.validation import check_n_players, pool_name
+from dushapley.validation import check_seed, check_whole, is_number, pool_name
 
 MOST_SCORES = 2048
 """Entries kept of a score that is known test row by test row: at most 16 KB a training."""
@@ -124,8 +124,8 @@ class ModelGame(RowsGame):
         _check_choice("backend", backend, ("numpy", "torch"))
         refuse_impossible_limit(timeout)
         refuse_impossible_memory(memory)
-        self.model, self.scoring, self.seed = model, scoring, _check_seed(seed)
-        self.repeats = check_n_players(repeats, "repeats")
+        self.model, self.scoring, self.seed = model, scoring, check_seed(seed, InvalidGame)
+        self.repeats = check_whole(repeats, "repeats")
         self.on_failure, self.timeout, self.backend = on_failure, timeout, backend
         self.limits = Limits(timeout, memory, self.repeats)
         self.X_test, self.y_test = check_test_set(owners, X_test, y_test, self.encoding)
@@ -274,10 +274,10 @@ class ModelGame(RowsGame):
             return average([best_constant(self.scorer)])
         if empty == "zero":
             return Outcome(0.0)
-        if isinstance(empty, bool) or not isinstance(empty, (int, float, np.number)):
-            raise InvalidGame(f"empty is {empty!r}; it is 'constant', 'zero' or a number.")
-        if not np.isfinite(empty):
-            raise InvalidGame(f"empty is {empty!r}; u(nobody) must be finite.")
+        if not is_number(empty) or not np.isfinite(empty):
+            raise InvalidGame(
+                f"empty is {empty!r}; it is 'constant', 'zero' or a number, which must be finite."
+            )
         return Outcome(float(empty))
 
     def _notes(self) -> tuple[str, ...]:
@@ -430,9 +430,3 @@ def unseen_classes(owners: Owners, y_test: Array, classes: Array | None) -> list
 def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InvalidGame(f"{name} is {value!r}; choose {' or '.join(map(repr, allowed))}.")
-
-
-def _check_seed(seed: object) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidGame(f"seed is {seed!r}; it is a whole number, not negative.")
-    return int(seed)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dushapley.errors import InvalidGame
+from dushapley.validation import is_number, is_whole
 
 LONGEST = 1e8
 """Seconds that an alarm can wait, and then some: three years."""
@@ -163,9 +164,7 @@ def refuse_impossible_limit(seconds: object) -> None:
     """Refuse a time limit that makes no sense, or that this thread cannot keep."""
     if seconds is None:
         return
-    if isinstance(seconds, bool) or not (
-        isinstance(seconds, (int, float)) and 0 < seconds <= LONGEST
-    ):
+    if not is_number(seconds, above=0, most=LONGEST):
         raise InvalidGame(
             f"timeout is {seconds!r}; it is a positive number of seconds (at most {LONGEST:g}), or "
             "None for no limit."
@@ -181,7 +180,7 @@ def refuse_impossible_memory(size: object) -> None:
     """Refuse a memory limit that makes no sense, or that this system cannot keep."""
     if size is None:
         return
-    if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
+    if not is_whole(size, least=1):
         raise InvalidGame(f"memory is {size!r}; it is a positive whole number of bytes, or None.")
     if not Path("/proc/self/statm").exists():
         raise InvalidGame(

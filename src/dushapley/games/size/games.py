@@ -35,7 +35,7 @@ from dushapley.games.size.curves import (
 )
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.validation import check_names, check_sizes
+from dushapley.validation import check_names, check_sizes, is_whole
 
 FLOOR_TOLERANCE = 1e-12
 """Relative slack when a whole number is floored: A²/B misses it by a few rounding errors."""
@@ -188,7 +188,7 @@ class LinearRegressionGame(Game):
             raise InvalidGame(f"form is {self.form!r}; choose 'fixed-point' or 'paper'.")
         if self.form == "paper" and floor is not None:
             raise InvalidGame("form='paper' is the raw formula and takes no floor; leave it out.")
-        if not isinstance(self.d, (int, np.integer)) or self.d < 1:
+        if not is_whole(self.d, least=1):
             raise InvalidGame(f"d is {self.d!r}; the number of features is a whole number from 1.")
         if not bool((np.isfinite(self.gamma) & (self.gamma > 0)).all()):
             raise InvalidGame("gamma must be finite and positive: feature scale over noise.")

@@ -15,6 +15,7 @@ from dushapley.games.model.additive.classification import Discriminant, NaiveBay
 from dushapley.games.model.additive.model import Additive
 from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
 from dushapley.games.model.scoring import constant_label
+from dushapley.validation import is_number
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -134,7 +135,7 @@ def _ridge(
     game: ModelGame, options: dict[str, Any], *, standardised: bool = False
 ) -> Additive | None:
     alpha: Any = options["alpha"]
-    if options["positive"] or not isinstance(alpha, (int, float)) or not alpha > 0:
+    if options["positive"] or not is_number(alpha, above=0):
         return None
     if options["solver"] not in ("auto", "svd", "cholesky"):
         return None  # the others stop when they are near

@@ -16,6 +16,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import InvalidOption
+from dushapley.validation import check_whole
 
 Optimizer = Literal["sgd", "adam"]
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
@@ -56,11 +57,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name, least in (("hidden", 0), ("steps", 1), ("batch_size", 1), ("seed", 0)):
-            found = getattr(self, name)
-            if found is None and name == "batch_size":
-                continue
-            if isinstance(found, bool) or not isinstance(found, (int, np.integer)) or found < least:
-                raise InvalidOption(f"{name} is {found!r}; needed is a whole number from {least}.")
+            if name != "batch_size" or self.batch_size is not None:
+                check_whole(getattr(self, name), name, least, InvalidOption)
         if self.optimizer not in ("sgd", "adam"):
             raise InvalidOption(f"optimizer is {self.optimizer!r}; choose 'sgd' or 'adam'.")
         positive = np.isfinite(self.learning_rate) and self.learning_rate > 0
