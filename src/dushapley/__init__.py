@@ -33,7 +33,7 @@ from dushapley.games import (
 )
 from dushapley.protocol import Ask, Estimate, Problem
 from dushapley.results.citations import bibtex
-from dushapley.results.ranking import probability_greater, rank_probabilities
+from dushapley.results.uncertainty import probability_greater, rank_probabilities
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Copy, Join, Leave, Merge, MoreRows
 from dushapley.settlement.settlement import Settlement, settle

@@ -32,8 +32,8 @@ class Estimate:
     values
         One number per owner.
     std_errors
-        Calibrated standard errors (±1.96 is a 95% interval), or None when the estimator cannot
-        know them: a single replicate, a deterministic formula.
+        Standard errors, calibrated so that the normal 95% interval holds, or None when the
+        estimator cannot know them: a single replicate, a deterministic formula.
     covariance
         Covariance of the errors between owners, where known.
     replicates

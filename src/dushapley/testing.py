@@ -45,6 +45,7 @@ from dushapley.games import (
     voting,
 )
 from dushapley.protocol import Estimate
+from dushapley.results.uncertainty import half_width
 
 MOST_LISTED = 10
 """Owners up to which games are listed whole."""
@@ -131,21 +132,22 @@ def coverage(
     budget: int,
     seeds: Iterable[int],
 ) -> float:
-    """Part of the exact values that lie within ±1.96 standard errors, over owners and seeds."""
+    """Part of the exact values that lie within their 95% intervals, over owners and seeds."""
     found = [run(method, game, options, budget, seed) for seed in seeds]
     assert all(e.std_errors is not None for e in found), f"no standard errors at budget {budget}"
     return covered(found, value(game, "exact").values)
 
 
 def covered(found: Sequence[Estimate], truth: FloatArray) -> float:
-    """Part of the true values that lie within ±1.96 standard errors of these runs' estimates.
+    """Part of the true values that lie within the 95% intervals of these runs' estimates.
 
     Owners who get the same value in every run have no error to cover and are left out; not a
     number where nobody is left.
     """
     rounding = 1e-12 * max(1.0, float(np.abs(truth).max()))
     values = np.array([e.values for e in found])
-    inside = np.abs(values - truth) <= 1.96 * np.array([e.std_errors for e in found]) + rounding
+    width = half_width(np.array([e.std_errors for e in found]))
+    inside = np.abs(values - truth) <= width + rounding
     vary = np.ptp(values, axis=0) > rounding
     return float(inside[:, vary].mean()) if vary.any() else float("nan")
 

@@ -8,6 +8,7 @@ from math import floor, log10, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
 from dushapley.estimators.calibration import student
+from dushapley.results.uncertainty import half_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -147,7 +148,7 @@ def standing(gap: float, *noise: tuple[float, int]) -> Outcome:
     variance = sum(se**2 for se, _ in noise)
     if variance > 0:
         freedom = variance**2 / sum(se**4 / (count - 1) for se, count in noise)
-        if abs(gap) <= 1.96 * float(student(freedom)) * sqrt(variance):
+        if abs(gap) <= half_width(float(student(freedom))) * sqrt(variance):
             return "level"
     return "level" if gap == 0 else "won" if gap > 0 else "lost"
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.estimators.calibration import student
+from dushapley.results.uncertainty import half_width
 from dushapley_paper.experiment import (
     Dependence,
     Finding,
@@ -91,7 +92,7 @@ def clear_from(result: Result, rival: str, columns: Sequence[str]) -> tuple[floa
     """
     found = [gaps(scores, rival, c) for scores in result["sets"].values() for c in columns]
     differ = [gap for gap in found if gap.any()]
-    widths = [1.96 * float(student(len(gap) - 1.0)) * noise_of(gap) for gap in differ]
+    widths = [half_width(float(student(len(gap) - 1.0))) * noise_of(gap) for gap in differ]
     return (float(np.median(widths)) if widths else 0.0), len(found) - len(differ)
 
 

@@ -11,6 +11,7 @@ from dushapley.arrays import FloatArray
 from dushapley.engine.value import value
 from dushapley.errors import BudgetTooSmall
 from dushapley.games.base import Game
+from dushapley.results.uncertainty import half_width
 
 Options = Mapping[str, Any]
 Rival = tuple[str, Options]
@@ -80,7 +81,7 @@ def interval(errors: Sequence[float], repeats: int) -> dict[str, float]:
     """Mean of repeated MSEs, its standard error, and the spread that 95% of them keep to."""
     means = np.array(errors).reshape(repeats, -1).mean(axis=1)
     spread = float(means.std(ddof=1)) if repeats > 1 else 0.0
-    half = 1.96 * spread
+    half = half_width(spread)
     return {
         "mse": float(means.mean()),
         "se": spread / repeats**0.5,

@@ -26,7 +26,7 @@ from dushapley.errors import (
 )
 from dushapley.games.base import Game, Outcome
 from dushapley.protocol import Ask, Estimate
-from dushapley.results.uncertainty import Begin, Transcript, error_bars
+from dushapley.results.propagation import Begin, Transcript, error_bars
 from dushapley.validation import refuse_non_finite
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.protocol import Ask, Estimate
-from dushapley.results.uncertainty import Transcript
+from dushapley.results.propagation import Transcript
 
 MOST_POOLS, MOST_ENTRIES, MOST_POINTS = 4096, 2**18, 400
 MOST_BITS = 62

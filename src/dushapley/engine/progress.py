@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dushapley.protocol import Estimate
+from dushapley.results.uncertainty import half_width
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -69,7 +70,7 @@ class Progress:
         errors = so_far.std_errors
         told = [
             f"{names[i][:16]} {so_far.values[i]:.3g}"
-            + ("" if errors is None else f"±{1.96 * errors[i]:.1g}")
+            + ("" if errors is None else f"±{half_width(errors[i]):.1g}")
             for i in best
         ]
         from rich.markup import escape  # an owner's name is no markup

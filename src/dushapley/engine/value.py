@@ -31,7 +31,8 @@ from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game, as_game
 from dushapley.protocol import Estimate
-from dushapley.results.uncertainty import Begin
+from dushapley.results.propagation import Begin
+from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.validation import check_seed, is_number
 
@@ -193,7 +194,7 @@ def precise_enough(estimate: Estimate | None, precision: float) -> bool:
         return False
     if estimate.replicates is not None and estimate.replicates < ENOUGH_REPLICATES:
         return False
-    spread, widest = float(np.ptp(estimate.values)), 1.96 * float(estimate.std_errors.max())
+    spread, widest = float(np.ptp(estimate.values)), half_width(float(estimate.std_errors.max()))
     return 0 < widest <= precision * spread  # 0: nothing varied yet, so nothing is known
 
 

@@ -9,7 +9,7 @@ mean is too small (a contribution that is seldom but large was seen too seldom).
           - \frac{z^4+2z^2-3}{18}\,\gamma^2 - \frac{z^2+1}{4}\Bigr]
 
 with φ the normal density and κ the excess kurtosis, so half-widths must grow by a part −[…]/n. Its
-last term is that of Student's t (with squares divided by n − 1). At z = 1.96 the first two are
+last term is that of Student's t (with squares divided by n − 1). At the z of 95% the first two are
 0.07κ − 1.08γ², and −1.01γ² for rare events, where κ = γ²; so κ is not estimated, and
 
 .. math:: \text{half-width} = t_\nu\,\sqrt{V}\,(1 + 1/m), \qquad m = n/\gamma^2.
@@ -95,7 +95,7 @@ class Spread:
 
     @property
     def errors(self) -> FloatArray:
-        """Standard errors such that ±1.96 of them is a 95% interval."""
+        """Standard errors such that the normal 95% interval around them holds."""
         wide = np.sqrt(self.variance) * student(self.freedom) * (1 + self.skew)
         return np.asarray(np.maximum(wide, self.unseen / NORMAL))
 

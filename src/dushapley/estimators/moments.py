@@ -80,7 +80,7 @@ class Moments:
     def estimate(self) -> Estimate | None:
         """Mean of the replicates with its standard errors (from two replicates on).
 
-        The standard errors are calibrated (see `spread`), so that ±1.96 of them is a 95% interval
+        The standard errors are calibrated (see `spread`), so that the normal 95% interval holds
         also with few or skewed replicates; the covariance is not.
         """
         if self.count == 0:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dushapley.arrays import IntArray
 from dushapley.report.numbers import decimal, decimals_for, percent, plural
+from dushapley.results.uncertainty import half_width, root_mean_square
 from dushapley.results.valuation import Valuation
 
 SOURCES = {
@@ -44,7 +45,7 @@ def sources(valuation: Valuation) -> list[dict[str, Any]]:
     digits, rows = decimals_for(valuation.values), []
     for name, meaning in SOURCES.items():
         errors = valuation.errors.get(name)
-        typical = None if errors is None else 1.96 * float(np.sqrt(np.mean(np.square(errors))))
+        typical = None if errors is None else half_width(root_mean_square(errors))
         text = "unknown" if typical is None else "±" + decimal(typical, digits)
         if typical == 0:
             text, meaning = "none", WITHOUT.get(name, meaning)
@@ -66,7 +67,7 @@ def _errors(valuation: Valuation) -> dict[str, Any]:
             "unknown",
             "This run has no estimate of its own error; more budget would give one.",
         )
-    typical = 1.96 * float(np.sqrt(np.mean(valuation.total_errors**2)))
+    typical = half_width(root_mean_square(valuation.total_errors))
     spread = float(np.ptp(valuation.values))
     if spread == 0:
         return _check("Error", "unknown", "All values are equal: there is no spread to compare to.")

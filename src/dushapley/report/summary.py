@@ -13,6 +13,7 @@ from dushapley.estimators.registry import REGISTRY
 from dushapley.report.checks import checks, sources
 from dushapley.report.numbers import decimal, decimals_for, percent, plural, whole
 from dushapley.results.citations import bibtex
+from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import RULES, money
 from dushapley.settlement.settlement import Settlement, plausible_values
@@ -81,7 +82,7 @@ def _rows(
     rows = []
     for rank, i in enumerate(int(i) for i in order):
         value = float(valuation.values[i])
-        error = None if errors is None else 1.96 * float(errors[i])
+        error = None if errors is None else half_width(float(errors[i]))
         row: Plain = {
             "rank": rank + 1,
             "name": valuation.owners[i],
@@ -147,7 +148,7 @@ def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain 
 def _axis(valuation: Valuation) -> Any:
     """Map a value to its place, in percent of the width of the picture."""
     errors = valuation.total_errors
-    spread = np.zeros(1) if errors is None else 1.96 * errors
+    spread = np.zeros(1) if errors is None else half_width(errors)
     ends = [valuation.values - spread, valuation.values + spread, _value_by_size(valuation)]
     low = min(0.0, float(min(end.min() for end in ends)))
     high = max(0.0, float(max(end.max() for end in ends)))

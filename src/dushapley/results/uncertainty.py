@@ -1,215 +1,45 @@
-r"""How wrong a value may be, by source, from what a run has already paid for.
+"""Who is worth more than whom, and how sure is that? From a valuation's joint errors.
 
-A value of a trained game errs in three ways. *Sampling*: not all pools were asked; the method
-estimates this itself. *Training*: another random seed trains another model; known where every
-pool was trained several times. *Test set*: another test set of this size would score every pool
-differently; known where scores are kept test row by test row.
-
-Errors of utilities are carried through to values by the method's own arithmetic. Where an estimate
-tells its weights :math:`W` (values :math:`= W u`), by
-
-.. math:: \Sigma_{test} = \frac{1}{n(n-1)} \sum_r (\phi_r - \bar\phi)(\phi_r - \bar\phi)^T,
-          \quad \phi_r = W s_{\cdot r},
-          \qquad \Sigma_{training} = \sum_S W_S W_S^T \sigma_S^2 / R
-
-with :math:`s_{Sr}` the score of pool S on test row r (`scores`), :math:`\sigma_S` the spread of R
-trainings (`spread`). Otherwise the same conversation is held again, with the same seed, on changed
-utilities: the test set without one group of its rows (jackknife), or utilities moved by normal
-noise of their standard error. No further question is asked of the game. A method that chooses its
-questions by the answers would ask others then; its errors are reported only if it tells weights.
-Errors of different owners come from the same pools and test rows, so they are kept as a covariance:
-shares of a pot depend on it.
-
-The spread of a sampling method already holds part of the training noise, so for these the total
-errs on the safe side.
+Errors of different owners are correlated (they share the same pools, and the sum of the values is
+known), so two overlapping intervals can still belong to a sure order. With the covariance of the
+errors, taken as normal, the question has an answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray, IntArray
-from dushapley.estimators.exact import shapley_weights
-from dushapley.games.base import Outcome
-from dushapley.protocol import Ask, Estimate
-from dushapley.results.valuation import with_errors
+from dushapley.arrays import FloatArray
+from dushapley.errors import MethodNotApplicable
 
-GROUPS = 100
-"""Groups of test rows left out in turn: a standard error from them is right to about 7%."""
-NOISES = 100
-"""Replays with noise on the utilities."""
-AT_ONCE = 1024
-"""Pools whose scores are held in one matrix."""
+if TYPE_CHECKING:
+    from dushapley.results.valuation import Valuation
 
+Errors = TypeVar("Errors", float, FloatArray)
 
-@dataclass
-class Transcript:
-    """What was asked, and which of the different outcomes answered it."""
-
-    asks: list[Ask] = field(default_factory=list)
-    answers: list[IntArray] = field(default_factory=list)
-
-    def add(self, ask: Ask, answers: Sequence[int]) -> None:
-        """Keep one question with the numbers of its outcomes."""
-        self.asks.append(ask)
-        self.answers.append(np.array(answers, dtype=np.int64))
+NORMAL_95 = 1.96
+"""Half-width of the 95% interval of a normal error, in standard errors."""
+DRAWS = 20_000
+"""Joint draws behind rank probabilities: their error is at most 0.0036."""
 
 
-class Talk(Protocol):
-    """A conversation with a method, as `dushapley.AskTell` holds it."""
+def half_width(std_errors: Errors) -> Errors:
+    """Half-width of the 95% interval around a value: ± this much.
 
-    estimate: Estimate | None
-
-    def ask(self) -> Ask | None:
-        """The question to answer next."""
-        ...
-
-    def tell(self, values: FloatArray) -> None:
-        """Answer it."""
-        ...
-
-
-Begin = Callable[[], Talk]
-"""Starts the same conversation anew."""
-
-
-def error_bars(
-    begin: Begin,
-    transcript: Transcript,
-    outcomes: Sequence[Outcome],
-    estimate: Estimate,
-    *,
-    repeats: int,
-    enumerated: bool,
-    deterministic: bool = False,
-) -> dict[str, Any]:
-    """Standard errors by source, their total with its covariance, and the source that dominates.
-
-    Parameters
-    ----------
-    begin
-        Starts the same conversation anew.
-    transcript, outcomes, estimate
-        What was asked, what it came to, and what the method made of it.
-    repeats
-        Trainings per pool.
-    enumerated
-        Whether all coalitions were asked, so that there is no sampling error.
-    deterministic
-        Whether another seed trains the same models, so that there is no error of training.
-
-    Returns
-    -------
-    dict
-        Empty where no pool has scores by row or repeated trainings.
+    Examples
+    --------
+    >>> half_width(0.5)
+    0.98
     """
-    if all(outcome.scores is None and outcome.spread is None for outcome in outcomes):
-        return {}
-    weights = enumeration_weights(transcript) if enumerated else estimate.weights
-    carry = Carrier(begin, transcript, weights)
-    nothing = np.zeros((len(estimate.values),) * 2)
-    measured = {
-        "training": _training_error(carry, outcomes, repeats),
-        "test set": _test_set_error(carry, outcomes),
-    }
-    carried = any(covariance is not None for covariance in measured.values())
-    if deterministic:
-        measured["training"] = nothing
-    found = {"sampling": nothing if enumerated else _sampling_error(estimate), **measured}
-    errors = {name: None if c is None else std_errors_of(c).tolist() for name, c in found.items()}
-    if not enumerated and estimate.std_errors is not None:
-        errors["sampling"] = estimate.std_errors.tolist()  # to the last bit
-    return errors | (_total(found) if carried else {"total": None, "dominant": None})
+    return NORMAL_95 * std_errors
 
 
-def _sampling_error(estimate: Estimate) -> FloatArray | None:
-    """As the method knows it; owners are independent where it does not say otherwise."""
-    if estimate.std_errors is None:
-        return None
-    if estimate.covariance is None:
-        return np.diag(estimate.std_errors**2)
-    return with_errors(estimate.covariance, estimate.std_errors)
-
-
-def _total(found: Mapping[str, FloatArray | None]) -> dict[str, Any]:
-    known = {name: covariance for name, covariance in found.items() if covariance is not None}
-    dominant = max(known, key=lambda name: float(np.trace(known[name])))
-    if found["sampling"] is None:  # a total without it would promise too much
-        return {"total": None, "dominant": dominant}
-    joint = np.sum(list(known.values()), axis=0)
-    total = std_errors_of(joint)
-    return {"total": total.tolist(), "covariance": joint.tolist(), "dominant": dominant}
-
-
-def enumeration_weights(transcript: Transcript) -> FloatArray:
-    """Shapley weights of all coalitions, in the order they were asked."""
-    queries = np.concatenate([np.asarray(ask.queries, dtype=np.bool_) for ask in transcript.asks])
-    n = queries.shape[1]
-    outside = np.append(shapley_weights(n), 0.0)
-    size = queries.sum(axis=1)
-    return np.where(queries, outside[size - 1, None], -outside[size, None]).T
-
-
-class Carrier:
-    """Carries utilities through to values by the arithmetic of the method that ran."""
-
-    def __init__(self, begin: Begin, transcript: Transcript, weights: FloatArray | None) -> None:
-        self.begin = begin
-        self.transcript = transcript
-        self.weights = self._per_outcome(weights)
-
-    def _per_outcome(self, weights: FloatArray | None) -> FloatArray | None:
-        """Weights of different outcomes: those of repeated questions add up."""
-        if weights is None:
-            return None
-        asked = np.concatenate(self.transcript.answers)
-        columns = np.zeros((asked.max() + 1, len(weights)))
-        np.add.at(columns, asked, weights.T)
-        return columns.T
-
-    def replay(self, utilities: FloatArray) -> FloatArray | None:
-        """Values of the same conversation on other utilities; None if it went another way."""
-        talk = self.begin()
-        for ask, answers in zip(self.transcript.asks, self.transcript.answers, strict=True):
-            asked = talk.ask()
-            if asked is None or not np.array_equal(asked.queries, ask.queries):
-                return None
-            talk.tell(utilities[answers])
-        return None if talk.estimate is None else talk.estimate.values
-
-
-def _test_set_error(carry: Carrier, outcomes: Sequence[Outcome]) -> FloatArray | None:
-    rows = next((len(o.scores) for o in outcomes if o.scores is not None), 0)
-    if rows < 2:
-        return None
-    if carry.weights is not None:
-        influence = np.zeros((len(carry.weights), rows))
-        for start in range(0, len(outcomes), AT_ONCE):
-            some = outcomes[start : start + AT_ONCE]
-            scores = np.stack([_rows_of(outcome, rows) for outcome in some])
-            influence += carry.weights[:, start : start + AT_ONCE] @ scores
-        return covariance_of(influence.T, ddof=1) / rows
-    return _jackknife(carry, outcomes, rows)
-
-
-def _jackknife(carry: Carrier, outcomes: Sequence[Outcome], rows: int) -> FloatArray | None:
-    groups = min(rows, GROUPS)
-    member = np.random.default_rng(0).permutation(rows) % groups
-    size = np.bincount(member)
-    values = np.array([outcome.value for outcome in outcomes])
-    sums = np.stack([np.bincount(member, _rows_of(outcome, rows)) for outcome in outcomes])
-    kept = (values[:, None] * rows - sums) / (rows - size)
-    replayed = []
-    for group in range(groups):
-        result = carry.replay(kept[:, group])
-        if result is None:
-            return None
-        replayed.append(result)
-    return covariance_of(np.array(replayed), ddof=0) * (groups - 1)
+def root_mean_square(std_errors: ArrayLike) -> float:
+    """Standard error of a typical owner."""
+    return float(np.sqrt(np.mean(np.square(std_errors))))
 
 
 def std_errors_of(covariance: FloatArray) -> FloatArray:
@@ -217,29 +47,75 @@ def std_errors_of(covariance: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
 
 
-def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
-    """Covariance of columns, as a matrix even of one."""
-    return np.atleast_2d(np.cov(rows, rowvar=False, ddof=ddof))
+def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
+    """The same correlations with these standard errors, which may be widened for few replicates."""
+    own = std_errors_of(covariance)
+    factor = np.divide(std_errors, own, out=np.zeros_like(own), where=own > 0)
+    scaled = covariance * np.multiply.outer(factor, factor)
+    np.fill_diagonal(scaled, std_errors**2)
+    return np.asarray(scaled)
 
 
-def _rows_of(outcome: Outcome, rows: int) -> FloatArray:
-    """Scores row by row; a worth agreed beforehand is the same on every test set."""
-    return np.full(rows, outcome.value) if outcome.scores is None else outcome.scores
+def probability_greater(valuation: Valuation) -> FloatArray:
+    r"""P(value_i > value_j) for all pairs of owners, shape (I, I); one half on the diagonal.
+
+    .. math:: P_{ij} = \Phi\Big(\frac{v_i - v_j}{\sqrt{Σ_{ii} + Σ_{jj} - 2Σ_{ij}}}\Big)
+
+    with `values` v and `covariance` Σ; what calibrated standard errors hold beyond it (for few or
+    skewed samples) is added as an error of each owner's own. Pairs without error are certain (one
+    half if equal).
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: (z @ [1.0, 2, 3, 4, 5, 6]) ** 0.5, 6)
+    >>> ds.probability_greater(ds.value(game, "gp", budget=20))[5, 0].round(3).item()
+    1.0
+    """
+    from scipy.special import ndtr
+
+    covariance = _covariance(valuation)
+    gap = valuation.values[:, None] - valuation.values[None, :]
+    own = np.diag(covariance)
+    error = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * covariance, 0.0))
+    certain = np.where(gap == 0, 0.5, (gap > 0).astype(np.float64))
+    scaled = np.divide(gap, error, out=np.zeros_like(gap), where=error > 0)
+    return np.asarray(np.where(error > 0, ndtr(scaled), certain))
 
 
-def _training_error(carry: Carrier, outcomes: Sequence[Outcome], repeats: int) -> FloatArray | None:
-    if all(outcome.spread is None for outcome in outcomes):
-        return None
-    noise = np.array([outcome.spread or 0.0 for outcome in outcomes]) / np.sqrt(repeats)
-    if carry.weights is not None:
-        scaled = carry.weights * noise
-        return np.asarray(scaled @ scaled.T)
-    values = np.array([outcome.value for outcome in outcomes])
-    rng = np.random.default_rng(0)
-    replayed = []
-    for _ in range(NOISES):
-        result = carry.replay(values + noise * rng.standard_normal(len(noise)))
-        if result is None:
-            return None
-        replayed.append(result)
-    return covariance_of(np.array(replayed), ddof=1)
+def rank_probabilities(valuation: Valuation, seed: int = 0) -> FloatArray:
+    """P(owner i has rank r), shape (I, I): column 0 is the probability of being worth most.
+
+    By 20,000 joint draws from the normal law of the values; ties go to the owner named first.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: (z @ [1.0, 2, 3, 4, 5, 6]) ** 0.5, 6)
+    >>> ds.rank_probabilities(ds.value(game, "gp", budget=20)).argmax(axis=0).tolist()
+    [5, 4, 3, 2, 1, 0]
+    """
+    values, vectors = np.linalg.eigh(_covariance(valuation))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    n = len(valuation.values)
+    normal = np.random.default_rng(seed).standard_normal((DRAWS, n))
+    order = np.argsort(-(valuation.values + normal @ root.T), axis=1, kind="stable")
+    counts = np.zeros((n, n))
+    for rank in range(n):
+        counts[:, rank] = np.bincount(order[:, rank], minlength=n)
+    return counts / DRAWS
+
+
+def _covariance(valuation: Valuation) -> FloatArray:
+    if valuation.covariance is not None:
+        plain = np.diag(valuation.covariance)
+        stated = plain if valuation.std_errors is None else valuation.std_errors**2
+        return np.asarray(valuation.covariance + np.diag(np.maximum(stated - plain, 0.0)))
+    if valuation.std_errors is None and not valuation.biased:
+        n = len(valuation.values)
+        if valuation.method_run == "exact" or valuation.n_evaluations == 2**n:
+            return np.zeros((n, n))
+    raise MethodNotApplicable(
+        f"A valuation by {valuation.method} has no covariance of its errors, so the order of two "
+        "owners has no probability. Value the game with gp, auto or permutation instead."
+    )

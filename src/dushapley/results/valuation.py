@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidValuation
 from dushapley.guarantees.uniformity import Uniformity, uniformity
+from dushapley.results.uncertainty import half_width, root_mean_square, with_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +38,10 @@ class Valuation:
     values
         The value of each owner, in units of the utility.
     std_errors
-        Standard errors of sampling, as the method knows them: ±1.96 is the 95% interval around
-        the value that all coalitions would give. None where there is no estimate of them
-        (`exact`, closed forms, a single replicate). See `interval_meaning` and `total_errors`.
+        Standard errors of sampling, as the method knows them: their `half_width` is the 95%
+        interval around the value that all coalitions would give. None where there is no
+        estimate of them (`exact`, closed forms, a single replicate). See `interval_meaning` and
+        `total_errors`.
     covariance
         Covariance of the errors between owners, where known.
     method
@@ -156,7 +158,7 @@ class Valuation:
 
     @property
     def interval_meaning(self) -> str:
-        """What ±1.96 `total_errors` cover."""
+        """What the `half_width` of `total_errors` covers."""
         if self.total_errors is None:
             return "no standard errors"
         known = [s for s in ("sampling", "training", "test set") if self.errors.get(s) is not None]
@@ -203,8 +205,8 @@ class Valuation:
                 "size": self.sizes,
                 "value": self.values,
                 "std_error": errors,
-                "low": self.values - 1.96 * errors,
-                "high": self.values + 1.96 * errors,
+                "low": self.values - half_width(errors),
+                "high": self.values + half_width(errors),
                 "share": self.shares,
             }
         )
@@ -254,7 +256,7 @@ class Valuation:
             height = max(1.5, 0.32 * len(order) + 0.8)
             _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
         known = self.total_errors
-        errors = None if known is None else 1.96 * known[order]
+        errors = None if known is None else half_width(known[order])
         colours = ["#b2532f" if self.values[i] < 0 else "#2f6fb2" for i in order]
         ax.barh(range(len(order)), self.values[order], color=colours, height=0.7)
         if errors is not None:
@@ -286,7 +288,7 @@ class Valuation:
         table = "".join(
             f"<tr><td style='text-align:left'><bdi>{escape(_shorten(name))}</bdi></td>"
             f"<td>{size:.6g}</td><td>{value:{number}}</td>"
-            f"<td>{'' if error is None else format(1.96 * error, number)}</td></tr>"
+            f"<td>{'' if error is None else format(half_width(error), number)}</td></tr>"
             for name, size, value, error in self._best_first()[:200]
         )
         return (
@@ -318,7 +320,7 @@ class Valuation:
         for position, i in enumerate(shown):
             if len(order) > 30 and position == 15:
                 lines.append(f"  ... {len(order) - 30} more ...")
-            error = "-" if known is None else format(1.96 * known[i], number)
+            error = "-" if known is None else format(half_width(known[i]), number)
             share = "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}"
             lines.append(
                 f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
@@ -346,18 +348,9 @@ class Valuation:
         told = []
         for source in ("sampling", "training", "test set"):
             error = self.errors.get(source)
-            size = "unknown" if error is None else f"{np.sqrt(np.mean(np.square(error))):.2g}"
+            size = "unknown" if error is None else f"{root_mean_square(error):.2g}"
             told.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
         return ", ".join(told)
-
-
-def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
-    """The same correlations with these standard errors, which may be widened for few replicates."""
-    own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    factor = np.divide(std_errors, own, out=np.zeros_like(own), where=own > 0)
-    scaled = covariance * np.multiply.outer(factor, factor)
-    np.fill_diagonal(scaled, std_errors**2)
-    return np.asarray(scaled)
 
 
 def _number_format(values: FloatArray) -> str:

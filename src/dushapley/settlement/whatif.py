@@ -20,6 +20,7 @@ from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.value import PAID_BATCH, value
 from dushapley.games import Game
+from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
 
@@ -94,7 +95,7 @@ class WhatIf:
         name = self.change.name if isinstance(self.change, Merge) else owner
         row = self.to_frame().set_index("owner").loc[name]
         known = row["std_error"] > 0
-        if known and abs(row["change"]) < 1.96 * row["std_error"]:
+        if known and abs(row["change"]) < half_width(row["std_error"]):
             return ["The difference is within the error: more budget would tell."]
         if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
             return [f"It makes no difference to {name!r}."]
