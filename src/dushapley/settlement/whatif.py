@@ -93,7 +93,7 @@ class WhatIf:
         if not isinstance(self.change, (Copy, MoreRows, Merge)):
             return []
         name = self.change.name if isinstance(self.change, Merge) else owner
-        row = self.to_frame().set_index("owner").loc[name]
+        row: Any = self.to_frame().set_index("owner").loc[name]
         known = row["std_error"] > 0
         if known and abs(row["change"]) < half_width(row["std_error"]):
             return ["The difference is within the error: more budget would tell."]
