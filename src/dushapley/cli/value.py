@@ -66,7 +66,7 @@ def agree(game: Game, asked: Asked, means: Means) -> None:
     """Ask before work that is likely to be long; who agreed before pays for no trial."""
     from dushapley.engine.plan import choose_plan
 
-    plan, _ = choose_plan(game, asked.method, asked.options, asked.budget)
+    plan = choose_plan(game, asked.method, asked.options, asked.budget)
     each = 0.0 if means.yes else seconds_each(game)
     seconds = each * plan.budget / workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"

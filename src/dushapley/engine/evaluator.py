@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable
 from functools import cache
 from math import isfinite
 from random import SystemRandom
@@ -157,25 +156,8 @@ class LedgerPayer(Payer):
         self.n_computed += len(paid)
 
 
-def make_payer(
-    game: Game,
-    start: Callable[[], Executor],
-    ledger: str | os.PathLike[str] | None,
-    stack: ExitStack,
-) -> Payer:
-    refuse_ledger(game, ledger)
-    if game.cheap:
-        return Payer(game)
-    kept = None
-    if ledger is not None:
-        assert game.context is not None
-        kept = stack.enter_context(Ledger(ledger, game.context))
-    executor = start()
-    stack.callback(executor.close)
-    return LedgerPayer(game, executor, kept)
-
-
 def refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
+    """Refuse to keep what costs nothing, or what could not be told from another game's."""
     if ledger is None:
         return
     if game.cheap:

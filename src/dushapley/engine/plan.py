@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dushapley.arrays import Fractions
@@ -20,24 +20,28 @@ MOST_CHEAP, MOST_PAID = 2**24, 2**12
 
 @dataclass(frozen=True)
 class Plan:
-    """What will run: a method, its complete options and its budget, and why."""
+    """What will run, and why: a method, its complete options and its budget.
+
+    Where the game has a formula for it, `formula` is the estimate, and there is nothing to ask.
+    """
 
     method: Method
     options: Mapping[str, Any]
     budget: int
     label: str
     reason: str = ""
+    formula: Estimate | None = field(default=None, repr=False, compare=False)
 
 
 def choose_plan(
     game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
-) -> tuple[Plan, Estimate | None]:
-    """What will run, or the game's own formula for it; refusals happen here, before any payment."""
+) -> Plan:
+    """What will run, by the game's own formula if it has one; refusals happen before payments."""
     if method == AUTO and not options:
         formula = game.closed_form("exact")
         if formula is not None:
             reason = "auto: the game has a formula for its exact values."
-            return Plan(find("exact"), {}, 0, f"{AUTO} → exact", reason), formula
+            return Plan(find("exact"), {}, 0, f"{AUTO} → exact", reason, formula)
     elif method != AUTO:
         chosen = find(method)
         complete = chosen.complete(options)
@@ -45,10 +49,10 @@ def choose_plan(
         formula = game.closed_form(chosen.name) if complete == chosen.complete(None) else None
         if formula is not None:
             check_budget(budget)
-            return Plan(chosen, complete, 0, chosen.name), formula
+            return Plan(chosen, complete, 0, chosen.name, formula=formula)
         if chosen.name == "exact" and budget is None:
             _refuse_endless(game)
-    return make_plan(method, game.n_players, game.fractions, options, budget), None
+    return make_plan(method, game.n_players, game.fractions, options, budget)
 
 
 def _refuse_endless(game: Game) -> None:

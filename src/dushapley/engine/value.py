@@ -7,31 +7,28 @@ survives a kill, workers, progress, clean stops.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from dushapley.engine.asktell import AskTell
-from dushapley.engine.evaluator import Payer, blas_limit, make_payer, refuse_ledger
+from dushapley.engine.evaluator import LedgerPayer, Payer, blas_limit, refuse_ledger
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
-from dushapley.engine.plan import Plan, choose_plan
+from dushapley.engine.ledger import Ledger
+from dushapley.engine.plan import choose_plan
 from dushapley.engine.progress import Progress
-from dushapley.errors import (
-    InvalidOption,
-    Stopped,
-)
+from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game, as_game
 from dushapley.protocol import Estimate
-from dushapley.results.propagation import Begin
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.validation import check_seed, is_number
@@ -111,29 +108,218 @@ def value(
     >>> ds.value(game, "exact").values.round(4).tolist()
     [0.1921, 0.2873, 0.3956]
     """
-    played = as_game(game, n_players)
-    plan, formula = choose_plan(played, method, options, budget)
-    check_wishes(precision, executor, n_jobs, address, max_seconds)
-    refuse_ledger(played, ledger)
-    if formula is not None:
-        return _from_formula(played, plan, formula, budget, check_seed(seed))
-    until = float("inf") if max_seconds is None else monotonic() + max_seconds
-    begin = _beginning(played, plan, seed)
-    talk = begin()
-    with ExitStack() as stack:
-        start = partial(make_executor, executor, n_jobs, address, until)
-        payer = make_payer(played, start, ledger, stack)
-        bar = stack.enter_context(
-            Progress(plan.budget, show=False if played.cheap and progress is None else progress)
+    with Run(
+        as_game(game, n_players),
+        method,
+        options=options,
+        budget=budget,
+        precision=precision,
+        seed=seed,
+        n_jobs=n_jobs,
+        executor=executor,
+        address=address,
+        max_seconds=max_seconds,
+        ledger=ledger,
+        progress=progress,
+    ) as run:
+        return run.pay()
+
+
+class Run:
+    """One valuation, checked and planned before anything is paid.
+
+    Made, it has refused what cannot be run and knows its `plan`; entered, it has opened its ledger,
+    or said why not. Workers start when it is paid.
+
+    It is made of what `value` takes.
+
+    Attributes
+    ----------
+    game
+        What is valued.
+    plan
+        What will run, and why.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda pools: pools.any(axis=1), n_players=3)
+    >>> with Run(game, "permutation", budget=20) as run:
+    ...     print(f"up to {run.plan.budget} evaluations by {run.plan.label}")
+    ...     n_evaluations = run.pay().n_evaluations
+    up to 20 evaluations by permutation
+    """
+
+    def __init__(
+        self,
+        game: Any,
+        method: str | Method = AUTO,
+        *,
+        options: Mapping[str, Any] | None = None,
+        budget: int | None = None,
+        precision: float | None = None,
+        seed: int = 0,
+        n_jobs: int = 1,
+        executor: str = "local",
+        address: Any = None,
+        max_seconds: float | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.game = as_game(game)
+        self.plan = choose_plan(self.game, method, options, budget)
+        check_wishes(precision, executor, n_jobs, address, max_seconds)
+        refuse_ledger(self.game, ledger)
+        self.budget, self.precision, self.seed = budget, precision, check_seed(seed)
+        self.max_seconds, self.ledger, self.progress = max_seconds, ledger, progress
+        self._start = partial(make_executor, executor, n_jobs, address)
+        self._stack = ExitStack()
+        self._paid: Ledger | None = None
+
+    def __enter__(self) -> Self:
+        if self.ledger is not None and self.plan.formula is None:
+            assert self.game.context is not None  # as `refuse_ledger` saw to
+            self._paid = self._stack.enter_context(Ledger(self.ledger, self.game.context))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._paid = None
+        self._stack.close()
+
+    def pay(self) -> Valuation:
+        """Ask, answer and keep until the plan is done; workers live as long as this.
+
+        Raises
+        ------
+        Stopped
+            As `value` does.
+        """
+        if self.plan.formula is not None:
+            return self._from_formula(self.plan.formula)
+        if self.ledger is not None and self._paid is None:
+            raise ProtocolViolated("The run's ledger is not open; pay inside `with Run(...)`.")
+        talk = self._converse()
+        with ExitStack() as stack:
+            until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
+            payer = self._payer(until, stack)
+            bar = stack.enter_context(Progress(self.plan.budget, show=self._shown))
+            stack.enter_context(blas_limit(self.game))
+            try:
+                self._drive(talk, payer, bar, until)
+            except (KeyboardInterrupt, OutOfTime) as why:
+                raise self._stopped(talk, payer, late=isinstance(why, OutOfTime)) from None
+        valuation = replace(self._valuation(talk, payer), precision=self.precision)
+        return self._judged(valuation, talk.estimate)
+
+    @property
+    def _shown(self) -> bool | None:
+        """Whether progress is shown; of what costs nothing only if it is wanted."""
+        return False if self.game.cheap and self.progress is None else self.progress
+
+    def _payer(self, until: float, stack: ExitStack) -> Payer:
+        if self.game.cheap:
+            return Payer(self.game)
+        executor = self._start(until)
+        stack.callback(executor.close)
+        return LedgerPayer(self.game, executor, self._paid)
+
+    def _converse(self) -> AskTell:
+        """Start the conversation with the method, as often as this is called."""
+        return AskTell(
+            self.plan,
+            self.game.n_players,
+            sizes=self.game.sizes,
+            names=self.game.names,
+            fractions=self.game.fractions,
+            seed=self.seed,
+            batch=_batch(self.game),
         )
-        stack.enter_context(blas_limit(played))
-        try:
-            _drive(talk, payer, bar, precision, until)
-        except (KeyboardInterrupt, OutOfTime) as why:
-            late = isinstance(why, OutOfTime)
-            raise _stopped(talk, payer, played, budget, ledger, begin, late=late) from None
-    found = replace(_valuation(talk, payer, played, budget, begin), precision=precision)
-    return found if precision is None else _judged(found, talk.estimate, precision)
+
+    def _drive(self, talk: AskTell, payer: Payer, bar: Progress, until: float) -> None:
+        while (ask := talk.ask()) is not None:
+            seconds_left(until)
+            if self.precision is not None and precise_enough(ask.so_far, self.precision):
+                talk.stop()
+                talk.finished = True  # the user's wish is the plan
+                return
+            bar.settle(ask.so_far, talk.names)
+            talk.tell(payer.answer(ask, bar))
+
+    def _from_formula(self, formula: Estimate) -> Valuation:
+        ends = np.zeros((2, self.game.n_players), dtype=np.bool_)
+        ends[1] = True
+        empty, full = (float(u) for u in self.game(ends))
+        return self._built(
+            formula, n_evaluations=0, n_distinct=0, n_computed=0, u_empty=empty, u_full=full
+        )
+
+    def _valuation(self, talk: AskTell, payer: Payer) -> Valuation:
+        assert talk.estimate is not None
+        return self._built(
+            replace(talk.estimate, details=payer.details(talk.estimate)),
+            n_evaluations=talk.n_asked,
+            n_distinct=payer.n_distinct,
+            n_computed=payer.n_computed,
+            u_empty=talk.empty,
+            u_full=talk.full,
+            complete=talk.finished,
+            failures=dict(sorted(payer.failures.items())),  # workers finish in any order
+            errors=payer.error_bars(talk, self._converse),
+        )
+
+    def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
+        reason = (self.plan.reason,) if self.plan.reason else ()
+        return Valuation(
+            owners=self.game.names,
+            sizes=self.game.sizes,
+            values=estimate.values,
+            std_errors=estimate.std_errors,
+            covariance=estimate.covariance,
+            method=self.plan.label,
+            seed=self.seed,
+            budget=self.budget,
+            options=dict(self.plan.options),
+            biased=self.plan.method.is_biased(self.plan.options),
+            fingerprint=self.game.fingerprint,
+            guarantee=estimate.guarantee,
+            notes=(*reason, *estimate.notes, *self.game.notes),
+            details=estimate.details,
+            version=version("dushapley"),
+            **counted,
+        )
+
+    def _judged(self, valuation: Valuation, estimate: Estimate | None) -> Valuation:
+        """Say so when the wanted precision was not reached."""
+        if (
+            self.precision is None
+            or valuation.method_run == "exact"
+            or precise_enough(estimate, self.precision)
+        ):
+            return valuation
+        remedy = (
+            "" if valuation.std_errors is not None else " or choose a method with standard errors"
+        )
+        note = (
+            f"The wanted precision of {self.precision:g} was not reached within "
+            f"{valuation.n_evaluations:,} evaluations; raise the budget{remedy}."
+        )
+        return replace(valuation, notes=(*valuation.notes, note))
+
+    def _stopped(self, talk: AskTell, payer: Payer, *, late: bool) -> Stopped:
+        kept = (
+            f"All of it is in the ledger {os.fspath(self.ledger)}; run the same again to go on."
+            if self.ledger is not None
+            else "Nothing is kept without a ledger (ledger=, --ledger FILE)."
+        )
+        so_far = None if talk.estimate is None else self._valuation(talk, payer)
+        talk.stop()
+        state = "there is an estimate so far (.valuation)" if so_far else "there is no estimate yet"
+        why = "Time is up" if late else "Stopped"
+        return Stopped(
+            f"{why} after {payer.n_computed:,} computed evaluations; {state}. {kept}",
+            so_far,
+            out_of_time=late,
+        )
 
 
 def check_wishes(
@@ -149,45 +335,6 @@ def check_wishes(
         raise InvalidOption(f"max_seconds is {max_seconds!r}; it is a positive number of seconds.")
 
 
-def _beginning(game: Game, plan: Plan, seed: int) -> Callable[[], AskTell]:
-    """Starts the conversation with the method, as often as it is called."""
-    return partial(
-        AskTell,
-        plan,
-        game.n_players,
-        sizes=game.sizes,
-        names=game.names,
-        fractions=game.fractions,
-        seed=seed,
-        batch=_batch(game),
-    )
-
-
-def _judged(found: Valuation, estimate: Estimate | None, precision: float) -> Valuation:
-    """Say so when the wanted precision was not reached."""
-    if found.method_run == "exact" or precise_enough(estimate, precision):
-        return found
-    note = (
-        f"The wanted precision of {precision:g} was not reached within {found.n_evaluations:,} "
-        "evaluations; raise the budget"
-        + ("." if found.std_errors is not None else " or choose a method with standard errors.")
-    )
-    return replace(found, notes=(*found.notes, note))
-
-
-def _drive(
-    talk: AskTell, payer: Payer, bar: Progress, precision: float | None, until: float
-) -> None:
-    while (ask := talk.ask()) is not None:
-        seconds_left(until)
-        if precision is not None and precise_enough(ask.so_far, precision):
-            talk.stop()
-            talk.finished = True  # the user's wish is the plan
-            return
-        bar.settle(ask.so_far, talk.names)
-        talk.tell(payer.answer(ask, bar))
-
-
 def precise_enough(estimate: Estimate | None, precision: float) -> bool:
     """Whether every 95% half-width is within `precision` of the spread of the values."""
     if estimate is None or estimate.std_errors is None:
@@ -196,101 +343,6 @@ def precise_enough(estimate: Estimate | None, precision: float) -> bool:
         return False
     spread, widest = float(np.ptp(estimate.values)), half_width(float(estimate.std_errors.max()))
     return 0 < widest <= precision * spread  # 0: nothing varied yet, so nothing is known
-
-
-def _from_formula(
-    game: Game, plan: Plan, estimate: Estimate, budget: int | None, seed: int
-) -> Valuation:
-    ends = np.zeros((2, game.n_players), dtype=np.bool_)
-    ends[1] = True
-    empty, full = (float(u) for u in game(ends))
-    return _build(game, plan, estimate, budget, seed, (0, 0, 0), (empty, full), {}, complete=True)
-
-
-def _valuation(
-    talk: AskTell, payer: Payer, game: Game, budget: int | None, begin: Begin
-) -> Valuation:
-    assert talk.estimate is not None
-    counts = (talk.n_asked, payer.n_distinct, payer.n_computed)
-    return _build(
-        game,
-        talk.plan,
-        replace(talk.estimate, details=payer.details(talk.estimate)),
-        budget,
-        talk.seed,
-        counts,
-        (talk.empty, talk.full),
-        payer.failures,
-        complete=talk.finished,
-        errors=payer.error_bars(talk, begin),
-    )
-
-
-def _build(
-    game: Game,
-    plan: Plan,
-    estimate: Estimate,
-    budget: int | None,
-    seed: int,
-    counts: tuple[int, int | None, int],
-    ends: tuple[float, float],
-    failures: Mapping[str, int],
-    *,
-    complete: bool,
-    errors: Mapping[str, Any] | None = None,
-) -> Valuation:
-    reason = (plan.reason,) if plan.reason else ()
-    return Valuation(
-        owners=game.names,
-        sizes=game.sizes,
-        values=estimate.values,
-        std_errors=estimate.std_errors,
-        covariance=estimate.covariance,
-        method=plan.label,
-        n_evaluations=counts[0],
-        n_distinct=counts[1],
-        n_computed=counts[2],
-        u_empty=ends[0],
-        u_full=ends[1],
-        seed=seed,
-        budget=budget,
-        options=dict(plan.options),
-        biased=plan.method.is_biased(plan.options),
-        complete=complete,
-        fingerprint=game.fingerprint,
-        guarantee=estimate.guarantee,
-        failures=dict(sorted(failures.items())),  # workers finish in any order
-        errors=errors or {},
-        notes=(*reason, *estimate.notes, *game.notes),
-        details=estimate.details,
-        version=version("dushapley"),
-    )
-
-
-def _stopped(
-    talk: AskTell,
-    payer: Payer,
-    game: Game,
-    budget: int | None,
-    ledger: str | os.PathLike[str] | None,
-    begin: Begin,
-    *,
-    late: bool,
-) -> Stopped:
-    kept = (
-        f"All of it is in the ledger {os.fspath(ledger)}; run the same again to go on."
-        if ledger is not None
-        else "Nothing is kept without a ledger (ledger=, --ledger FILE)."
-    )
-    partial = None if talk.estimate is None else _valuation(talk, payer, game, budget, begin)
-    talk.stop()
-    state = "there is an estimate so far (.valuation)" if partial else "there is no estimate yet"
-    why = "Time is up" if late else "Stopped"
-    return Stopped(
-        f"{why} after {payer.n_computed:,} computed evaluations; {state}. {kept}",
-        partial,
-        out_of_time=late,
-    )
 
 
 def _batch(game: Game) -> int:

@@ -192,8 +192,8 @@ def quote_change(
     the mean of what is known stands in.
     """
     worlds = dict.fromkeys(change.games(game))
-    plans = [choose_plan(world, method, options, budget) for world in worlds]
-    costly = [(w, plan) for w, (plan, form) in zip(worlds, plans, strict=True) if form is None]
+    plans = [(world, choose_plan(world, method, options, budget)) for world in worlds]
+    costly = [(world, plan) for world, plan in plans if plan.formula is None]
     asked = sum(plan.budget for _, plan in costly)
     if ledger is None or game.context is None or not Path(ledger).exists():
         return Quote(asked, 0, asked, asked)
