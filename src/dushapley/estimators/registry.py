@@ -6,14 +6,22 @@ import difflib
 from collections.abc import Iterable
 
 from dushapley.errors import UnknownMethod
-from dushapley.estimators import du, exact, gp, knn, loo, owen, regression
-from dushapley.estimators import du_second_order as du_second
-from dushapley.estimators import group_testing as differences
-from dushapley.estimators import orthogonal as spheres
-from dushapley.estimators import permutation as permutations
-from dushapley.estimators import random as chance
-from dushapley.estimators import svarm as strata
-from dushapley.estimators import tmc as truncation
+from dushapley.estimators import (
+    du,
+    du_second_order,
+    exact,
+    gp,
+    group_testing,
+    knn,
+    loo,
+    orthogonal,
+    owen,
+    permutation,
+    random,
+    regression,
+    svarm,
+    tmc,
+)
 from dushapley.estimators.method import Method
 
 REGISTRY: dict[str, Method] = {
@@ -22,22 +30,22 @@ REGISTRY: dict[str, Method] = {
         exact.METHOD,
         du.METHOD,
         du.PLUS_PLUS,
-        du_second.METHOD,
+        du_second_order.METHOD,
         gp.METHOD,
-        permutations.METHOD,
-        permutations.ANTITHETIC,
-        spheres.ORTHOGONAL,
-        spheres.SOBOL,
-        truncation.METHOD,
+        permutation.METHOD,
+        permutation.ANTITHETIC,
+        orthogonal.ORTHOGONAL,
+        orthogonal.SOBOL,
+        tmc.METHOD,
         owen.METHOD,
-        strata.METHOD,
-        strata.STRATIFIED,
-        differences.METHOD,
+        svarm.METHOD,
+        svarm.STRATIFIED,
+        group_testing.METHOD,
         regression.KERNEL,
         regression.LEVERAGE,
         loo.METHOD,
         knn.METHOD,
-        chance.METHOD,
+        random.METHOD,
     )
 }
 
