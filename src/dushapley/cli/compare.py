@@ -13,6 +13,7 @@ from dushapley.cli.running import Means, refuse_unknown
 from dushapley.cli.value import agree_on
 from dushapley.cli.verify import refuse_no_folder
 from dushapley.errors import InvalidOption, InvalidValuation
+from dushapley.terminal import columns, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,18 +143,18 @@ def summary(frame: pd.DataFrame) -> str:
     ran = frame[frame["seed"].notna()]
     measure = "relative_mse" if ran["relative_mse"].notna().any() else "mse"
     title = measure.replace("_mse", " MSE").replace("mse", "MSE")
-    lines = [f"{'method':<22} {'budget':>8} {'asked':>8} {title:>18} {'rank corr.':>11}"]
+    rows = []
     for (method, budget), runs in frame.groupby(["method", "budget"], sort=False, dropna=False):
+        row = [str(method), f"{budget:.0f}"]
         if runs["seed"].isna().all():
-            lines.append(f"{method:<22} {budget:>8.0f} {'-':>8}  {runs['reason'].iloc[0]}")
+            rows.append([*row, "-", "-", "-", runs["reason"].iloc[0]])
             continue
         found = runs[measure].to_numpy()
         spread = f" ±{found.std(ddof=1) / len(found) ** 0.5:.1g}" if len(found) > 1 else ""
-        error = f"{found.mean():.3g}{spread}"
-        lines.append(
-            f"{method:<22} {budget:>8.0f} {runs['n_evaluations'].mean():>8.0f} "
-            f"{error:>18} {runs['rank_correlation'].mean():>11.3f}"
-        )
+        row += [f"{runs['n_evaluations'].mean():.0f}", f"{found.mean():.3g}{spread}"]
+        rows.append([*row, f"{runs['rank_correlation'].mean():.3f}"])
+    titles = ("method", "budget", "asked", title, "rank corr.", "")
+    lines = [table(titles, rows, left=(0, 5), indent=0, width=columns())]
     several = (WITHIN_NOISE,) if ran["seed"].nunique() > 1 else ()
     return "\n".join([*lines, MEANING[measure], *several])
 

@@ -15,6 +15,7 @@ from dushapley.cli.job import Job, say
 from dushapley.cli.running import Asked, Means, refuse_workers
 from dushapley.cli.verify import Delivery, hashes
 from dushapley.errors import InvalidOption, Stopped
+from dushapley.terminal import columns, table
 
 if TYPE_CHECKING:
     from dushapley.games import Game
@@ -139,13 +140,16 @@ def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
     if json:
         print(jsons.dumps(rows, indent=1, ensure_ascii=False))
         return
-    print(f"{'method':<18} {'evaluations':>12} {'about':>10}  what it does")
-    for row in rows:
-        if row["evaluations"] is None:
-            print(f"{row['method']:<18} {'-':>12} {'-':>10}  {row['refused']}")
-        else:
-            about = clock(row["seconds"])
-            print(f"{row['method']:<18} {row['evaluations']:>12,} {about:>10}  {row['summary']}")
+    shown = [[row["method"], *quote_cells(row)] for row in rows]
+    titles = ("method", "evaluations", "about", "what it does")
+    print(table(titles, shown, left=(0, 3), indent=0, width=columns()))
+
+
+def quote_cells(row: dict[str, Any]) -> tuple[str, str, str]:
+    """Evaluations, time and summary of a method, or why it is refused."""
+    if row["evaluations"] is None:
+        return "-", "-", row["refused"]
+    return f"{row['evaluations']:,}", clock(row["seconds"]), row["summary"]
 
 
 def quotes(game: Game, jobs: int) -> list[dict[str, Any]]:
@@ -175,5 +179,4 @@ def methods(json: o.Json = False) -> None:
     if json:
         print(jsons.dumps(known, indent=1, ensure_ascii=False))
         return
-    for name, summary in known.items():
-        print(f"{name:<18} {summary}")
+    print(table((), known.items(), left=(0, 1), indent=0, width=columns()))

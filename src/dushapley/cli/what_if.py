@@ -14,6 +14,7 @@ from dushapley.cli.job import Job, say
 from dushapley.cli.running import Asked, Means
 from dushapley.cli.verify import Pot
 from dushapley.errors import InvalidOption
+from dushapley.terminal import short_name, table
 
 if TYPE_CHECKING:
     from dushapley.games import Game
@@ -123,7 +124,9 @@ def show(answer: WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> No
         return
     print(answer)
     if paid is not None:
-        print(f"  {'payment':<32} {'before':>14} {'after':>14}")
-    for row in paid or ():
-        cells = [money(Decimal(row[w])) if row[w] else "-" for w in ("before", "after")]
-        print(f"  {row['owner'][:32]:<32} {cells[0]:>14} {cells[1]:>14}")
+        rows = [
+            [short_name(row["owner"], 32)]
+            + [money(Decimal(row[world])) if row[world] else "-" for world in ("before", "after")]
+            for row in paid
+        ]
+        print(table(("payment", "before", "after"), rows))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import resources
 from typing import TYPE_CHECKING, Any
-from unicodedata import category
 
 from dushapley.errors import InvalidSettlement
 from dushapley.report.plots import figures
 from dushapley.report.summary import summarize
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.settlement import Settlement
+from dushapley.terminal import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -95,30 +94,22 @@ def private(summary: Plain, position: int) -> Plain:
     return {**kept, "rows": [row], "figures": own, "method": method, "lead": kept["lead"][:1]}
 
 
-def printable(thing: Any) -> Any:
-    """Text without characters that turn or hide other text, such as names could hold."""
-    if not isinstance(thing, str) or hasattr(thing, "__html__"):
-        return thing
-    return "".join("�" if _deceives(character) else character for character in thing)
-
-
-def _deceives(character: str) -> bool:
-    return character not in "\n\t" and category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+def _finalize(thing: Any) -> Any:
+    """Names could hold characters that turn or hide other text; what is markup already stays."""
+    plain = isinstance(thing, str) and not hasattr(thing, "__html__")
+    return printable(thing, keep="\n\t") if plain else thing
 
 
 def _environment() -> Environment:
     import jinja2
 
-    home = resources.files("dushapley.report") / "templates"
-    names = ("page.html", "owner.html", "parts.html", "style.css", "sort.js")
-    loader = jinja2.DictLoader({name: (home / name).read_text("utf-8") for name in names})
     environment = jinja2.Environment(
-        loader=loader,
+        loader=jinja2.PackageLoader("dushapley.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=printable,
+        finalize=_finalize,
     )
     environment.filters["nice_json"] = lambda thing: json.dumps(thing, indent=1, ensure_ascii=False)
     return environment

@@ -6,6 +6,7 @@ from typing import Any
 
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.settlement import Settlement
+from dushapley.terminal import short_name, table
 
 MOST_ROWS, WIDEST_NAME = 60, 32
 
@@ -25,8 +26,8 @@ def text_table(
         if summary["rows"][0]["payment_range"]:
             columns.append(("95% of it", _get("payment_range")))
     shown = summary["rows"][:MOST_ROWS]
-    cells = [[title for title, _ in columns], *([get(row) for _, get in columns] for row in shown)]
-    lines = [valuation._headline(), *_aligned(cells)]
+    cells = [[get(row) for _, get in columns] for row in shown]
+    lines = [valuation._headline(), table([title for title, _ in columns], cells)]
     if len(summary["rows"]) > MOST_ROWS:
         lines.append(f"  ... {len(summary['rows']) - MOST_ROWS} more; --json has all ...")
     if settlement is not None:
@@ -35,23 +36,12 @@ def text_table(
     return "\n".join([*lines, *valuation._footer()])
 
 
-def _aligned(cells: list[list[str]]) -> list[str]:
-    widths = [max(len(row[k]) for row in cells) for k in range(len(cells[0]))]
-    return [
-        "  "
-        + row[0].ljust(widths[0])
-        + "".join(f"  {c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))
-        for row in cells
-    ]
-
-
 def _get(name: str) -> Any:
     return lambda row: str(row[name])
 
 
 def _name(row: dict[str, Any]) -> str:
-    clean = "".join(c if c.isprintable() else "�" for c in row["name"])
-    return clean if len(clean) <= WIDEST_NAME else clean[: WIDEST_NAME - 1] + "…"
+    return short_name(row["name"], WIDEST_NAME)
 
 
 def _rank(row: dict[str, Any]) -> str:

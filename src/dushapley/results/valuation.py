@@ -16,6 +16,7 @@ from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidValuation
 from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.results.uncertainty import half_width, root_mean_square, with_errors
+from dushapley.terminal import short_name, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,7 +270,7 @@ class Valuation:
                 elinewidth=1.2,
                 capsize=3,
             )
-        names = [_shorten(self.owners[i]).replace("$", r"\$") for i in order]
+        names = [short_name(self.owners[i]).replace("$", r"\$") for i in order]
         ax.set_yticks(range(len(order)), names)
         ax.axvline(0, color="#222222", linewidth=0.8)
         ax.spines[["top", "right"]].set_visible(False)
@@ -279,14 +280,14 @@ class Valuation:
 
     def __repr__(self) -> str:
         """A table that can be read at a glance."""
-        return "\n".join([self._headline(), *self._table(), *self._footer()])
+        return "\n".join([self._headline(), self._table(), *self._footer()])
 
     def _repr_html_(self) -> str:
         """The same table for notebooks; `dushapley.report` makes a whole page."""
         told = "\n".join(escape(line.strip()) for line in self._footer())
         number = _number_format(self.values)
         table = "".join(
-            f"<tr><td style='text-align:left'><bdi>{escape(_shorten(name))}</bdi></td>"
+            f"<tr><td style='text-align:left'><bdi>{escape(short_name(name))}</bdi></td>"
             f"<td>{size:.6g}</td><td>{value:{number}}</td>"
             f"<td>{'' if error is None else format(half_width(error), number)}</td></tr>"
             for name, size, value, error in self._best_first()[:200]
@@ -310,23 +311,25 @@ class Valuation:
             f"{self.n_evaluations} evaluations, {self.n_computed} computed, seed {self.seed}"
         )
 
-    def _table(self) -> list[str]:
+    def _table(self) -> str:
         order = np.argsort(-self.values, kind="stable")
-        shown = order if len(order) <= 30 else [*order[:15], *order[-15:]]
-        width = max(5, *(len(_shorten(self.owners[i])) for i in shown))
-        number = _number_format(self.values)
-        lines = [f"  {'owner':<{width}}  {'rows':>9}  {'value':>12}  {'± 95%':>10}  {'share':>7}"]
-        shares, known = self.shares, self.total_errors
-        for position, i in enumerate(shown):
-            if len(order) > 30 and position == 15:
-                lines.append(f"  ... {len(order) - 30} more ...")
-            error = "-" if known is None else format(half_width(known[i]), number)
-            share = "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}"
-            lines.append(
-                f"  {_shorten(self.owners[i]):<{width}}  {self.sizes[i]:>9.6g}  "
-                f"{format(self.values[i], number):>12}  {error:>10}  {share:>7}"
-            )
-        return lines
+        left_out = len(order) - 30
+        if left_out > 0:
+            order = np.concatenate([order[:15], order[-15:]])
+        number, shares, known = _number_format(self.values), self.shares, self.total_errors
+        rows = [
+            [
+                short_name(self.owners[i]),
+                f"{self.sizes[i]:.6g}",
+                format(self.values[i], number),
+                "-" if known is None else format(half_width(known[i]), number),
+                "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}",
+            ]
+            for i in order
+        ]
+        if left_out > 0:
+            rows.insert(15, [f"... {left_out:,} more ..."])
+        return table(("owner", "rows", "value", "± 95%", "share"), rows)
 
     def _footer(self) -> list[str]:
         gap = self.efficiency_gap
@@ -360,11 +363,6 @@ def _number_format(values: FloatArray) -> str:
         return ".3e"
     digits = 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
     return f".{digits}f"
-
-
-def _shorten(name: str, width: int = 40) -> str:
-    clean = "".join(c if c.isprintable() else "�" for c in name)
-    return clean if len(clean) <= width else clean[: width - 1] + "…"
 
 
 def _plain(value: Any) -> Any:

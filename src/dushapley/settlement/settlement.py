@@ -33,6 +33,7 @@ from dushapley.settlement.money import (
     share_out,
     whole_weights,
 )
+from dushapley.terminal import short_name, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -204,17 +205,18 @@ class Settlement:
         """The payments, best first."""
         head = f"Settlement of {money(self.pot)} {self.currency}".rstrip()
         order = sorted(range(len(self.payments)), key=lambda i: (-self.payments[i], i))
-        lines = [f"{head} among {len(order)} owners, rule {self.negative!r}"]
-        for i in order:
-            interval = ""
-            if self.low is not None and self.high is not None:
-                interval = f"   {money(self.low[i]):>14} to {money(self.high[i]):>14}"
-            name = self.valuation.owners[i]
-            shown = name if len(name) <= 40 else name[:39] + "…"
-            lines.append(f"  {shown:<40} {money(self.payments[i]):>16}{interval}")
-        notes = [f"  note: {note}" for note in self.notes]
+        rows = [[short_name(self.valuation.owners[i]), money(self.payments[i])] for i in order]
+        if self.low is not None and self.high is not None:
+            for row, i in zip(rows, order, strict=True):
+                row += [money(self.low[i]), "to", money(self.high[i])]
         return "\n".join(
-            [*lines, f"  {RULES[self.negative]}", f"  {self.interval_meaning}", *notes]
+            [
+                f"{head} among {len(order)} owners, rule {self.negative!r}",
+                table((), rows),
+                f"  {RULES[self.negative]}",
+                f"  {self.interval_meaning}",
+                *(f"  note: {note}" for note in self.notes),
+            ]
         )
 
 

@@ -23,6 +23,7 @@ from dushapley.games import Game
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
+from dushapley.terminal import short_name, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,13 +76,12 @@ class WhatIf:
 
     def __repr__(self) -> str:
         """The question, the two worlds side by side, and what it cost."""
-        frame = self.to_frame()
-        lines = [f"What if {self.change.told()}?", f"  {'owner':<32} {'before':>10} {'after':>10}"]
-        for name, *pair in frame[["owner", "before", "after"]].to_numpy().tolist():
-            cells = ["-" if np.isnan(x) else f"{x:.5g}" for x in pair]
-            lines.append(f"  {name[:32]:<32} {cells[0]:>10} {cells[1]:>10}")
-        ends = [f"{v.u_full:.5g}" for v in (self.before, self.after)]
-        lines.append(f"  {'u(all)':<32} {ends[0]:>10} {ends[1]:>10}")
+        rows = [
+            [short_name(name, 32), *("-" if np.isnan(x) else f"{x:.5g}" for x in pair)]
+            for name, *pair in self.to_frame()[["owner", "before", "after"]].to_numpy().tolist()
+        ]
+        rows.append(["u(all)", *(f"{v.u_full:.5g}" for v in (self.before, self.after))])
+        lines = [f"What if {self.change.told()}?", table(("owner", "before", "after"), rows)]
         lines.append(f"  {self.n_found:,} pools found, {self.after.n_computed:,} computed")
         if self.scale != 1:
             lines.append(f"  measured with {self.scale:.0%} of everybody's rows in both worlds")

@@ -1,0 +1,99 @@
+"""Tables in the terminal, and owners' names as they are shown everywhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from shutil import get_terminal_size
+from unicodedata import category
+
+MOST_COLUMNS = 10_000
+"""Wide enough for any table: the same text whatever terminal it is printed to."""
+DECEPTIVE = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories of characters that turn, hide or break the text around them."""
+
+
+def table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Sequence[int] = (0,),
+    indent: int = 2,
+    width: int | None = None,
+) -> str:
+    """Lay out cells in columns that are as wide as their contents, by rich.
+
+    Wide (Chinese) and combining characters are counted as terminals show them. Cells are plain
+    text: neither markup nor colours.
+
+    Parameters
+    ----------
+    headers, rows
+        Titles of the columns (none: no line of titles), and the cells; a row may end early.
+    left
+        Positions of the columns aligned to the left; numbers stand right.
+    indent
+        Spaces before every line.
+    width
+        Columns to fit into by wrapping the last cell of each row; None never wraps.
+
+    Examples
+    --------
+    >>> print(table(["owner", "rows"], [["北京", "1,200"], ["Lyon", "80"]]))
+      owner   rows
+      北京   1,200
+      Lyon      80
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(headers))
+    cells = [[Text(cell) for cell in row] for row in rows]
+    for k in range(max(map(len, [headers, *cells]))):
+        title = Text(headers[k]) if headers else ""
+        grid.add_column(title, justify="left" if k in left else "right", no_wrap=True)
+    grid.columns[-1].no_wrap = False
+    for row in cells:
+        grid.add_row(*row)
+    console = Console(
+        file=StringIO(),
+        width=MOST_COLUMNS if width is None else width - indent,
+        color_system=None,
+        force_jupyter=False,  # in a notebook rich would show the table instead of writing it
+    )
+    with console.capture() as text:
+        console.print(grid)
+    return "\n".join(f"{' ' * indent}{line}".rstrip() for line in text.get().splitlines())
+
+
+def columns() -> int | None:
+    """Width of the terminal that stdout goes to; None where it goes to a file or a pipe."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Text with a � for every character that could turn, hide or break what stands around it.
+
+    Examples
+    --------
+    >>> printable("north\nsouth")
+    'north�south'
+    """
+    return "".join("�" if category(c) in DECEPTIVE and c not in keep else c for c in text)
+
+
+def short_name(name: str, width: int = 40) -> str:
+    """An owner's name, printable and no wider than so many columns.
+
+    Examples
+    --------
+    >>> short_name("北京大学第一医院", 9)
+    '北京大学…'
+    """
+    from rich.text import Text
+
+    text = Text(printable(name))
+    text.truncate(width, overflow="ellipsis")
+    return text.plain
