@@ -17,9 +17,10 @@ import dushapley as ds
 from dushapley.errors import InvalidSettlement
 from dushapley.games import Game, Outcome
 from dushapley.report import summarize, text_table
+from dushapley.results.uncertainty import plausible_values
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import RULES, share_out
-from dushapley.settlement.settlement import Settlement, intervals, plausible_values, seal
+from dushapley.settlement.settlement import Settlement, intervals, seal
 
 
 def valuation(values: list[float], **more: object) -> Valuation:

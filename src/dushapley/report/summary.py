@@ -12,11 +12,12 @@ from dushapley.arrays import FloatArray
 from dushapley.estimators.registry import REGISTRY
 from dushapley.report.checks import checks, sources
 from dushapley.report.numbers import decimal, decimals_for, percent, plural, whole
+from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import RULES, money
-from dushapley.settlement.settlement import Settlement, plausible_values
+from dushapley.settlement.settlement import Settlement
 
 Plain = dict[str, Any]
 
@@ -128,20 +129,17 @@ def _paid_by_size(amount: Decimal) -> Plain:
 
 def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain | None]:
     """For each owner, best first: the 95% range of its rank and the chance of the one shown."""
-    drawn = plausible_values(valuation)
-    if drawn is None:
+    ranges = uncertainty.rank_ranges(valuation)
+    if ranges is None:
         return [None] * len(valuation.values)
-    ranks = np.argsort(np.argsort(-drawn[:, order], axis=1, kind="stable"), axis=1) + 1
-    low, high = np.quantile(ranks, [0.025, 0.975], axis=0, method="nearest")
-    sure = (ranks == np.arange(1, ranks.shape[1] + 1)).mean(axis=0)
     return [
         {
-            "low": int(a),
-            "high": int(b),
-            "sure": round(float(p), 4),
-            "sure_text": percent(float(p), 0),
+            "low": int(ranges.low[i]),
+            "high": int(ranges.high[i]),
+            "sure": float(ranges.sure[i]),
+            "sure_text": percent(float(ranges.sure[i]), 0),
         }
-        for a, b, p in zip(low, high, sure, strict=True)
+        for i in order
     ]
 
 

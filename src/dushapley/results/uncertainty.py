@@ -1,18 +1,21 @@
-"""Who is worth more than whom, and how sure is that? From a valuation's joint errors.
+"""How sure a valuation is: intervals, joint draws, orders and ranks. The one place that knows.
 
-Errors of different owners are correlated (they share the same pools, and the sum of the values is
-known), so two overlapping intervals can still belong to a sure order. With the covariance of the
-errors, taken as normal, the question has an answer.
+Errors here are those of all known sources together: sampling, training, test set
+(`Valuation.total_errors`; `results.propagation` finds the last two). Errors of different owners are
+correlated (they share pools and test rows, and the sum of the values is known), so two overlapping
+intervals can still belong to a sure order. Errors are taken as jointly normal with the covariance
+`Valuation.total_covariance`; where a method knows no covariance between owners, as independent.
+Python, settlement, what-if, report and terminal all ask here, so they cannot disagree.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import MethodNotApplicable
 
 if TYPE_CHECKING:
@@ -22,8 +25,12 @@ Errors = TypeVar("Errors", float, FloatArray)
 
 NORMAL_95 = 1.96
 """Half-width of the 95% interval of a normal error, in standard errors."""
-DRAWS = 20_000
-"""Joint draws behind rank probabilities: their error is at most 0.0036."""
+MIDDLE_95 = (0.025, 0.975)
+"""Quantiles between which 95% of draws lie."""
+MOST_DRAWS, LEAST_DRAWS = 4000, 500
+"""Joint draws of all values: a probability from 4,000 errs by at most 0.008."""
+MOST_NUMBERS = 2**22
+"""Numbers in all draws together, so that many owners get fewer draws."""
 
 
 def half_width(std_errors: Errors) -> Errors:
@@ -35,6 +42,11 @@ def half_width(std_errors: Errors) -> Errors:
     0.98
     """
     return NORMAL_95 * std_errors
+
+
+def is_clear(difference: float, std_error: float) -> bool:
+    """Whether a difference is larger than its error; one without an error is."""
+    return std_error == 0 or abs(difference) >= half_width(std_error)
 
 
 def root_mean_square(std_errors: ArrayLike) -> float:
@@ -56,14 +68,45 @@ def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
     return np.asarray(scaled)
 
 
+def sampling_variances(valuation: Valuation) -> dict[str, float]:
+    """Squared sampling errors by owner, 0 where there are none: what sets two worlds apart.
+
+    A what-if scores both on the same test set, so the error of the test set cancels.
+    """
+    errors = valuation.std_errors
+    variances = np.zeros(len(valuation.owners)) if errors is None else errors**2
+    return dict(zip(valuation.owners, variances.tolist(), strict=True))
+
+
+def plausible_values(valuation: Valuation, seed: int = 0) -> FloatArray | None:
+    """Draws of all values from the normal law of their errors, shape (draws, I).
+
+    The same draws for the same seed. None where the errors are unknown.
+    """
+    from threadpoolctl import threadpool_limits
+
+    total, joint = valuation.total_errors, valuation.total_covariance
+    if total is None:
+        return None
+    n = len(total)
+    draws = int(np.clip(MOST_NUMBERS // n, LEAST_DRAWS, MOST_DRAWS))
+    noise = np.random.default_rng(seed).standard_normal((draws, n))
+    if joint is None:
+        return np.asarray(valuation.values + noise * total)
+    with threadpool_limits(1):  # the last bit of a product depends on the number of threads
+        scale, axes = np.linalg.eigh(joint)
+        # the symmetric root is the same on every machine; signs of single axes are not
+        drawn = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
+    return np.asarray(valuation.values + drawn)
+
+
 def probability_greater(valuation: Valuation) -> FloatArray:
     r"""P(value_i > value_j) for all pairs of owners, shape (I, I); one half on the diagonal.
 
     .. math:: P_{ij} = \Phi\Big(\frac{v_i - v_j}{\sqrt{Σ_{ii} + Σ_{jj} - 2Σ_{ij}}}\Big)
 
-    with `values` v and `covariance` Σ; what calibrated standard errors hold beyond it (for few or
-    skewed samples) is added as an error of each owner's own. Pairs without error are certain (one
-    half if equal).
+    with `values` v and Σ the covariance of the errors of all known sources (`total_covariance`;
+    independent errors where that is unknown). Pairs without error are certain (one half if equal).
 
     Examples
     --------
@@ -86,7 +129,8 @@ def probability_greater(valuation: Valuation) -> FloatArray:
 def rank_probabilities(valuation: Valuation, seed: int = 0) -> FloatArray:
     """P(owner i has rank r), shape (I, I): column 0 is the probability of being worth most.
 
-    By 20,000 joint draws from the normal law of the values; ties go to the owner named first.
+    By joint draws of all values (`plausible_values`): with the default seed, those behind the ranks
+    of the report and the terminal. Ties go to the owner named first.
 
     Examples
     --------
@@ -95,27 +139,74 @@ def rank_probabilities(valuation: Valuation, seed: int = 0) -> FloatArray:
     >>> ds.rank_probabilities(ds.value(game, "gp", budget=20)).argmax(axis=0).tolist()
     [5, 4, 3, 2, 1, 0]
     """
-    values, vectors = np.linalg.eigh(_covariance(valuation))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    n = len(valuation.values)
-    normal = np.random.default_rng(seed).standard_normal((DRAWS, n))
-    order = np.argsort(-(valuation.values + normal @ root.T), axis=1, kind="stable")
-    counts = np.zeros((n, n))
-    for rank in range(n):
-        counts[:, rank] = np.bincount(order[:, rank], minlength=n)
-    return counts / DRAWS
+    ranks = _plausible_ranks(valuation, seed)
+    n = ranks.shape[1]
+    cells = ranks + n * np.arange(n)
+    return np.bincount(cells.ravel(), minlength=n * n).reshape(n, n) / len(ranks)
+
+
+class RankRanges(NamedTuple):
+    """Where each owner may stand, the best having rank 1.
+
+    Attributes
+    ----------
+    low, high
+        Ends of the 95% range of the rank.
+    sure
+        Probability of the rank by value, as `rank_probabilities` has it.
+    """
+
+    low: IntArray
+    high: IntArray
+    sure: FloatArray
+
+
+def rank_ranges(valuation: Valuation) -> RankRanges | None:
+    """The ranks that each owner may have, from the draws of `rank_probabilities`.
+
+    None where the errors are unknown.
+    """
+    if valuation.total_errors is None and not _is_certain(valuation):
+        return None
+    ranks = _plausible_ranks(valuation)
+    low, high = np.quantile(ranks, MIDDLE_95, axis=0, method="nearest")
+    sure = (ranks == ranks_of(valuation.values[None])).mean(axis=0)
+    return RankRanges(low + 1, high + 1, sure)
+
+
+def ranks_of(values: FloatArray) -> IntArray:
+    """Place of each owner in each row of values, the largest having 0; ties by position."""
+    order = np.argsort(-values, axis=1, kind="stable")
+    return np.asarray(np.argsort(order, axis=1))
+
+
+def _plausible_ranks(valuation: Valuation, seed: int = 0) -> IntArray:
+    drawn = plausible_values(valuation, seed)
+    if drawn is None:
+        _refuse_uncertain(valuation)
+        drawn = valuation.values[None]
+    return ranks_of(drawn)
 
 
 def _covariance(valuation: Valuation) -> FloatArray:
-    if valuation.covariance is not None:
-        plain = np.diag(valuation.covariance)
-        stated = plain if valuation.std_errors is None else valuation.std_errors**2
-        return np.asarray(valuation.covariance + np.diag(np.maximum(stated - plain, 0.0)))
-    if valuation.std_errors is None and not valuation.biased:
-        n = len(valuation.values)
-        if valuation.method_run == "exact" or valuation.n_evaluations == 2**n:
-            return np.zeros((n, n))
-    raise MethodNotApplicable(
-        f"A valuation by {valuation.method} has no covariance of its errors, so the order of two "
-        "owners has no probability. Value the game with gp, auto or permutation instead."
-    )
+    total, joint = valuation.total_errors, valuation.total_covariance
+    if total is None:
+        _refuse_uncertain(valuation)
+        total = np.zeros(len(valuation.values))
+    return np.diag(total**2) if joint is None else joint
+
+
+def _is_certain(valuation: Valuation) -> bool:
+    """Whether values without a known error have none: all coalitions were asked, or a formula."""
+    everything = 2 ** len(valuation.values)
+    exact = valuation.method_run == "exact" or valuation.n_evaluations == everything
+    return exact and not valuation.biased
+
+
+def _refuse_uncertain(valuation: Valuation) -> None:
+    if not _is_certain(valuation):
+        raise MethodNotApplicable(
+            f"A valuation by {valuation.method} has no standard errors and no covariance of them, "
+            "so the order of two owners has no probability. Value the game with gp, auto or "
+            "permutation instead."
+        )

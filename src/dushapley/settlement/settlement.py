@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidSettlement
+from dushapley.results.uncertainty import MIDDLE_95, plausible_values
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import (
     RULES,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = "dushapley.settlement/1"
-MOST_DRAWS, LEAST_DRAWS, MOST_NUMBERS = 4000, 500, 2**22
 PACKAGES = ("dushapley", "numpy", "scipy", "scikit-learn", "pandas", "skrub", "torch", "lightgbm")
 
 
@@ -299,40 +298,17 @@ def intervals(
     weights = drawn if negative == "charge" else np.maximum(drawn, 0)
     totals = weights.sum(axis=1)
     usable = totals > 0
-    if usable.mean() < 0.975:  # then no gain at all is plausible, and so is any payment
+    if usable.mean() < MIDDLE_95[1]:  # then no gain at all is plausible, and so is any payment
         return None, None
     shares = weights[usable] / totals[usable, None]
     part = float(Fraction(floor or 0))
     shares = part / drawn.shape[1] + (1 - part) * shares
-    ends = np.quantile(shares, [0.025, 0.975], axis=0)
+    ends = np.quantile(shares, MIDDLE_95, axis=0)
     low, high = (
         tuple(amount_of(round(float(share) * coins_of(pot, decimals)), decimals) for share in end)
         for end in ends
     )
     return low, high
-
-
-def plausible_values(valuation: Valuation) -> FloatArray | None:
-    """Draws of all values from the normal law of their errors, shape (draws, I); always the same.
-
-    Drawn jointly where the covariance between owners is known, else independently. None where the
-    errors are unknown.
-    """
-    from threadpoolctl import threadpool_limits
-
-    total, joint = valuation.total_errors, valuation.total_covariance
-    if total is None:
-        return None
-    n = len(total)
-    draws = int(np.clip(MOST_NUMBERS // n, LEAST_DRAWS, MOST_DRAWS))
-    noise = np.random.default_rng(0).standard_normal((draws, n))
-    if joint is None:
-        return np.asarray(valuation.values + noise * total)
-    with threadpool_limits(1):  # the last bit of a product depends on the number of threads
-        scale, axes = np.linalg.eigh(joint)
-        # the symmetric root is the same on every machine; signs of single axes are not
-        drawn = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
-    return np.asarray(valuation.values + drawn)
 
 
 def _refuse_unsettled(valuation: Valuation) -> None:

@@ -20,7 +20,7 @@ from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.value import PAID_BATCH, value
 from dushapley.games import Game
-from dushapley.results.uncertainty import half_width
+from dushapley.results.uncertainty import is_clear, sampling_variances
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
 from dushapley.terminal import short_name, table
@@ -62,7 +62,7 @@ class WhatIf:
         import pandas as pd
 
         worlds = [dict(zip(v.owners, v.values, strict=True)) for v in (self.before, self.after)]
-        errors = [_variances(v) for v in (self.before, self.after)]
+        errors = [sampling_variances(v) for v in (self.before, self.after)]
         if isinstance(self.change, Merge):
             pair = (self.change.first, self.change.second)
             worlds[0][self.change.name] = sum(worlds[0].pop(name) for name in pair)
@@ -94,8 +94,7 @@ class WhatIf:
             return []
         name = self.change.name if isinstance(self.change, Merge) else owner
         row: Any = self.to_frame().set_index("owner").loc[name]
-        known = row["std_error"] > 0
-        if known and abs(row["change"]) < half_width(row["std_error"]):
+        if not is_clear(row["change"], row["std_error"]):
             return ["The difference is within the error: more budget would tell."]
         if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
             return [f"It makes no difference to {name!r}."]
@@ -233,10 +232,3 @@ def _converse(
         stand_in = float(np.mean(list(known.values()))) if known else 0.0
         talk.tell([known.get(key, stand_in) for key in keys])
     return 0 if sure is None else plan.budget - sure
-
-
-def _variances(valuation: Valuation) -> dict[str, float]:
-    """Squared sampling errors; the test set is the same in both worlds, so its error cancels."""
-    errors = valuation.std_errors
-    known = np.zeros(len(valuation.owners)) if errors is None else errors**2
-    return dict(zip(valuation.owners, known.tolist(), strict=True))
