@@ -13,6 +13,7 @@ import os
 import random
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -23,9 +24,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dushapley as ds
 from dushapley.engine.executors import remote
+
+SMALL_DISK = 8
+"""Pages of a ledger that fit on a disk that is nearly full."""
+
+
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no room for databases to grow, until the monkeypatch is undone."""
+    connect = sqlite3.connect
+
+    def connect_to_small_file(*arguments: Any, **named: Any) -> sqlite3.Connection:
+        database = connect(*arguments, **named)
+        database.execute(f"pragma max_page_count = {SMALL_DISK}")
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", connect_to_small_file)
+
 
 FAULTS = ("raise", "nan", "hang", "stuck", "grip", "eat", "die")
 

@@ -15,6 +15,7 @@ import pytest
 import dushapley as ds
 from dushapley import errors
 from dushapley.games import airport, glove, mean_estimation, voting
+from faults import fill_the_disk
 
 
 def additive(z: np.ndarray) -> np.ndarray:
@@ -303,23 +304,13 @@ def test_read_only_ledger_is_refused_before_any_payment(tmp_path: Path) -> None:
     assert asked == []
 
 
-def test_a_full_disk_keeps_what_was_paid(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_what_was_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "l.sqlite"
     wide = ds.CallableGame(additive, 12, fingerprint="wide", block=16)
-
-    class Small(ds.Ledger):
-        def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments)  # type: ignore[arg-type]
-            self._db.execute("pragma max_page_count = 8")
-
-    import dushapley.engine.evaluator as paying
-
-    original, paying.Ledger = paying.Ledger, Small  # type: ignore[misc]
-    try:
-        with pytest.raises(errors.LedgerReadOnly, match="What it held before is intact"):
-            ds.value(wide, "exact", budget=2**12, ledger=path)
-    finally:
-        paying.Ledger = original  # type: ignore[misc]
+    fill_the_disk(monkeypatch)
+    with pytest.raises(errors.LedgerReadOnly, match="What it held before is intact"):
+        ds.value(wide, "exact", budget=2**12, ledger=path)
+    monkeypatch.undo()
     with ds.Ledger(path, wide.context) as ledger:
         kept = len(ledger)
     assert kept > 0

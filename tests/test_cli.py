@@ -138,7 +138,7 @@ def test_impossible_wishes_are_refused_before_any_training(capsys, folder, monke
     def trains(*_):
         pytest.fail("a model was trained")
 
-    monkeypatch.setattr(ds.ModelGame, "_train", trains)
+    monkeypatch.setattr(ds.ModelGame, "outcomes", trains)
     code, out, err = value(capsys, folder, *more)
     assert code == (1 if "--ledger" in more else 2)
     assert out == ""
@@ -163,7 +163,7 @@ def test_so_do_the_other_commands(capsys, folder, monkeypatch, command, more):
     def trains(*_):
         pytest.fail("a model was trained")
 
-    monkeypatch.setattr(ds.ModelGame, "_train", trains)
+    monkeypatch.setattr(ds.ModelGame, "outcomes", trains)
     job = [folder / "owners", "--by-file", "--target", "y", "--test", folder / "test.csv"]
     code, out, err = run(capsys, command, *job, *more)
     assert (code, out) == (2, "")

@@ -25,7 +25,7 @@ from dushapley.engine.executors.isolation import _TRAINERS, dismiss, outcomes_wi
 from dushapley.engine.executors.remote import Remote
 from dushapley.engine.executors.transport import ALIGNED, pack
 from dushapley.games import Outcome
-from faults import Faulty, faulty_game, sleepy_game, unimportable_game
+from faults import Faulty, faulty_game, fill_the_disk, sleepy_game, unimportable_game
 
 
 def test_dask_gives_the_bits_of_this_process(client: Any, tmp_path: Path) -> None:
@@ -505,13 +505,7 @@ def test_a_ledger_that_cannot_grow_keeps_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = tmp_path / "l.sqlite"
-    prepare = ds.Ledger._prepare
-
-    def small(self: ds.Ledger) -> None:
-        prepare(self)
-        self._db.execute("pragma max_page_count = 8")
-
-    monkeypatch.setattr(ds.Ledger, "_prepare", small)
+    fill_the_disk(monkeypatch)
     with pytest.raises(errors.LedgerFull, match="free some space, and run the same again"):
         ds.value(sleepy_game(n_players=9), "exact", ledger=ledger)
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.cli.main import main
-from dushapley.engine.executors.dask import _refuse_unreadable
+from dushapley.engine.executors import make_executor
 from dushapley.errors import InvalidOption, InvalidSettlement
 
 X = np.random.default_rng(0).normal(size=(80, 3))
@@ -81,7 +81,7 @@ def test_features_beyond_squares_are_fitted() -> None:
 @pytest.mark.parametrize("address", ["tcp:bad", "tcp://host:abc", "127.0.0.1", "tcp://host:"])
 def test_addresses_without_a_port_are_refused_at_once(address: str) -> None:
     with pytest.raises(InvalidOption, match="with its port"):
-        _refuse_unreadable(address)
+        make_executor("dask", 1, address).__enter__()
 
 
 def test_an_option_given_twice_is_refused(capsys) -> None:

@@ -56,11 +56,11 @@ def test_gradient_is_the_slope_of_the_likelihood() -> None:
     posterior = some_posterior()
     observed, theta = posterior.observed, posterior.theta
     z = observed.pools.astype(float)
-    _, gradient = fit._likelihood(theta, z, observed)
+    _, gradient = fit.likelihood(theta, z, observed)
     step = 1e-5
     for at, direction in enumerate(step * np.eye(len(theta))):
-        up = fit._likelihood(theta + direction, z, observed)[0]
-        down = fit._likelihood(theta - direction, z, observed)[0]
+        up = fit.likelihood(theta + direction, z, observed)[0]
+        down = fit.likelihood(theta - direction, z, observed)[0]
         assert gradient[at] == pytest.approx((up - down) / (2 * step), rel=1e-4, abs=1e-4)
 
 
@@ -69,9 +69,9 @@ def test_gradient_holds_for_fractions_of_owners() -> None:
     pools = rng.random((20, 5))
     observed = Observed(pools, rng.random(20), kernel.log_relative_sizes(SIZES[:5]))
     mean = kernel.prior(5)[0]
-    gradient = fit._likelihood(mean, pools, observed)[1]
+    gradient = fit.likelihood(mean, pools, observed)[1]
     step = 1e-5 * np.ones(len(mean))
-    up, down = (fit._likelihood(mean + s, pools, observed)[0] for s in (step, -step))
+    up, down = (fit.likelihood(mean + s, pools, observed)[0] for s in (step, -step))
     assert gradient.sum() == pytest.approx((up - down) / 2e-5, rel=1e-5)
 
 
@@ -89,7 +89,7 @@ def test_hopeless_hyper_parameters_cost_much_instead_of_failing() -> None:
     theta = kernel.prior(8)[0]
     theta[[3, 4]] = [700.0, 6.0]  # overflows
     with np.errstate(all="ignore"):
-        assert fit._likelihood(theta, observed.pools.astype(float), observed) is None
+        assert fit.likelihood(theta, observed.pools.astype(float), observed) is None
 
 
 def test_functional_on_all_pools_is_the_shapley_value() -> None:

@@ -213,9 +213,32 @@ def test_scores_that_are_no_numbers_are_failures():
         game(scoring=nan_above_half)(EVERYBODY)
 
 
+TRAINED: list = []
+"""Models trained since the list was cleared, by themselves."""
+
+
+class RememberedForest(RandomForestClassifier):
+    def fit(self, X, y):
+        TRAINED.append(super().fit(X, y))
+        return self
+
+
+class RememberedBag(BaggingClassifier):
+    def fit(self, X, y):
+        TRAINED.append(super().fit(X, y))
+        return self
+
+
+def trained_by(played):
+    """The models that a game trains on everybody's rows."""
+    TRAINED.clear()
+    played(EVERYBODY)
+    return list(TRAINED)
+
+
 def test_open_seeds_come_from_the_game_and_nested_ones_too():
     nested = make_pipeline(
-        StandardScaler(), BaggingClassifier(DecisionTreeClassifier(max_features=1), n_estimators=3)
+        StandardScaler(), RememberedBag(DecisionTreeClassifier(max_features=1), n_estimators=3)
     )
     a, b = game(nested, seed=1), game(nested, seed=1)
     assert a(EVERYBODY)[0] == b(EVERYBODY)[0]
@@ -224,25 +247,23 @@ def test_open_seeds_come_from_the_game_and_nested_ones_too():
         game(nested, seed=s, scoring="neg_brier_score")(EVERYBODY).tobytes() for s in range(4)
     }
     assert len(values) > 1
-    template = a._makers[0]()
-    assert template.get_params()["baggingclassifier__random_state"] is not None
-    assert template.get_params()["baggingclassifier__estimator__random_state"] is not None
-    assert nested.get_params()["baggingclassifier__random_state"] is None  # the user's own is not
-    kept = game(RandomForestClassifier(3, random_state=7))._makers[0]()
-    assert kept.random_state == 7
+    assert nested.get_params()["rememberedbag__random_state"] is None  # the user's own is not
+    (trained,) = trained_by(a)
+    assert trained.random_state is not None
+    assert trained.estimator.random_state is not None
+    (trained,) = trained_by(game(RememberedForest(3, random_state=7)))
+    assert trained.random_state == 7
 
 
 def test_repeats_average_and_report_their_spread():
-    model = RandomForestClassifier(3)
+    model = RememberedForest(3)
     singles = [
         ds.ModelGame(OWNERS, model, X_TEST, Y_TEST, repeats=1, seed=0),
         ds.ModelGame(OWNERS, model, X_TEST, Y_TEST, repeats=4, seed=0),
     ]
+    each = [singles[1].scorer(trained)[0] for trained in trained_by(singles[1])]
     outcome = singles[1].outcomes(EVERYBODY, None)[0]
-    each = [
-        singles[1].scorer(make().fit(*singles[1].pool(singles[1].counts(EVERYBODY)[0], None)))[0]
-        for make in singles[1]._makers
-    ]
+    assert len(each) == 4
     assert outcome.value == pytest.approx(np.mean(each))
     assert outcome.spread == pytest.approx(np.std(each, ddof=1))
     assert outcome.spread > 0

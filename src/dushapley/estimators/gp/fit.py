@@ -113,7 +113,7 @@ def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatA
 
     def cost(theta: FloatArray) -> tuple[float, FloatArray]:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            found = _likelihood(theta, z, observed)
+            found = likelihood(theta, z, observed)
         if found is None:
             return HOPELESS, np.zeros_like(theta)
         away = (theta - mean) / spread
@@ -132,7 +132,7 @@ def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatA
     return np.asarray(best.x)
 
 
-def _likelihood(
+def likelihood(
     theta: FloatArray, z: FloatArray, observed: Observed
 ) -> tuple[float, FloatArray] | None:
     h = kernel.natural(theta)
