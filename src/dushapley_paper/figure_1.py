@@ -70,9 +70,9 @@ def pool_shares(
 
 def distance_to_uniform(shares: FloatArray) -> float:
     """Largest gap between the two distribution functions (Kolmogorov–Smirnov)."""
-    ordered = np.sort(shares)
-    steps = np.arange(len(ordered) + 1) / len(ordered)
-    return float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
+    from scipy.stats import ks_1samp, uniform
+
+    return float(ks_1samp(shares, uniform.cdf, method="asymp").statistic)
 
 
 def claims(result: Result) -> list[Verdict]:

@@ -191,12 +191,10 @@ def errors(values: FloatArray, truth: FloatArray) -> dict[str, float]:
 
 def rank_correlation(values: FloatArray, truth: FloatArray) -> float:
     """Spearman's correlation; not a number when all values of one side are equal."""
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    ranks = np.stack([rankdata(values), rankdata(truth)])
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    norms = np.sqrt((ranks**2).sum(axis=1))
-    return float(ranks[0] @ ranks[1] / norms.prod()) if norms.all() else float("nan")
+    constant = np.ptp(values) == 0 or np.ptp(truth) == 0
+    return float("nan") if constant else float(spearmanr(values, truth).statistic)
 
 
 def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:

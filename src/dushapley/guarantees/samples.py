@@ -16,6 +16,8 @@ from dushapley.errors import InvalidOption
 
 Norm = Literal["l2", "max"]
 GroupTesting = Literal["dummy", "pairwise"]
+MOST_PSI = 700
+"""Above it e^Ψ overflows."""
 
 
 def permutation_samples(
@@ -82,7 +84,9 @@ def group_testing_error(
     """Error after so many coalitions of improved group testing; see `group_testing_samples`."""
     _check(n_players, samples=samples, delta=delta, r=r)
     scale, wanted = _group_testing(form, norm, n_players, delta, r)
-    return scale * _where_true(lambda x: _bennett(x) >= wanted / samples)
+    goal = wanted / samples
+    most = goal + 2 * sqrt(goal)  # by Bernstein's inequality, h(x) ≥ x²/(2 + 2x/3)
+    return scale * _root(lambda x: _bennett(x) - goal, 0.0, most)
 
 
 def svarm_failure(
@@ -100,7 +104,7 @@ def svarm_failure(
     h = _harmonic(n_players)
     psi = 2 * epsilon**2 / (r_plus + r_minus) ** 2
     rare = 2 * exp(-samples / (4 * h**2))
-    if psi > 700:
+    if psi > MOST_PSI:
         return min(1.0, rare)
     return min(1.0, rare + 4 * exp(-psi * floor(samples / (4 * h))) / expm1(psi))
 
@@ -127,7 +131,12 @@ def svarm_error(
     _check(n_players, samples=samples, delta=delta, r=r_plus + r_minus)
     if 2 * exp(-samples / (4 * _harmonic(n_players) ** 2)) >= delta:
         return inf
-    return _where_true(lambda eps: svarm_failure(eps, samples, n_players, r_plus, r_minus) <= delta)
+    r = r_plus + r_minus
+    return _root(
+        lambda eps: svarm_failure(eps, samples, n_players, r_plus, r_minus) - delta,
+        1e-150 * r,
+        sqrt(MOST_PSI / 2) * r,
+    )
 
 
 def _group_testing(
@@ -158,15 +167,11 @@ def _harmonic(n: int) -> float:
     return sum(1 / s for s in range(1, n + 1))
 
 
-def _where_true(holds: Callable[[float], bool]) -> float:
-    """Smallest positive number from which on a monotone condition holds, to 1e-12."""
-    low, high = 0.0, 1.0
-    while not holds(high):
-        low, high = high, 2 * high
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a monotone function crosses 0, to 1e-12 of it."""
+    from scipy.optimize import brentq
+
+    return float(brentq(function, low, high, xtol=1e-300, rtol=1e-12, maxiter=1000))
 
 
 def _check(n_players: int, **numbers: float) -> None:
