@@ -26,11 +26,10 @@ RULES = {
 }
 DEFAULT_FLOOR = "0.1"
 """Part of an equal share that the rule "floor" pays to everybody."""
-COINS = {
-    **dict.fromkeys(("CLP", "ISK", "JPY", "KRW", "UGX", "VND", "XAF", "XOF", "XPF"), 0),
-    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
-}
-"""Decimals of the smallest coin where it is not two."""
+ROUNDED_IN_SHOPS = {"IQD": 3} | dict.fromkeys(
+    ("AFN", "ALL", "IRR", "KPW", "LAK", "LBP", "MGA", "MMK", "RSD", "SOS", "SYP", "YER"), 2
+)
+"""Decimals by ISO 4217 where Babel has none because such small coins are no longer used."""
 
 
 def share_out(coins: int, weights: Sequence[int], names: Sequence[str]) -> list[int]:
@@ -146,7 +145,10 @@ def check_currency(currency: object) -> str:
 
 def check_decimals(decimals: object, currency: str) -> int:
     if decimals is None:
-        return COINS.get(currency.upper(), 2)
+        from babel.numbers import get_currency_precision
+
+        code = currency.upper()
+        return ROUNDED_IN_SHOPS.get(code) or get_currency_precision(code)
     if not is_whole(decimals, least=0, most=18):
         raise InvalidSettlement(f"decimals is {decimals!r}; it is a whole number from 0 to 18.")
     return int(decimals)
