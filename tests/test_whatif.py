@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -210,6 +212,43 @@ def test_derived_games_check_their_matrix() -> None:
     for bad in ([[1.0]], [[1, 0], [1, 0]], [[-1, 0]]):
         with pytest.raises(DUShapleyError):
             DerivedGame(base, bad, ["x"] * len(bad))
+
+
+class Slow(LogisticRegression):
+    """Trains for ever on pools of one size."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Slow:
+        time.sleep(30 * (len(X) == SIZES["a"] + SIZES["b"]))
+        return super().fit(X, y)
+
+
+def test_a_changed_game_keeps_the_limits_and_their_policy() -> None:
+    data = {name: (rows, targets > 0) for name, (rows, targets) in blocks("abc").items()}
+    limits = {"timeout": 0.3, "on_failure": "empty"}
+    base = ds.ModelGame(ds.Owners.from_arrays(data), Slow(), X[200:], Y[200:] > 0, **limits)
+    after = ds.Merge("a", "b").games(base)[1]
+    assert after.limits == base.limits
+    found = ds.value(after, "exact")
+    assert found.failures == {"TimedOut: no result within 0.3 s": 1}
+    late = after.failed(np.array([[True, False]]), TimeoutError("late"))
+    assert [(o.value, o.failure) for o in late] == [(base.nobody.value, "TimeoutError: late")]
+
+
+@pytest.mark.parametrize("change", [ds.Leave("c"), ds.Merge("a", "b"), ds.MoreRows("a", -3)])
+def test_a_model_without_a_seed_has_no_error_of_training_after_a_change_either(change: Any) -> None:
+    answer = ds.what_if(game(blocks("abcd")), change, method="exact")
+    for world in (answer.before, answer.after):
+        assert world.errors["training"] == [0.0] * len(world.owners)
+
+
+def test_everything_that_games_declare_is_the_base_games() -> None:
+    base = ds.ModelGame(
+        ds.Owners.from_arrays(blocks()), Ridge(), X[200:], Y[200:], scoring="r2", repeats=3,
+        fast=False, memory=10**9,
+    )  # fmt: skip
+    after = ds.Leave("c").games(base)[1]
+    for name in ("fractions", "cheap", "block", "notes", "limits", "repeats", "deterministic"):
+        assert getattr(after, name) == getattr(base, name)
 
 
 def test_without_a_ledger_the_two_worlds_still_share() -> None:

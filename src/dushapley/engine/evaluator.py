@@ -102,8 +102,8 @@ class LedgerPayer(Payer):
                 self.transcript,
                 [self.known[key] for key in self.number],
                 talk.estimate,
-                repeats=getattr(self.game, "repeats", 1),
-                deterministic=getattr(self.game, "deterministic", False),
+                repeats=self.game.repeats,
+                deterministic=self.game.deterministic,
                 enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
             )
 

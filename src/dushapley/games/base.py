@@ -101,6 +101,11 @@ class Game(ABC):
         Sentences about the game that belong beside every result of it.
     limits
         What a training may take at the most; whoever runs the work sees to it.
+    repeats
+        Trainings of each pool, of which its utility is the mean.
+    deterministic
+        Whether another seed would train the same models, so that training has no error. False
+        where that is not known.
     """
 
     fractions: Fractions = "none"
@@ -112,6 +117,8 @@ class Game(ABC):
     fingerprint: str | None = None
     notes: tuple[str, ...] = ()
     limits: Limits = Limits()
+    repeats: int = 1
+    deterministic: bool = False
 
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
         """Utilities of m pools, shape (m,)."""

@@ -15,6 +15,8 @@ from dushapley.validation import check_names, check_sizes, is_partial
 
 FIXED_DRAW = 0
 """Which of its rows a thinned owner keeps: the same in every pool."""
+OWN = {"n_players", "sizes", "names", "fingerprint"}
+"""Attributes of a game that belong to a derived game itself; all others are its base's."""
 
 
 class DerivedGame(Game):
@@ -56,9 +58,8 @@ class DerivedGame(Game):
         self.n_players = len(self.matrix)
         self.names = check_names(names, self.n_players)
         self.sizes = check_sizes(self._rows())
-        self.fractions, self.cheap, self.block = base.fractions, base.cheap, base.block
-        self.notes = base.notes
-        self.repeats = getattr(base, "repeats", 1)
+        for name in Game.__annotations__.keys() - OWN:
+            setattr(self, name, getattr(base, name))
         if base.fingerprint is not None:
             self.fingerprint = digest("derived", base.fingerprint, self.matrix, *self.names)
 
@@ -91,6 +92,10 @@ class DerivedGame(Game):
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Keys of the base game."""
         return self.base.keys(*self.pools(queries, draws))
+
+    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
+        """By the policy of the base game."""
+        return self.base.failed(self.pools(queries, None)[0], error)
 
     def recall(self, outcome: Outcome) -> Outcome | None:
         """As the base game sees it."""
