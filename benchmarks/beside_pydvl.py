@@ -3,8 +3,8 @@
 Twelve owners of the breast cancer data, two of them with mixed-up labels; a scaled logistic
 regression from scikit-learn; accuracy on a test set. Exact values come from all 4,096 trainings.
 pyDVL groups rows by owner (`GroupedDataset`). It needs an older NumPy, so it runs in an
-environment of its own, whose Python is named on the command line; trainings are counted in the
-model itself on both sides, and both sides run one after the other.
+environment of its own, whose Python is named on the command line. Trainings are counted in the
+model itself on both sides, which run one after the other.
 
     python -m venv peer && peer/bin/pip install pydvl scikit-learn
     python benchmarks/beside_pydvl.py peer/bin/python
@@ -155,13 +155,13 @@ def judged(side: str, exact: Any, found: list[dict[str, Any]]) -> list[dict[str,
 def main(python: str) -> None:
     """Both sides in one run, a table and a small file."""
     with tempfile.TemporaryDirectory() as folder:
-        told = subprocess.run(
+        peer = subprocess.run(
             [python, str(Path(__file__).resolve()), "--peer"],
             check=True, capture_output=True, text=True, cwd=folder,
         )  # fmt: skip
-    exact, found = ours()
-    lines = judged("dushapley", exact, found)
-    lines += judged("pyDVL", exact, json.loads(told.stdout.splitlines()[-1]))
+    exact, runs = ours()
+    lines = judged("dushapley", exact, runs)
+    lines += judged("pyDVL", exact, json.loads(peer.stdout.splitlines()[-1]))
     print("| " + " | ".join(lines[0]) + " |\n|" + "---|" * len(lines[0]))
     for line in lines:
         print("| " + " | ".join(map(str, line.values())) + " |")

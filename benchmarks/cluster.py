@@ -1,9 +1,9 @@
-"""Dask with one and two workers beside a bare loop: speed-up, and overhead of the driver.
+"""Dask with one and two workers beside a bare loop: speed-up, and the driver's overhead.
 
-Trainings sleep, so that two workers need not have two cores. Every line is one run of `exact`
-over 2^7 pools, best of three. The bare loop calls the utility pool by pool, without engine, ledger
-or workers. The driver's own work is its processor time, as part of the time of all trainings: it
-tells the overhead apart from the waiting that a busy machine adds to every process.
+Trainings sleep, so two workers do not need two cores. Every line is one run of `exact` over 2^7
+pools, best of three. The bare loop calls the utility pool by pool, without engine, ledger or
+workers. The driver's own work is its processor time, as a fraction of the time of all trainings:
+this separates the overhead from the waiting that a busy machine adds to every process.
 
     python benchmarks/cluster.py
 """

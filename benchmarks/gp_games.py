@@ -5,7 +5,7 @@
 
 Error is relative MSE: 1 means paying everyone the same. "Peer" is the library's permutation
 sampling in the same run; "best other" is the best of seven sampling methods at 2I², from the notes
-of the stored games. Results are kept run by run, so a stopped benchmark goes on where it was.
+of the stored games. Results are stored run by run, so a stopped benchmark resumes where it was.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def one_run(stored: StoredGame, budget: int, seed: int) -> dict[str, float | str
 
 def measure(games: list[StoredGame], seeds: range, path: Path) -> dict[str, dict]:
     runs = json.loads(path.read_text())["runs"] if path.exists() else {}
-    for seed, stored, name in product(seeds, games, BUDGETS):  # a stopped run is balanced
+    for seed, stored, name in product(seeds, games, BUDGETS):  # balanced when stopped early
         key = f"{stored.name} {name} {seed}"
         budget = BUDGETS[name](stored.game.n_players)
         if key not in runs and budget < 2**stored.game.n_players:

@@ -1,4 +1,4 @@
-"""Own computing time and memory of `gp`, beside a bare loop of its cheapest rival.
+"""`gp`'s own computing time and memory, beside a bare loop of its cheapest rival.
 
     python benchmarks/gp_time.py
 

@@ -111,7 +111,7 @@ def draw_theorem1() -> None:
 def typed_values(game: ds.Game, each: int, kinds: int) -> np.ndarray:
     """Exact values where owners are of a few kinds, `each` of every kind, in turn.
 
-    A coalition is worth what its numbers of each kind are worth, so (each + 1)^kinds pools do.
+    A coalition is worth what its numbers of each kind are worth, so (each + 1)^kinds pools suffice.
     """
     n = game.n_players
     states = np.array(list(product(range(each + 1), repeat=kinds)))

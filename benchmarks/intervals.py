@@ -3,9 +3,9 @@
 At 20I² evaluations with 5, 10 and 20 owners, 400 runs a cell: the nine closed-form games of the
 contract suite, the paper's sharp curve and a smooth one among them. Owners whose value is the same
 in all runs are left out. "exact": nobody is left. "r": most results carry the note that some
-owners' contributions are too rare for 95% intervals, so that nothing is promised.
+owners' contributions are too rare for 95% intervals, and nothing is promised.
 Then smaller and larger budgets with 8 owners, 600 runs, on three of the games; and two games in
-which owners contribute a little all the time and a lot so seldom that it is often not seen.
+which owners contribute a little all the time and a lot so rarely that it is often not seen.
 Run: python benchmarks/intervals.py [--quick] [--only-rare]
 """
 

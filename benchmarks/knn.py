@@ -1,4 +1,4 @@
-"""Owner-level KNN-Shapley: time a test point, and how far summed point values are from it.
+"""Owner-level KNN-Shapley: time per test point, and how far summed point values are from it.
 
 The bare loop counts subsets of owners with Python integers, row by row, as the formula is written.
 Run: python benchmarks/knn.py

@@ -1,7 +1,7 @@
-"""Complete utility tables of models trained here: other data and models than the stored games.
+"""Complete utility tables trained here, of data and models that the stored games do not have.
 
-Kernel, priors and design of `gp` were not tuned on them. Every table holds all 2^I utilities; it
-is kept in a folder of the machine's temporary directory, since training them takes a few minutes.
+The kernel, priors and design of `gp` were not tuned on them. Every table holds all 2^I utilities.
+They are kept in the temporary directory, because training them takes a few minutes.
 
     python benchmarks/made_games.py        # make them all
 """
@@ -113,7 +113,7 @@ def data(name: str) -> Path:
 
 
 def flipped(part: Split, owners: list[int], rate: float, rng: np.random.Generator) -> Split:
-    """The same with part of the labels of some owners replaced by random ones of theirs."""
+    """The same, with part of some owners' labels replaced by random ones of their own."""
     y = [labels.copy() for labels in part.y]
     for j in owners:
         bad = rng.random(len(y[j])) < rate

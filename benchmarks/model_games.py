@@ -25,7 +25,7 @@ HELP = "from dushapley.cli.main import main; main(['--help'])"
 
 
 class Busy(ClassifierMixin, BaseEstimator):
-    """A training of a given time: computing, or only waiting (free of other people's load)."""
+    """A training of a given time: computing, or only waiting (whatever else the machine does)."""
 
     def __init__(self, seconds=0.02, waits=False):
         self.seconds = seconds
@@ -65,7 +65,7 @@ def best(function, clock, times=3):
 
 
 def overhead():
-    """CPU µs a training by `value` beyond clone, fit and predict on pools made beforehand."""
+    """CPU µs per training that `value` adds to clone, fit and predict on ready-made pools."""
     game = make_game(GaussianNB())
     masks = (np.arange(1, 256)[:, None] >> np.arange(8)) & 1 == 1
     pools = [game.pool(counts, None) for counts in game.counts(masks)]
@@ -79,7 +79,7 @@ def overhead():
         ds.value(game, "exact", progress=False)
 
     clock = time.process_time
-    # in turns, so that both meet the machine at its best
+    # in turns, so both meet the machine at its best
     runs = [(best(value, clock, 1), best(bare, clock, 1)) for _ in range(5)]
     ours, loop = (min(seconds) for seconds in zip(*runs, strict=True))
     return {"bare loop, µs": loop / 255 * 1e6, "value, µs": ours / 255 * 1e6,

@@ -1,11 +1,11 @@
 """Beside shapiq: error at equal budgets over 50 paired seeds, then evaluations per second.
 
 Errors on the size game of `estimators.py` (ten draws of n, five seeds each). "p worse" is the
-chance of a difference at least as bad under equal methods (paired t-test on log errors, one-sided).
+probability of a difference at least as bad if both are equal (paired t-test on log errors, one-sided).
 Speed at I=20 and budget 100,000 on the same game, in CPU seconds: ours best of three, shapiq once
 where it takes more than ten seconds.
-`more` repeats the kernel forms, where 50 pairs leave differences of a tenth unseen, on thirty fresh
-draws of n with eight seeds each; its p is of the mean over seeds, game by game.
+`more` repeats the kernel forms, where 50 pairs cannot show differences of a tenth, on thirty fresh
+draws of n with eight seeds each; its p is that of the mean over seeds, game by game.
 Run: python benchmarks/peers.py [error] [speed] [more]
 """
 
@@ -134,7 +134,7 @@ def compare_errors(pairs=PAIRS, draws=range(DRAWS), runs=RUNS, by_game=False) ->
             found = paired_errors(method, options, make, n, budget, draws, runs)
             off = np.log(found[..., 0]) - np.log(found[..., 1])
             tested = off.mean(axis=1) if by_game else off.ravel()
-            # permutation walks are the very same: nothing to test
+            # permutation walks are identical: nothing to test
             alike = np.allclose(off, 0)
             p = 0.5 if alike else stats.ttest_1samp(tested, 0, alternative="greater")[1]
             a, b = found.reshape(-1, 2).mean(axis=0).tolist()

@@ -1,4 +1,4 @@
-"""Adult (census income) as plain arrays, for machines that have NumPy and torch but no tables.
+"""Adult (census income) as plain arrays, for machines that have NumPy and torch but no pandas.
 
     python benchmarks/prepare_adult.py [FILE]      default: benchmarks/data/adult_onehot.npz
 

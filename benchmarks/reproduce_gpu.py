@@ -1,7 +1,7 @@
 """The heavy trainings of the reproduction, for a machine with a GPU.
 
     python benchmarks/reproduce_gpu.py prepare --out FOLDER
-        here: the data sets as plain arrays (needs DUSHAPLEY_DATA and pandas), to be carried along
+        here: the data sets as plain arrays (needs DUSHAPLEY_DATA and pandas), to be copied over
     DUSHAPLEY_DATA=FOLDER python benchmarks/reproduce_gpu.py table-1 --out TABLES
         there: all utilities of table-1's cases, one file per data set
     DUSHAPLEY_DATA=FOLDER python benchmarks/reproduce_gpu.py table-2 --out TABLES

@@ -1,4 +1,4 @@
-"""Random and adversarial owners' sizes, and exact values of size games by enumeration.
+"""Random and adversarial sizes of owners, and exact values of size games by enumeration.
 
 Shared by the tests that try to break every guarantee and by the tables of how tight they are.
 """

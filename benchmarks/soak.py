@@ -3,10 +3,10 @@
 One run uses local workers, the other a Dask cluster; both keep the same ledger. Every 20 seconds
 SIGKILL hits one of the two drivers (which is started again), a Dask worker, or a local worker, at
 random. When both runs of a round have ended, their bits are compared with those of a quiet run in
-one process without a ledger, and the next round begins with another seed. Trainings sleep, so that
-the machine stays free.
+one process without a ledger, and the next round begins with another seed. Trainings sleep, so the
+machine stays free.
 
-    python benchmarks/soak.py --minutes 30 --log docs/soak.log
+    python benchmarks/soak.py --minutes 30 --log soak.log
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Round:
 
     def judge(self) -> tuple[bool, str]:
         quiet = ds.value(sleepy_game(n_players=PLAYERS), "permutation", **self.plan)
-        found = {name: driver.result(10) for name, driver in self.drivers.items()}
-        same = all(told.get("bits") == quiet.values.tobytes().hex() for told in found.values())
+        results = {name: driver.result(10) for name, driver in self.drivers.items()}
+        same = all(run.get("bits") == quiet.values.tobytes().hex() for run in results.values())
         with closing(sqlite3.connect(self.ledger)) as db:
             intact = db.execute("pragma integrity_check").fetchone()[0]
         paid, needed = len(payments(self.log)), quiet.n_distinct
-        errors = [f"{name}: {told['message']}" for name, told in found.items() if "error" in told]
+        errors = [f"{name}: {run['message']}" for name, run in results.items() if "error" in run]
         return same and intact == "ok", (
             f"{'same bits' if same else 'OTHER BITS'} on both, ledger {intact}, "
             f"{paid} trainings paid for {needed} different pools"
@@ -79,7 +79,7 @@ class Round:
 
 
 def sabotage(current: Round, cluster: DaskCluster, chance: random.Random) -> str:
-    """Kill something at random; what it was."""
+    """Kill something at random and say what it was."""
     target = chance.choice(["local driver", "dask driver", "dask worker", "local worker"])
     if target == "dask worker":
         return target if cluster.kill_worker(chance) else "nobody (the Dask workers were away)"
@@ -95,7 +95,7 @@ def sabotage(current: Round, cluster: DaskCluster, chance: random.Random) -> str
 
 
 def kill_local_worker(driver: Driver, chance: random.Random) -> bool:
-    """Kill one of joblib's workers; False when there is none just now."""
+    """Kill one of joblib's workers; False if there is none just now."""
     with suppress(psutil.NoSuchProcess, ProcessLookupError):
         children = psutil.Process(driver.process.pid).children()
         workers = [child for child in children if "popen_loky" in " ".join(child.cmdline())]

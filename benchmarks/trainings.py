@@ -2,8 +2,8 @@
 
     DUSHAPLEY_DATA=FOLDER python benchmarks/trainings.py [ridge] [logistic] [trees]
 
-CPU seconds, best of three (of the loop: of its trainings, a random sample of the same pools). One
-BLAS thread each.
+CPU seconds per training, best of three; the loop trains a random sample of the pools. One BLAS
+thread each.
 """
 
 from __future__ import annotations

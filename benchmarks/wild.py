@@ -1,9 +1,9 @@
 """A thousand trainings that all go wrong, and what they leave behind: nothing.
 
 Every pool's model raises, scores NaN, sleeps forever, eats memory, sleeps where no alarm is heard,
-or dies as if killed; the policy counts each as no data. Afterwards zombies, trainers and files are
-looked for: in this process and the cluster's, in the folder for temporary files, and in shared
-memory.
+or dies as if killed; the policy counts each as no data. Afterwards the script looks for zombies,
+trainers and files: in this process and the cluster's, in the folder for temporary files, and in
+shared memory.
 
     python benchmarks/wild.py
 """
@@ -58,7 +58,7 @@ def files(folder: Path) -> set[Path]:
 
 
 def end_joblibs_workers() -> None:
-    """As the end of the program does."""
+    """End them as the end of the program does."""
     from joblib.externals.loky import get_reusable_executor
 
     get_reusable_executor(reuse=True).shutdown(wait=True)
@@ -67,7 +67,7 @@ def end_joblibs_workers() -> None:
 
 @contextmanager
 def own_temporary_folder() -> Iterator[Path]:
-    """Where this process and its children put temporary files, to be looked into."""
+    """Where this process and its children put temporary files, to be inspected."""
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = os.environ["TMPDIR"] = folder
         try:
@@ -89,8 +89,8 @@ def measured(place: str, processes: list[int], **where: Any) -> dict[str, Any]:
     kinds = Counter[str]()
     for cause, count in found.failures.items():
         kinds[cause.split(":")[0]] += count
-    told = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    wild = {"trainings": found.n_computed, "went wrong": sum(kinds.values()), "as": told}
+    causes = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    wild = {"trainings": found.n_computed, "went wrong": sum(kinds.values()), "as": causes}
     return {"where": place} | wild | left | {"s": round(seconds)}
 
 
