@@ -1,7 +1,7 @@
 """Beside shapiq: error at equal budgets over 50 paired seeds, then evaluations per second.
 
 Errors on the size game of `estimators.py` (ten draws of n, five seeds each). "p worse" is the
-probability of a difference at least as bad if both are equal (paired t-test on log errors, one-sided).
+probability of a difference at least as bad if both are equal (paired one-sided t-test, log errors).
 Speed at I=20 and budget 100,000 on the same game, in CPU seconds: ours best of three, shapiq once
 where it takes more than ten seconds.
 `more` repeats the kernel forms, where 50 pairs cannot show differences of a tenth, on thirty fresh
