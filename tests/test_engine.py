@@ -296,6 +296,25 @@ def test_half_filled_ledger_gives_the_same_bits(tmp_path: Path) -> None:
     assert everything_known.n_computed == sum(again) == 0
 
 
+def test_each_pool_is_asked_of_the_ledger_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+    opened: list[object] = []
+    read, prepare = ds.Ledger.read, ds.Ledger._prepare
+    monkeypatch.setattr(ds.Ledger, "read", lambda s, keys: (asked.extend(keys), read(s, keys))[1])
+    monkeypatch.setattr(ds.Ledger, "_prepare", lambda s: (opened.append(s), prepare(s))[1])
+    game = ds.CallableGame(lambda z: z.any(axis=1), 6, fingerprint="any", block=3)
+    for computed in (64, 0):
+        asked.clear()
+        opened.clear()
+        found = ds.value(game, "permutation", budget=400, ledger=tmp_path / "l.sqlite")
+        assert found.n_evaluations > found.n_distinct  # some pools are asked again
+        assert len(asked) == len(set(asked)) == found.n_distinct
+        assert found.n_computed <= computed
+        assert len(opened) == 1
+
+
 def test_ctrl_c_ends_with_the_estimate_so_far_and_a_full_ledger(tmp_path: Path) -> None:
     asked = 0
 

@@ -213,7 +213,6 @@ def test_workers_that_keep_dying_are_explained():
             Local(2).run(
                 ds.CallableGame(dies, 4, block=1),
                 [(np.eye(4, dtype=bool)[i : i + 1], None) for i in range(4)],
-                lambda _: False,
             )
         )
 
@@ -224,10 +223,10 @@ def test_numbers_of_workers_are_checked(jobs):
         make_executor("local", jobs)
 
 
-def test_groups_leave_out_what_is_known_by_now():
+def test_groups_follow_the_measured_time():
     local = Local(2)
-    blocks = {i: (np.zeros((1, 1)), None) for i in range(64)}
+    blocks = [(i, (np.zeros((1, 1)), None)) for i in range(64)]
     local._pace.saw(0.05, 1)
-    groups = list(local._groups(blocks, 2, lambda position: position % 2 == 0))
-    assert sorted(position for group in groups for position, _ in group) == list(range(1, 64, 2))
+    groups = list(local._groups(blocks, 2))
+    assert [position for group in groups for position, _ in group] == list(range(64))
     assert max(map(len, groups)) == 5  # a quarter of a second

@@ -120,7 +120,7 @@ def seconds_each(game: Game) -> float:
         pools = np.zeros((at_once, game.n_players), dtype=np.bool_)
         pools[:, largest[:count]] = True
         started = time.perf_counter()
-        list(here.run(game, [(pools, None)], lambda _: False))
+        list(here.run(game, [(pools, None)]))
         seconds.append((time.perf_counter() - started) / at_once)
     here.close()
     return float(np.mean(seconds[1:]))

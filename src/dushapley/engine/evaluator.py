@@ -1,4 +1,4 @@
-"""Paying for questions: each different pool at most once, everything paid kept."""
+"""Answering questions: each different pool is paid at most once, everything paid is kept."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from math import isfinite
-from random import SystemRandom
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import FloatArray, Queries
 from dushapley.engine.asktell import AskTell
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.base import one_blas_thread
 from dushapley.engine.history import trail
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.progress import Progress
-from dushapley.errors import (
-    LedgerError,
-    LedgerRefused,
-)
+from dushapley.errors import LedgerRefused
 from dushapley.games.base import Game, Outcome
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.propagation import Begin, Transcript, error_bars
 from dushapley.validation import refuse_non_finite
 
 
-class Payer:
+class Evaluator:
     """Answers questions of a game that costs nothing: just asks it."""
 
     def __init__(self, game: Game) -> None:
@@ -37,10 +32,6 @@ class Payer:
         self.n_computed = 0
         self.n_distinct: int | None = None
         self.failures: Counter[str] = Counter()
-
-    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
-        """Errors by source beside the method's own: none are known of a game that costs nothing."""
-        return {}
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         """Utilities of the pools asked for."""
@@ -50,12 +41,20 @@ class Payer:
         return values
 
     def details(self, final: Estimate) -> dict[str, Any]:
-        """Results of the method, and what a payer noted on the way."""
+        """Results of the method, and what was noted on the way."""
         return dict(final.details)
 
+    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
+        """Errors by source beside the method's own: none are known of a game that costs nothing."""
+        return {}
 
-class LedgerPayer(Payer):
-    """Answers questions that cost something: each different pool is paid at most once."""
+
+class PaidEvaluator(Evaluator):
+    """Answers questions that cost something: each different pool is looked up and paid once.
+
+    Another run on the same ledger may pay for the same pools at the same time. Both get the same
+    bits, and the ledger keeps them once.
+    """
 
     def __init__(self, game: Game, executor: Executor, ledger: Ledger | None) -> None:
         super().__init__(game)
@@ -63,28 +62,21 @@ class LedgerPayer(Payer):
         self.ledger = ledger
         self.known: dict[bytes, Outcome] = {}
         self.number: dict[bytes, int] = {}
-        self.shared = False  # whether another run is seen to write into the same ledger
         self.transcript = Transcript()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
         keys = self.game.keys(queries, draws)
-        first = {key: row for row, key in reversed(list(enumerate(keys)))}
+        rows = {key: row for row, key in reversed(list(enumerate(keys)))}  # the first of each key
         unknown = self._look_up(dict.fromkeys(keys))
         bar.advance(len(keys) - len(unknown))
-        blocks = self._blocks(unknown)
-        rows = [[first[key] for key in block] for block in blocks]
-        work = [(queries[r], None if draws is None else draws[r]) for r in rows]
-
-        def paid_elsewhere(position: int) -> bool:
-            return self._paid_elsewhere(blocks[position])
-
-        for position, outcomes in self.executor.run(self.game, work, paid_elsewhere):
+        size = self.game.block
+        blocks = [unknown[start : start + size] for start in range(0, len(unknown), size)]
+        picks = [[rows[key] for key in block] for block in blocks]
+        work = [(queries[pick], None if draws is None else draws[pick]) for pick in picks]
+        for position, outcomes in self.executor.run(self.game, work):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
-        left_out = [key for key in unknown if key not in self.known]
-        self._look_up(left_out)
-        bar.advance(len(left_out))
         self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
 
@@ -108,7 +100,7 @@ class LedgerPayer(Payer):
             )
 
     def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Learn what the ledger knows of these pools; those that it does not know."""
+        """Learn what the ledger knows of pools not met before; those that it does not know."""
         unknown = [key for key in keys if key not in self.known]
         if self.ledger is None:
             return unknown
@@ -118,39 +110,19 @@ class LedgerPayer(Payer):
                 self._know(key, outcome)
         return [key for key in unknown if key not in self.known]
 
-    def _blocks(self, keys: list[bytes]) -> list[list[bytes]]:
-        """Pools in blocks; in random order where another run would else pay in step with us."""
-        size = self.game.block
-        blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
-        if self.shared:
-            SystemRandom().shuffle(blocks)
-        return blocks
-
-    def _paid_elsewhere(self, block: list[bytes]) -> bool:
-        """Whether another run has paid these pools meanwhile; executors ask from any thread."""
-        if self.ledger is None:
-            return False
-        try:
-            found = self.ledger.read(block)
-        except LedgerError:
-            return False  # it will be told, from the right thread, when the block is written
-        known = [key for key in found if self.game.recall(found[key]) is not None]
-        self.shared |= bool(known)
-        return len(known) == len(block)
-
     def _know(self, key: bytes, outcome: Outcome) -> None:
         self.known[key] = outcome
         self.n_distinct = len(self.known)
         if outcome.failure is not None:
             self.failures[outcome.failure] += 1
 
-    def _keep(self, keys: list[bytes], queries: Any, outcomes: list[Outcome]) -> None:
-        if not all(isfinite(outcome.value) for outcome in outcomes):
-            values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
-            refuse_non_finite(queries, values, self.game.names)
+    def _keep(self, keys: list[bytes], queries: Queries, outcomes: list[Outcome]) -> None:
+        """Commit a paid block to the ledger, and remember it."""
+        values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
+        refuse_non_finite(queries, values, self.game.names)
         paid = list(zip(keys, outcomes, strict=True))
         if self.ledger is not None:
-            self.shared |= self.ledger.write(paid) < len(paid)
+            self.ledger.write(paid)
         for key, outcome in paid:
             self._know(key, outcome)
         self.n_computed += len(paid)

@@ -15,7 +15,6 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
-from threading import Lock
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any
@@ -76,12 +75,9 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], context: str) -> None:
         self.path, self.context = Path(path), context
-        self._lock = Lock()  # executors look things up from threads of their own
         self._refuse_read_only()
         try:
-            self._db = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-            )
+            self._db = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
         except sqlite3.Error as error:
             raise LedgerUnreadable(
                 f"The ledger {self.path} cannot be opened ({error}). Name a file in a folder that "
@@ -208,8 +204,7 @@ class Ledger:
                 "paid now could not be found again. Put it back, and run the same again to go on."
             )
         try:
-            with self._lock:
-                return self._commit(rows)
+            return self._commit(rows)
         except sqlite3.Error as error:
             raise self._refusal(error) from error
 
@@ -229,8 +224,7 @@ class Ledger:
 
     def _execute(self, statement: str, values: Sequence[object]) -> list[Any]:
         try:
-            with self._lock:
-                return self._db.execute(statement, values).fetchall()
+            return self._db.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._refusal(error) from error
 

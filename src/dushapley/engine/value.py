@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from dushapley.engine.asktell import AskTell
-from dushapley.engine.evaluator import LedgerPayer, Payer, blas_limit, refuse_ledger
+from dushapley.engine.evaluator import Evaluator, PaidEvaluator, blas_limit, refuse_ledger
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.ledger import Ledger
@@ -201,14 +201,14 @@ class Run:
         talk = self._converse()
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
-            payer = self._payer(until, stack)
+            evaluator = self._evaluator(until, stack)
             bar = stack.enter_context(Progress(self.plan.budget, show=self._shown))
             stack.enter_context(blas_limit(self.game))
             try:
-                self._drive(talk, payer, bar, until)
+                self._drive(talk, evaluator, bar, until)
             except (KeyboardInterrupt, OutOfTime) as why:
-                raise self._stopped(talk, payer, late=isinstance(why, OutOfTime)) from None
-        valuation = replace(self._valuation(talk, payer), precision=self.precision)
+                raise self._stopped(talk, evaluator, late=isinstance(why, OutOfTime)) from None
+        valuation = replace(self._valuation(talk, evaluator), precision=self.precision)
         return self._judged(valuation, talk.estimate)
 
     @property
@@ -216,12 +216,12 @@ class Run:
         """Whether progress is shown; of what costs nothing only if it is wanted."""
         return False if self.game.cheap and self.progress is None else self.progress
 
-    def _payer(self, until: float, stack: ExitStack) -> Payer:
+    def _evaluator(self, until: float, stack: ExitStack) -> Evaluator:
         if self.game.cheap:
-            return Payer(self.game)
+            return Evaluator(self.game)
         executor = self._start(until)
         stack.callback(executor.close)
-        return LedgerPayer(self.game, executor, self._paid)
+        return PaidEvaluator(self.game, executor, self._paid)
 
     def _converse(self) -> AskTell:
         """Start the conversation with the method, as often as this is called."""
@@ -235,7 +235,7 @@ class Run:
             batch=_batch(self.game),
         )
 
-    def _drive(self, talk: AskTell, payer: Payer, bar: Progress, until: float) -> None:
+    def _drive(self, talk: AskTell, evaluator: Evaluator, bar: Progress, until: float) -> None:
         while (ask := talk.ask()) is not None:
             seconds_left(until)
             if self.precision is not None and precise_enough(ask.so_far, self.precision):
@@ -243,7 +243,7 @@ class Run:
                 talk.finished = True  # the user's wish is the plan
                 return
             bar.settle(ask.so_far, talk.names)
-            talk.tell(payer.answer(ask, bar))
+            talk.tell(evaluator.answer(ask, bar))
 
     def _from_formula(self, formula: Estimate) -> Valuation:
         ends = np.zeros((2, self.game.n_players), dtype=np.bool_)
@@ -253,18 +253,18 @@ class Run:
             formula, n_evaluations=0, n_distinct=0, n_computed=0, u_empty=empty, u_full=full
         )
 
-    def _valuation(self, talk: AskTell, payer: Payer) -> Valuation:
+    def _valuation(self, talk: AskTell, evaluator: Evaluator) -> Valuation:
         assert talk.estimate is not None
         return self._built(
-            replace(talk.estimate, details=payer.details(talk.estimate)),
+            replace(talk.estimate, details=evaluator.details(talk.estimate)),
             n_evaluations=talk.n_asked,
-            n_distinct=payer.n_distinct,
-            n_computed=payer.n_computed,
+            n_distinct=evaluator.n_distinct,
+            n_computed=evaluator.n_computed,
             u_empty=talk.empty,
             u_full=talk.full,
             complete=talk.finished,
-            failures=dict(sorted(payer.failures.items())),  # workers finish in any order
-            errors=payer.error_bars(talk, self._converse),
+            failures=dict(sorted(evaluator.failures.items())),  # workers finish in any order
+            errors=evaluator.error_bars(talk, self._converse),
         )
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
@@ -305,18 +305,18 @@ class Run:
         )
         return replace(valuation, notes=(*valuation.notes, note))
 
-    def _stopped(self, talk: AskTell, payer: Payer, *, late: bool) -> Stopped:
+    def _stopped(self, talk: AskTell, evaluator: Evaluator, *, late: bool) -> Stopped:
         kept = (
             f"All of it is in the ledger {os.fspath(self.ledger)}; run the same again to go on."
             if self.ledger is not None
             else "Nothing is kept without a ledger (ledger=, --ledger FILE)."
         )
-        so_far = None if talk.estimate is None else self._valuation(talk, payer)
+        so_far = None if talk.estimate is None else self._valuation(talk, evaluator)
         talk.stop()
         state = "there is an estimate so far (.valuation)" if so_far else "there is no estimate yet"
         why = "Time is up" if late else "Stopped"
         return Stopped(
-            f"{why} after {payer.n_computed:,} computed evaluations; {state}. {kept}",
+            f"{why} after {evaluator.n_computed:,} computed evaluations; {state}. {kept}",
             so_far,
             out_of_time=late,
         )

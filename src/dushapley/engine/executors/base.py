@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,11 +17,11 @@ from dushapley.games.base import Game, Outcome
 
 Block = tuple[Queries, IntArray | None]
 """Pools paid for together, with their draws."""
-Group = list[tuple[int, Block]]
-"""Blocks that travel together, with their positions."""
+Numbered = tuple[int, Block]
+"""A block with its position."""
+Group = list[Numbered]
+"""Blocks that travel together."""
 Results = list[tuple[int, list[Outcome]]]
-Skip = Callable[[int], bool]
-"""Whether the block at this position need not be paid any more."""
 
 GROUPS = 4
 """Groups of blocks per worker and run, so that no worker waits long for the last one."""
@@ -44,13 +44,8 @@ class WorkerLost(Exception):
 class Executor(Protocol):
     """Runs blocks of paid questions, in any order."""
 
-    def run(
-        self, game: Game, blocks: Sequence[Block], skip: Skip
-    ) -> Iterator[tuple[int, list[Outcome]]]:
-        """Yield (position of the block, its outcomes) as blocks are finished.
-
-        `skip` is asked just before a block is handed out; blocks it names are left out.
-        """
+    def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
+        """Yield (position of the block, its outcomes) as blocks are finished."""
         ...
 
     def close(self) -> None:

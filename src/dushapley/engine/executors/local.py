@@ -17,11 +17,11 @@ from dushapley.engine.executors.base import (
     FAREWELL,
     Block,
     Group,
+    Numbered,
     OutOfTime,
     Pace,
     Results,
     Shipment,
-    Skip,
     leave_with,
     pay,
     seconds_left,
@@ -58,20 +58,18 @@ class Local:
         self._renewed = False
         self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
-    def run(
-        self, game: Game, blocks: Sequence[Block], skip: Skip
-    ) -> Iterator[tuple[int, list[Outcome]]]:
+    def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
         if self._shipment is None or self._shipment.game is not game:
             self._shipment, self._parcel = Shipment(game), None
         waiting = dict(enumerate(blocks))
         lonely = len(blocks) == 1 and not isfinite(self.until)  # no use of workers, but to stop it
         if self.n_jobs == 1 or lonely:
-            yield from self._here(self._shipment, waiting, skip)
+            yield from self._here(self._shipment, waiting)
             return
         losses = 0
         while waiting and losses < ATTEMPTS:
             before = len(waiting)
-            yield from self._share_out(waiting, skip)
+            yield from self._share_out(waiting)
             losses = losses + 1 if len(waiting) == before else 0
         if waiting:
             raise WorkersLost(
@@ -81,24 +79,21 @@ class Local:
             )
 
     def _here(
-        self, shipment: Shipment, waiting: dict[int, Block], skip: Skip
+        self, shipment: Shipment, waiting: dict[int, Block]
     ) -> Iterator[tuple[int, list[Outcome]]]:
-        for position, block in waiting.items():
+        for numbered in waiting.items():
             seconds_left(self.until)
-            if not skip(position):
-                seconds, results = pay(shipment, [(position, block)])
-                self._pace.saw(seconds, 1)
-                yield from results
+            seconds, results = pay(shipment, [numbered])
+            self._pace.saw(seconds, 1)
+            yield from results
 
-    def _share_out(
-        self, waiting: dict[int, Block], skip: Skip
-    ) -> Iterator[tuple[int, list[Outcome]]]:
+    def _share_out(self, waiting: dict[int, Block]) -> Iterator[tuple[int, list[Outcome]]]:
         """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
         from joblib import delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
         workers, parcel, self._at_rest = self._start(), self._packed(), False
-        groups = self._groups(dict(waiting), workers.n_jobs, skip)
+        groups = self._groups(list(waiting.items()), workers.n_jobs)
         self._limit(workers)
         try:
             for seconds, results in workers(
@@ -109,7 +104,6 @@ class Local:
                     del waiting[position]
                     yield position, outcomes
                 self._limit(workers)
-            waiting.clear()  # whatever is left was skipped
             self._at_rest = True
         except TerminatedWorkerError:
             self._let_go()
@@ -133,21 +127,13 @@ class Local:
     def _limit(self, workers: Any) -> None:
         workers.timeout = seconds_left(self.until) if isfinite(self.until) else None
 
-    def _groups(self, blocks: dict[int, Block], workers: int, skip: Skip) -> Iterator[Group]:
-        """Groups of the blocks that are still wanted when their turn comes.
-
-        joblib draws from here whenever a worker is about to be free.
-        """
-        while blocks:
-            group: Group = []
-            size = self._pace.size(len(blocks), workers)
-            while blocks and len(group) < size:
-                position = next(iter(blocks))
-                block = blocks.pop(position)
-                if not skip(position):
-                    group.append((position, block))
-            if group:
-                yield group
+    def _groups(self, blocks: list[Numbered], workers: int) -> Iterator[Group]:
+        """Groups of blocks, as large as they should be when joblib comes for the next one."""
+        start = 0
+        while start < len(blocks):
+            size = self._pace.size(len(blocks) - start, workers)
+            yield blocks[start : start + size]
+            start += size
 
     def _packed(self) -> Parcel:
         assert self._shipment is not None

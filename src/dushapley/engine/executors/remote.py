@@ -17,10 +17,10 @@ from dushapley.engine.executors.base import (
     ATTEMPTS,
     Block,
     Group,
+    Numbered,
     Pace,
     Results,
     Shipment,
-    Skip,
     WorkerLost,
     pay,
     seconds_left,
@@ -84,18 +84,16 @@ class Remote(ABC):
     def close(self) -> None:
         """Let the workers go."""
 
-    def run(
-        self, game: Game, blocks: Sequence[Block], skip: Skip
-    ) -> Iterator[tuple[int, list[Outcome]]]:
+    def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
         if not blocks:
             return
         self._bring(game)
-        waiting: deque[Group] = deque([(position, block)] for position, block in enumerate(blocks))
+        waiting: deque[Numbered] = deque(enumerate(blocks))
         losses: Counter[int] = Counter()
         away: dict[Any, Group] = {}
         try:
             while waiting or away:
-                self._hand_out(waiting, away, skip, losses)
+                self._hand_out(waiting, away, losses)
                 for handle in self.wait(list(away), min(LOOK, seconds_left(self.until))):
                     yield from self._receive(handle, away.pop(handle), waiting, losses)
         finally:
@@ -109,29 +107,25 @@ class Remote(ABC):
             self.ship(self._parcel)
 
     def _hand_out(
-        self, waiting: deque[Group], away: dict[Any, Group], skip: Skip, losses: Counter[int]
+        self, waiting: deque[Numbered], away: dict[Any, Group], losses: Counter[int]
     ) -> None:
         workers = self.workers()
         while waiting and len(away) < AHEAD * workers:
-            group: Group = []
             size = self._pace.size(len(waiting), workers)
-            while waiting and len(group) < size:
-                ((position, block),) = waiting.popleft()
-                if not skip(position):
-                    group.append((position, block))
-                if losses[position]:  # it travels alone, so that no other shares its fate
-                    break
-            if group:
-                away[self.submit(group)] = group
+            group = [waiting.popleft()]
+            # one that was lost travels alone, so that no other shares its fate
+            while len(group) < size and not losses[group[0][0]] and not losses[waiting[0][0]]:
+                group.append(waiting.popleft())
+            away[self.submit(group)] = group
 
     def _receive(
-        self, handle: Any, group: Group, waiting: deque[Group], losses: Counter[int]
+        self, handle: Any, group: Group, waiting: deque[Numbered], losses: Counter[int]
     ) -> Results:
         try:
             seconds, results = self.result(handle)
         except WorkerLost as lost:
             self._again(group, losses, lost)
-            waiting.extend([numbered] for numbered in group)
+            waiting.extend(group)
             return []
         self._pace.saw(seconds, len(results))
         return results
