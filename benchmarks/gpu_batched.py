@@ -24,16 +24,15 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 if "dushapley" not in sys.modules:  # the package's rooms without its front door and dependencies
-    for name, path in (
-        ("dushapley", "dushapley"),
-        ("dushapley.games.model.batched", "dushapley/batched"),
-    ):
+    rooms = ["dushapley", "games", "model", "batched"]
+    for depth in range(1, len(rooms) + 1):
+        name = ".".join(rooms[:depth])
         sys.modules[name] = types.ModuleType(name)
-        sys.modules[name].__path__ = [str(ROOT / "src" / path)]
+        sys.modules[name].__path__ = [str(ROOT.joinpath("src", *rooms[:depth]))]
 
 from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic  # noqa: E402
 from dushapley.games.model.batched.judging import Judge  # noqa: E402
-from dushapley.games.model.batched.membership import Holding, holdings  # noqa: E402
+from dushapley.games.model.batched.membership import Membership, memberships  # noqa: E402
 from dushapley.games.model.batched.program import Program, Trained  # noqa: E402
 from dushapley.games.model.batched.recipe import Recipe  # noqa: E402
 
@@ -71,10 +70,10 @@ class Adult:
         program = Program(Recipe(), self.X, self.y, [0, 1], numbers, order)
         return Judge(program, self.X_test, self.y_test)
 
-    def held(self, coalitions: np.ndarray) -> list[Holding]:
+    def held(self, coalitions: np.ndarray) -> list[Membership]:
         present = (coalitions[:, None] >> np.arange(self.n_owners)) & 1
         order = list(range(self.n_owners))
-        return holdings(present * self.sizes, self.sizes, None, never, order)
+        return memberships(present * self.sizes, self.sizes, None, never, order)
 
     def utilities(self, judge: Judge, coalitions: np.ndarray, block: int) -> np.ndarray:
         hits = []

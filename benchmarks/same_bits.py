@@ -28,11 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
-
-try:
-    from dushapley.games import SoftmaxRegression
-except ImportError:  # before the models had one door
-    from dushapley.batched import SoftmaxRegression
+from dushapley.games import SoftmaxRegression
 
 STORED = Path(__file__).parent / "results" / "same_bits.json"
 KEPT = (

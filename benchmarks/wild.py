@@ -46,7 +46,7 @@ def leftovers(temporary: Path, shared: set[Path], processes: list[int]) -> dict[
     children = {child for family in families for child in family}
     return {
         "zombies": sum(child.status() == psutil.STATUS_ZOMBIE for child in children),
-        "trainers": sum("executors.limits" in " ".join(child.cmdline()) for child in children),
+        "trainers": sum("executors.isolation" in " ".join(child.cmdline()) for child in children),
         "temporary files": len(list(temporary.rglob("*"))),
         "shared memory": sum(f"{os.getpid()}" in str(file) for file in files(SHARED) - shared),
     }

@@ -20,7 +20,7 @@ from dushapley.games.model.batched import (
     SmallMLP,
     SoftmaxRegression,
     arithmetic,
-    holdings,
+    memberships,
     safe_rate,
 )
 from dushapley.games.model.batched.judging import Judge
@@ -63,7 +63,7 @@ class Pools:
 
     def train(self, program, which=slice(None)):
         counts, draws = self.counts[which], self.draws[which]
-        held = holdings(counts, SIZES, draws, rows_of, self.order)
+        held = memberships(counts, SIZES, draws, rows_of, self.order)
         return program.train(len(counts), held)
 
     def rows(self, pool):

@@ -305,9 +305,9 @@ def test_runs_in_step_part_ways(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "stuck", "eat"])
 def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dushapley.engine.executors import isolation as limits
+    from dushapley.engine.executors import isolation
 
-    monkeypatch.setattr(limits, "GRACE", 0.2)
+    monkeypatch.setattr(isolation, "GRACE", 0.2)
     eats = fault == "eat"
     game = faulty_game(
         2,
@@ -320,7 +320,7 @@ def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyP
     cause = "OutOfMemory: more than 200 MB" if eats else "TimedOut: no result within 0.3 s"
     assert list(found.failures) == [cause]
     assert 0 < found.failures[cause] < 3
-    assert limits._TRAINERS == {}
+    assert isolation._TRAINERS == {}
 
 
 def test_excess_raises_where_no_policy_says_otherwise() -> None:
@@ -329,9 +329,9 @@ def test_excess_raises_where_no_policy_says_otherwise() -> None:
 
 
 def test_a_trainer_that_cannot_start_is_no_failed_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dushapley.engine.executors import isolation as limits
+    from dushapley.engine.executors import isolation
 
-    monkeypatch.setattr(limits, "_SERVE", "raise SystemExit(3)")
+    monkeypatch.setattr(isolation, "_SERVE", "raise SystemExit(3)")
     with pytest.raises(errors.WorkersLost, match="could not start"):
         ds.value(faulty_game(2, timeout=1, on_failure="empty"), "exact")
 

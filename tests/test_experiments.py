@@ -17,7 +17,7 @@ from dushapley_paper import EXPERIMENTS, DataMissing, reproduce
 from dushapley_paper import download as fetching
 from dushapley_paper.cases import TABLES, Case, TableMissing, Utilities, utilities
 from dushapley_paper.data import FOLDER, SOURCES, load
-from dushapley_paper.experiment import Finding, Verdict, judge, short, standing
+from dushapley_paper.experiment import ClaimVerdict, Finding, judge, short, standing
 from dushapley_paper.headlines import HEADLINES
 from dushapley_paper.page import counted, together, write_page
 from dushapley_paper.records import UnknownExperiment, find_profile, read, save
@@ -141,7 +141,7 @@ def test_verdicts_in_words() -> None:
     assert judge(1, 2) == "does not hold"
     assert judge(1, 3, level=1) == "cannot be told"
     assert judge(0, 0) == "cannot be told"
-    verdicts = [Verdict("a", "holds", "1"), Verdict("b", "does not hold", "2")]
+    verdicts = [ClaimVerdict("a", "holds", "1"), ClaimVerdict("b", "does not hold", "2")]
     assert together(verdicts[:1]) == "holds"
     assert together([]) == "cannot be told"
 
@@ -154,8 +154,8 @@ def test_headlines_are_no_better_than_their_verdicts() -> None:
         "o": "cannot be told",
     }
 
-    def found(letters: str) -> list[Verdict]:
-        return [Verdict(letter, of[letter], "1") for letter in letters]
+    def found(letters: str) -> list[ClaimVerdict]:
+        return [ClaimVerdict(letter, of[letter], "1") for letter in letters]
 
     assert {together(found(s)) for s in ("h", "hhh")} == {"holds"}
     assert {together(found(s)) for s in ("hw", "hhn", "ho", "w", "hwwnn")} == {"holds weaker"}

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 import dushapley as ds
-from dushapley.engine.executors import isolation as limits
+from dushapley.engine.executors import isolation
 from dushapley.engine.executors.base import LONGEST
 from dushapley.engine.executors.remote import AHEAD
 from faults import DaskCluster, Driver, Faulty, dask_cluster, faulty_game, payments, sleepy_game
@@ -273,7 +273,7 @@ def test_a_full_temporary_folder_is_told(tmp_path: Path) -> None:
 def test_a_thousand_wild_trainings_leave_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "GRACE", 0.2)
+    monkeypatch.setattr(isolation, "GRACE", 0.2)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # of the trainers
     model = Faulty(("raise", "raise", "nan", "nan", "hang", "eat") * 9 + ("stuck", "die"), rate=0.6)
@@ -286,7 +286,7 @@ def test_a_thousand_wild_trainings_leave_nothing_behind(
     assert f"{sum(found.failures.values())} utilities failed" in repr(found)
     children = psutil.Process().children(recursive=True)
     assert [c for c in children if c.status() == psutil.STATUS_ZOMBIE] == []
-    assert [c for c in children if "executors.limits" in " ".join(c.cmdline())] == []
+    assert [c for c in children if "executors.isolation" in " ".join(c.cmdline())] == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 import dushapley as ds
-from dushapley.estimators import calibration as spread
-from dushapley.estimators import owen
+from dushapley.estimators import calibration, owen
 from dushapley.estimators.calibration import Extremes, Spread
 from dushapley.estimators.exact import coalitions
 from dushapley.estimators.moments import Moments
@@ -57,7 +56,7 @@ def test_degrees_of_freedom_are_those_of_welch_and_satterthwaite():
 
 def test_the_growth_is_the_second_order_term_of_hall():
     """At z = 1.96 and κ = γ², as for rare events, the bracket is −γ², within two parts in 100."""
-    z = spread.NORMAL
+    z = calibration.NORMAL
     assert np.isclose((z**2 - 3) / 12 - (z**4 + 2 * z**2 - 3) / 18, -1, atol=0.02)
 
 

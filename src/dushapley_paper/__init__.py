@@ -1,8 +1,8 @@
 """The paper, reproduced: one module per figure or table, published beside found."""
 
 from dushapley_paper.data import DataMissing
-from dushapley_paper.experiment import Experiment, Sheet, Verdict
+from dushapley_paper.experiment import ClaimVerdict, Experiment, Sheet
 from dushapley_paper.records import reproduce
 from dushapley_paper.registry import EXPERIMENTS
 
-__all__ = ["EXPERIMENTS", "DataMissing", "Experiment", "Sheet", "Verdict", "reproduce"]
+__all__ = ["EXPERIMENTS", "ClaimVerdict", "DataMissing", "Experiment", "Sheet", "reproduce"]

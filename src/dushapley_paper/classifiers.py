@@ -8,7 +8,7 @@ from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.games.model.batched.arithmetic import Arithmetic, Precision, arithmetic
 from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import holdings
+from dushapley.games.model.batched.membership import memberships
 from dushapley.games.model.batched.program import Program, Trained
 from dushapley.games.model.batched.recipe import Recipe
 from dushapley.games.rows import RowsGame
@@ -70,7 +70,7 @@ class ClassifierGame(RowsGame):
     def train(self, counts: IntArray, draws: IntArray | None) -> Trained:
         """Train the pools that take these counts of rows."""
         sizes = self.sizes.astype(np.int64)
-        held = holdings(counts, sizes, draws, self.rows_of, list(self.order))
+        held = memberships(counts, sizes, draws, self.rows_of, list(self.order))
         return self.program.train(len(counts), held)
 
 

@@ -53,7 +53,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """Where a data set comes from.
 
     Attributes
@@ -243,29 +243,29 @@ EMBED = (
     "embed it yourself, and store arrays X (rows, dimensions) and y (class codes) by numpy.savez"
 )
 SOURCES = {
-    "adult": Source("adult.parquet", f"{UCI}/2/adult", _read_adult),
-    "bank": Source("bank_marketing.parquet", f"{UCI}/222/bank+marketing", _read_bank),
-    "breast-cancer": Source(
+    "adult": DataSource("adult.parquet", f"{UCI}/2/adult", _read_adult),
+    "bank": DataSource("bank_marketing.parquet", f"{UCI}/222/bank+marketing", _read_bank),
+    "breast-cancer": DataSource(
         "breast_cancer_diagnostic.parquet",
         f"{UCI}/17/breast+cancer+wisconsin+diagnostic",
         _read_breast,
     ),
-    "cal-housing": Source(
+    "cal-housing": DataSource(
         "california_housing.parquet",
         "https://www.dcc.fc.up.pt/~ltorgo/Regression/cal_housing.html",
         _read_housing,
     ),
-    "year": Source("year_msd_90f_1176.parquet", f"{UCI}/203/yearpredictionmsd", _read_year),
-    "BBC": Source(
+    "year": DataSource("year_msd_90f_1176.parquet", f"{UCI}/203/yearpredictionmsd", _read_year),
+    "BBC": DataSource(
         "bbc_minilm_emb.npz", f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}", _read_bbc, False
     ),
-    "IMDB": Source(
+    "IMDB": DataSource(
         "imdb_minilm_emb.npz",
         f"https://ai.stanford.edu/~amaas/data/sentiment; {EMBED}",
         _read_imdb,
         False,
     ),
-    "CIFAR10": Source(
+    "CIFAR10": DataSource(
         "cifar10_resnet50_emb.npz",
         "https://www.cs.toronto.edu/~kriz/cifar.html; embed it yourself, and store X_train, "
         "y_train, X_test and y_test by numpy.savez",

@@ -21,7 +21,7 @@ Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """One claim of the paper and what became of it.
 
     Attributes
@@ -113,7 +113,7 @@ class Experiment:
     title: str
     place: str
     run: Callable[[Profile, int], Result]
-    claims: Callable[[Result], list[Verdict]]
+    claims: Callable[[Result], list[ClaimVerdict]]
     sheets: Callable[[Result], list[Sheet]]
     draw: Callable[[Result], Figure] | None = None
     settings: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ def judge(won: int, of: int, level: int = 0) -> Finding:
     return "cannot be told" if 2 * (won + level) > of else "does not hold"
 
 
-def qualified(verdict: Verdict, absent: Sequence[str]) -> Verdict:
+def qualified(verdict: ClaimVerdict, absent: Sequence[str]) -> ClaimVerdict:
     """The same, naming the games that were not run; what they would say is not known."""
     if not absent:
         return verdict

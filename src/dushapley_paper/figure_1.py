@@ -8,7 +8,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.games.size.games import effective_rows
-from dushapley_paper.experiment import Experiment, Profile, Result, Sheet, Verdict, short
+from dushapley_paper.experiment import ClaimVerdict, Experiment, Profile, Result, Sheet, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +75,7 @@ def distance_to_uniform(shares: FloatArray) -> float:
     return float(ks_1samp(shares, uniform.cdf, method="asymp").statistic)
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """The law tends to the uniform one as owners grow in number."""
     verdicts = []
     for version, panels in result.items():
@@ -83,7 +83,7 @@ def claims(result: Result) -> list[Verdict]:
         falling = distances[0] > distances[1] > distances[2]
         close = distances[2] <= 2 * panels[2]["noise"] + 1 / panels[2]["owners"]
         verdicts.append(
-            Verdict(
+            ClaimVerdict(
                 f"q(S)/q(I) tends to the uniform law (Theorem 1, {version} version's figure)",
                 "holds" if falling and close else "holds weaker" if falling else "does not hold",
                 "distance to uniform "

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from dushapley.guarantees import du_bias, group_testing_samples, kappa, permutation_samples
 from dushapley_paper.curves import COLOURS
 from dushapley_paper.experiment import (
+    ClaimVerdict,
     Dependence,
     Experiment,
     Outcome,
     Profile,
     Result,
     Sheet,
-    Verdict,
     judge,
     short,
     standing,
@@ -140,7 +140,7 @@ def against_squares(
     return found
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """Both rivals need more iterations, as stated; and what the errors themselves say."""
     return [
         *(needs_more(result, method, said) for method, said in METHODS.items()),
@@ -150,13 +150,13 @@ def claims(result: Result) -> list[Verdict]:
     ]
 
 
-def needs_more(result: Result, method: str, said: str) -> Verdict:
+def needs_more(result: Result, method: str, said: str) -> ClaimVerdict:
     """T > I² in every panel, an iteration being a permutation or a coalition."""
     cases = against_squares(result["panels"], result["owners"], method)
     outcomes = [outcome for _, _, outcome in cases]
     fewer = [f"{name} ({short(ratio)})" for name, ratio, outcome in cases if outcome == "lost"]
     ratios = [ratio for _, ratio, _ in cases]
-    return Verdict(
+    return ClaimVerdict(
         f"{said} needs more than DU-Shapley's I² iterations for an error of DUbias (section 4.2; "
         "logarithm to base 10 in k(I))",
         judge(outcomes.count("won"), len(cases), outcomes.count("level")),
@@ -175,11 +175,11 @@ STRAIGHT = {
 """What the natural logarithm makes of the utility, by the κ that DUbias is given."""
 
 
-def needs_more_by_nature(result: Result, method: str, constant: str) -> Verdict:
+def needs_more_by_nature(result: Result, method: str, constant: str) -> ClaimVerdict:
     """The other reading of the logarithm, where w is nearly a straight line."""
     readings = {(r["base"], r["constant"]): r for r in result["readings"]}
     found = readings["e", constant][method]
-    return Verdict(
+    return ClaimVerdict(
         f"{METHODS[method]} needs more than DU-Shapley's I² iterations for an error of DUbias "
         f"(section 4.2; natural logarithm in k(I), {CONSTANTS[constant]})",
         judge(found["more"], found["of"]),
@@ -188,14 +188,14 @@ def needs_more_by_nature(result: Result, method: str, constant: str) -> Verdict:
     )
 
 
-def in_marginals(result: Result) -> Verdict:
+def in_marginals(result: Result) -> ClaimVerdict:
     """A permutation holds I marginals: in that currency, DU-Shapley's own, the gap is I times."""
     ratios = [
         point["permutation"]["mean"] / n
         for p in result["panels"]
         for n, point in zip(result["owners"], p["points"], strict=True)
     ]
-    return Verdict(
+    return ClaimVerdict(
         "the same for DataShapley, counted in marginals (a permutation has I of them)",
         judge(sum(r > 1 for r in ratios), len(ratios)),
         f"needed over I²: from {short(min(ratios))} to {short(max(ratios))}",

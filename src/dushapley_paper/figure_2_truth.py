@@ -9,7 +9,7 @@ from dushapley.engine.value import value
 from dushapley.games.size.curves import logarithmic
 from dushapley.games.size.games import SizeGame
 from dushapley.guarantees import du_bias, kappa, theorem2
-from dushapley_paper.experiment import Result, Sheet, Verdict, judge, short
+from dushapley_paper.experiment import ClaimVerdict, Result, Sheet, judge, short
 from dushapley_paper.theory import averaged, draw_game, gap, highest, measured_errors
 from dushapley_paper.trials import du_evaluations
 
@@ -56,7 +56,7 @@ def counterexample() -> dict[str, float]:
     }
 
 
-def truth_claims(result: Result) -> list[Verdict]:
+def truth_claims(result: Result) -> list[ClaimVerdict]:
     """What the errors themselves say."""
     return [
         cost(),
@@ -68,10 +68,10 @@ def truth_claims(result: Result) -> list[Verdict]:
     ]
 
 
-def cost() -> Verdict:
+def cost() -> ClaimVerdict:
     """The paper counts marginals; u is what is paid for."""
     ratios = [du_evaluations(n) / n**2 for n in (10, 20, 100)]
-    return Verdict(
+    return ClaimVerdict(
         "DU-Shapley values all owners in I² iterations instead of 2^I (introduction, section 4.2)",
         "holds" if max(ratios) <= 1 else "holds weaker" if max(ratios) <= 2 else "does not hold",
         "I² marginals, which are 2I(I−1)+2 different trainings, about 2I²: "
@@ -79,10 +79,10 @@ def cost() -> Verdict:
     )
 
 
-def bound_is_wide(result: Result) -> Verdict:
+def bound_is_wide(result: Result) -> ClaimVerdict:
     """DUbias is an upper bound as printed, not the error: how far it is from the error."""
     ratios = [m["bias"]["mean"] / m["du"]["mean"] for m in result["measured"]]
-    return Verdict(
+    return ClaimVerdict(
         "DUbias is DU-Shapley's error (section 4.2 sets the rivals' ε to it)",
         "holds" if max(ratios) < 3 else "does not hold",
         f"the true error is {short(min(ratios))} to {short(max(ratios))} times smaller: the figure "
@@ -90,11 +90,11 @@ def bound_is_wide(result: Result) -> Verdict:
     )
 
 
-def truly_nearer(result: Result) -> Verdict:
+def truly_nearer(result: Result) -> ClaimVerdict:
     """The errors themselves, at the same evaluations."""
     found = [gap(m["permutation"], m["du"]) for m in result["measured"]]
     ratios = [m["permutation"]["mean"] / m["du"]["mean"] for m in result["measured"]]
-    return Verdict(
+    return ClaimVerdict(
         "at the same evaluations DU-Shapley's true error is below permutation sampling's (this "
         "figure's utility)",
         judge(found.count("won"), len(found), found.count("level")),
@@ -102,10 +102,10 @@ def truly_nearer(result: Result) -> Verdict:
     )
 
 
-def theorem_2_stands(result: Result) -> Verdict:
+def theorem_2_stands(result: Result) -> ClaimVerdict:
     """Theorem 2 with its printed constants against one game."""
     found = result["theorem 2"]
-    return Verdict(
+    return ClaimVerdict(
         "Theorem 2 bounds DU-Shapley's error as stated",
         "holds" if found["error"] <= found["stated"] else "does not hold",
         f"w(n) = ln(1+n), others of 3,162 and 3.16 million rows and a huge owner: error "
@@ -115,7 +115,7 @@ def theorem_2_stands(result: Result) -> Verdict:
     )
 
 
-def vanishes(result: Result, key: str, said: str) -> Verdict:
+def vanishes(result: Result, key: str, said: str) -> ClaimVerdict:
     """The error as owners grow in number: in itself, and beside values that shrink too."""
     found, factors, sizes = [], [], sorted({m["n_max"] for m in result["measured"]})
     for n_max in sizes:
@@ -123,7 +123,7 @@ def vanishes(result: Result, key: str, said: str) -> Verdict:
         found.append(gap(few, many))
         factors.append(many["mean"] / few["mean"])
     first, last = result["measured"][0]["owners"], result["measured"][-1]["owners"]
-    return Verdict(
+    return ClaimVerdict(
         f"DU-Shapley's error vanishes as owners grow in number ({said})",
         judge(found.count("won"), len(found), found.count("level")),
         f"from I = {first} to {last} it changes by the factors {', '.join(map(short, factors))} "

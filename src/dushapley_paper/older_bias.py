@@ -9,12 +9,12 @@ import numpy as np
 from dushapley.guarantees import older_bound, permutation_error
 from dushapley_paper.curves import COLOURS
 from dushapley_paper.experiment import (
+    ClaimVerdict,
     Dependence,
     Experiment,
     Profile,
     Result,
     Sheet,
-    Verdict,
     judge,
     short,
 )
@@ -69,12 +69,12 @@ def errors(n_owners: int, n_max: int, seed: tuple[int, int], base: Base) -> dict
     }
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """The bound falls below Monte Carlo's error once owners are many enough."""
     return [*(falls_below(result, reading) for reading in READINGS), falling(result)]
 
 
-def falls_below(result: Result, reading: str) -> Verdict:
+def falls_below(result: Result, reading: str) -> ClaimVerdict:
     """Panels where the bound is below from some number of owners on, up to the largest tried."""
     crossed = {p["n_max"]: crossing(result, p, reading) for p in result["panels"]}
     last = f"not up to I = {result['owners'][-1]:,}"
@@ -84,7 +84,7 @@ def falls_below(result: Result, reading: str) -> Verdict:
         else f"{last}, {trend(p, reading)}"
         for p in result["panels"]
     }
-    return Verdict(
+    return ClaimVerdict(
         "DU-Shapley's bound falls below Monte Carlo's error at T = I for many owners "
         f"(older version, section 3.3; {SERIES[reading]})",
         judge(sum(n is not None for n in crossed.values()), len(crossed)),
@@ -125,7 +125,7 @@ def dependence(result: Result) -> list[Dependence]:
     return found
 
 
-def falling(result: Result) -> Verdict:
+def falling(result: Result) -> ClaimVerdict:
     """Monte Carlo's printed error grows with I while the bound falls."""
     good = 0
     for panel in result["panels"]:
@@ -135,7 +135,7 @@ def falling(result: Result) -> Verdict:
             and first["squared"]["mean"] < last["squared"]["mean"]
         )
     one = [p["points"][-1]["one"]["mean"] / p["points"][0]["one"]["mean"] for p in result["panels"]]
-    return Verdict(
+    return ClaimVerdict(
         "Monte Carlo's error grows with I while DU-Shapley's bound falls (older version)",
         "holds weaker" if good == len(result["panels"]) else "does not hold",
         f"true of the printed error in {good} of {len(result['panels'])} panels; one owner's "

@@ -9,11 +9,11 @@ import numpy as np
 from dushapley_paper.accuracy import EMPTY, PAPERS, advantage, mean_error, outcome, summary
 from dushapley_paper.cases import Case, Utilities, full_cases, known, quick_cases
 from dushapley_paper.experiment import (
+    ClaimVerdict,
     Experiment,
     Profile,
     Result,
     Sheet,
-    Verdict,
     judge,
     qualified,
     short,
@@ -80,7 +80,7 @@ def mean_errors(values: Any, exact: Any) -> Any:
     return summary(np.mean((values - exact) ** 2, axis=1).tolist())
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """++ improves on DU-Shapley and competes with Monte Carlo; DU-Shapley does not yet."""
     verdicts = []
     for empty, meaning in EMPTY.items():
@@ -94,14 +94,14 @@ def claims(result: Result) -> list[Verdict]:
     return [*verdicts, published_gap()]
 
 
-def plus_improves(result: Result, empty: str, meaning: str) -> Verdict:
+def plus_improves(result: Result, empty: str, meaning: str) -> ClaimVerdict:
     """The printed ++ has a smaller error than DU-Shapley."""
     ratios = [
         c[empty][PLUS]["mse"] / max(c[empty]["DU-Shapley"]["mse"], 1e-300) for c in result["cases"]
     ]
     better = sum(r < 1 - 1e-9 for r in ratios)
     same = sum(abs(r - 1) <= 1e-9 for r in ratios)
-    return Verdict(
+    return ClaimVerdict(
         f"DU-Shapley++ is nearer to the exact values than DU-Shapley (older table; {meaning})",
         judge(better, len(ratios)),
         f"better in {better}, equal in {same} of {len(ratios)} cases; MSE of ++ as printed over "
@@ -109,11 +109,11 @@ def plus_improves(result: Result, empty: str, meaning: str) -> Verdict:
     )
 
 
-def beats_monte_carlo(result: Result, empty: str, where: str) -> Verdict:
+def beats_monte_carlo(result: Result, empty: str, where: str) -> ClaimVerdict:
     """++ is below both Monte Carlo methods."""
     found = [outcome(c[empty], PLUS, PAPERS) for c in result["cases"]]
     ratios = [advantage(c[empty], PLUS, PAPERS) for c in result["cases"]]
-    return Verdict(
+    return ClaimVerdict(
         f"DU-Shapley++ competes with MC and antithetic (older version, section 4.2; {where})",
         judge(found.count("won"), len(found), found.count("level")),
         f"below both in {found.count('won')} of {len(found)}; best rival's MSE over that of ++ "
@@ -121,10 +121,10 @@ def beats_monte_carlo(result: Result, empty: str, where: str) -> Verdict:
     )
 
 
-def published_gap() -> Verdict:
+def published_gap() -> ClaimVerdict:
     """Whether the printed columns can be two results of the two printed formulas."""
     ratios = [row[0] / row[1] for both in PUBLISHED.values() for row in both.values()]
-    return Verdict(
+    return ClaimVerdict(
         "the printed columns of DU-Shapley and DU-Shapley++ differ because of the formulas",
         "does not hold",
         f"printed ratios from {short(min(ratios))} to {short(max(ratios))}, yet the formulas are "

@@ -11,12 +11,12 @@ from dushapley.engine.value import value
 from dushapley.games.size.games import SizeGame
 from dushapley_paper.curves import below_rivals, best_rival, draw_curves, ratio_rows
 from dushapley_paper.experiment import (
+    ClaimVerdict,
     Dependence,
     Experiment,
     Profile,
     Result,
     Sheet,
-    Verdict,
     judge,
     short,
 )
@@ -105,7 +105,7 @@ def plus_plus_as_printed(du: FloatArray, empty: float) -> FloatArray:
     return du + empty / len(du)
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """Competitive at equal budget when sizes are uniform; ++ rescues the powers of two."""
     verdicts = []
     for form in CURVES:
@@ -115,15 +115,15 @@ def claims(result: Result) -> list[Verdict]:
                 f"DU-Shapley competes with Monte Carlo at equal evaluations, sizes {kind} "
                 f"(older version, section 4.1; w {form})"
             )
-            verdicts.append(Verdict(claim, finding, numbers))
+            verdicts.append(ClaimVerdict(claim, finding, numbers))
         verdicts += [plus_improves(result, form), plus_competes(result, form)]
     return verdicts
 
 
-def plus_improves(result: Result, form: str) -> Verdict:
+def plus_improves(result: Result, form: str) -> ClaimVerdict:
     """The printed ++ is nearer than DU-Shapley; neither has noise."""
     powers = panels_of(result, form, "powers")
-    return Verdict(
+    return ClaimVerdict(
         f"DU-Shapley++ improves on DU-Shapley for powers of two (older version; w {form})",
         judge(sum(p["plus"] < p["du"] for p in powers), len(powers)),
         "MSE of ++ as printed over DU-Shapley's: "
@@ -144,11 +144,11 @@ def plus_elsewhere(result: Result, form: str) -> str:
     return f"for uniform sizes ++ is nearer in {len(nearer)} of {len(uniform)}{where}"
 
 
-def plus_competes(result: Result, form: str) -> Verdict:
+def plus_competes(result: Result, form: str) -> ClaimVerdict:
     """The printed ++ is below all rivals."""
     powers = [{**p, "du": p["plus"]} for p in panels_of(result, form, "powers")]
     finding, numbers = below_rivals(powers, at_one(result))
-    return Verdict(
+    return ClaimVerdict(
         f"DU-Shapley++ as printed competes with Monte Carlo for powers of two (older version, "
         f"section 4.1; w {form})",
         finding,

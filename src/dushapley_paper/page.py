@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dushapley_paper.experiment import Finding, Verdict
+from dushapley_paper.experiment import ClaimVerdict, Finding
 from dushapley_paper.headlines import HEADLINES, Deciders
 from dushapley_paper.records import Record, find_experiment, read
 
@@ -66,7 +66,7 @@ def write_page(folder: Path) -> Path:
     return path
 
 
-def headlines(verdicts: Mapping[str, list[Verdict]]) -> str:
+def headlines(verdicts: Mapping[str, list[ClaimVerdict]]) -> str:
     """The claims of the abstract and of section 4, each decided by the verdicts below."""
     lines = [
         "## The claims in short\n",
@@ -92,7 +92,7 @@ def headlines(verdicts: Mapping[str, list[Verdict]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def chosen(verdicts: Mapping[str, list[Verdict]], deciders: Deciders) -> list[Verdict]:
+def chosen(verdicts: Mapping[str, list[ClaimVerdict]], deciders: Deciders) -> list[ClaimVerdict]:
     """Verdicts of these experiments whose claims start so."""
     return [
         verdict
@@ -102,12 +102,12 @@ def chosen(verdicts: Mapping[str, list[Verdict]], deciders: Deciders) -> list[Ve
     ]
 
 
-def counted(verdicts: Sequence[Verdict]) -> str:
+def counted(verdicts: Sequence[ClaimVerdict]) -> str:
     """How many verdicts there are of each finding.
 
     Examples
     --------
-    >>> counted([Verdict("a", "holds", ""), Verdict("b", "does not hold", "")])
+    >>> counted([ClaimVerdict("a", "holds", ""), ClaimVerdict("b", "does not hold", "")])
     '1 holds, 1 does not'
     """
     found = [verdict.finding for verdict in verdicts]
@@ -135,7 +135,7 @@ def left_open(records: Iterable[Record]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def together(verdicts: Iterable[Verdict]) -> Finding:
+def together(verdicts: Iterable[ClaimVerdict]) -> Finding:
     """One finding for several verdicts, by the rule that the page states.
 
     Those that cannot be told speak neither for nor against, but keep the whole from holding.
@@ -149,7 +149,7 @@ def together(verdicts: Iterable[Verdict]) -> Finding:
     return "holds" if found.count("holds") == len(found) else "holds weaker"
 
 
-def section(record: Record, verdicts: list[Verdict], folder: Path) -> str:
+def section(record: Record, verdicts: list[ClaimVerdict], folder: Path) -> str:
     """One experiment: verdicts, figure, tables, choices and how it was run."""
     experiment = find_experiment(record["name"])
     parts = [f"## {experiment.name}", f"{experiment.title}. {experiment.place}."]

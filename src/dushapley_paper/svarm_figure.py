@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from dushapley.guarantees import du_bias, svarm_failure
 from dushapley_paper.curves import COLOURS
 from dushapley_paper.experiment import (
+    ClaimVerdict,
     Dependence,
     Experiment,
     Profile,
     Result,
     Sheet,
-    Verdict,
     judge,
     short,
     standing,
@@ -68,12 +68,12 @@ def probabilities(n_owners: int, n_max: int, seed: tuple[int, int]) -> dict[str,
     }
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """SVARM cannot ensure DU-Shapley's error with high probability."""
     return [cannot_ensure(result, reading, said) for reading, said in READINGS.items()]
 
 
-def cannot_ensure(result: Result, reading: str, said: str) -> Verdict:
+def cannot_ensure(result: Result, reading: str, said: str) -> ClaimVerdict:
     """Below 0.95 on average over the draws of owners."""
     points = [
         (n, point[reading])
@@ -85,7 +85,7 @@ def cannot_ensure(result: Result, reading: str, said: str) -> Verdict:
     ]
     ensured = sorted({n for n, chance in points if chance["mean"] >= HIGH})
     chances = [chance["mean"] for _, chance in points]
-    return Verdict(
+    return ClaimVerdict(
         f"after I² samples SVARM's theorem cannot ensure DU-Shapley's bias with high "
         f"probability (appendix A.1; {said})",
         judge(found.count("won"), len(found), found.count("level")),

@@ -11,12 +11,12 @@ from dushapley.engine.value import value
 from dushapley.games.size.games import LinearRegressionGame
 from dushapley_paper.curves import below_rivals, best_rival, draw_curves, ratio_rows
 from dushapley_paper.experiment import (
+    ClaimVerdict,
     Dependence,
     Experiment,
     Profile,
     Result,
     Sheet,
-    Verdict,
     short,
 )
 from dushapley_paper.trials import MONTE_CARLO, error_curves, exact_values
@@ -106,7 +106,7 @@ def other_draws(top: float, form: str, draws: int, estimates: int) -> Result:
     }
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """DU-Shapley is nearer to the exact values than every rival, even at ten times its budget."""
     verdicts = []
     for form in FORMS:
@@ -118,7 +118,7 @@ def claims(result: Result) -> list[Verdict]:
             if finding == "holds" and won < of:
                 finding = "holds weaker"
             verdicts.append(
-                Verdict(
+                ClaimVerdict(
                     f"DU-Shapley beats MC, antithetic, Owen and orthogonal {said} "
                     f"(appendix, synthetic data; {FORMS[form]})",
                     finding,

@@ -20,7 +20,15 @@ from dushapley_paper.accuracy import (
 )
 from dushapley_paper.cases import LOGISTIC, TREES, Case, Utilities, full_cases, known, quick_cases
 from dushapley_paper.data import load
-from dushapley_paper.experiment import Experiment, Profile, Result, Verdict, judge, qualified, short
+from dushapley_paper.experiment import (
+    ClaimVerdict,
+    Experiment,
+    Profile,
+    Result,
+    judge,
+    qualified,
+    short,
+)
 from dushapley_paper.table_1_choices import choices, dependence
 from dushapley_paper.table_1_page import PUBLISHED, SCENARIOS, sheets, shortened
 
@@ -68,7 +76,7 @@ def measure(case: Case, table: Utilities, seeds: Seeds) -> Result:
     }
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """DU-Shapley below both Monte Carlo methods on every data set, and what the splits hide."""
     verdicts = []
     for scenario, said in SCENARIOS.items():
@@ -89,7 +97,7 @@ def claims(result: Result) -> list[Verdict]:
     return [*verdicts, magnitudes(result["cases"])]
 
 
-def below(claim: str, cases: list[Result], empty: str, rivals: tuple[str, ...]) -> Verdict:
+def below(claim: str, cases: list[Result], empty: str, rivals: tuple[str, ...]) -> ClaimVerdict:
     """DU-Shapley's MSE is below all of these rivals', case by case."""
     ratios = [advantage(c[empty], "DU-Shapley", rivals) for c in cases]
     names: dict[str, list[str]] = {"won": [], "level": [], "lost": []}
@@ -103,10 +111,12 @@ def below(claim: str, cases: list[Result], empty: str, rivals: tuple[str, ...]) 
         + (f"; too close to call: {listed(level)}" if level else "")
         + (f"; above: {listed(lost)}" if lost else "")
     )  # fmt: skip
-    return Verdict(claim, judge(len(won), len(cases), len(level)), numbers)
+    return ClaimVerdict(claim, judge(len(won), len(cases), len(level)), numbers)
 
 
-def told_without(verdict: Verdict, result: Result, cases: list[Result], empty: str) -> Verdict:
+def told_without(
+    verdict: ClaimVerdict, result: Result, cases: list[Result], empty: str
+) -> ClaimVerdict:
     """The same; where data sets we have little of are exceptions, with the count without them."""
     cut = shortened(result)
     won = [case for case in cases if outcome(case[empty], "DU-Shapley", PAPERS) == "won"]
@@ -122,7 +132,7 @@ def listed(names: list[str], most: int = 6) -> str:
     return ", ".join(names) if len(names) <= most else f"{len(names)} cases"
 
 
-def magnitudes(cases: list[Result]) -> Verdict:
+def magnitudes(cases: list[Result]) -> ClaimVerdict:
     """Whether the printed errors themselves come out, where u(∅) fits them better."""
     ratios: dict[str, list[float]] = {name: [] for name in ("DU-Shapley", WALKS)}
     for case in cases:
@@ -136,7 +146,7 @@ def magnitudes(cases: list[Result]) -> Verdict:
         if r
     ]
     near = sum(0.1 <= r <= 10 for found in ratios.values() for r in found)
-    return Verdict(
+    return ClaimVerdict(
         "the printed errors come out to within a factor of ten (Table 1; u(∅) = 0)",
         judge(near, sum(map(len, ratios.values()))),
         "; ".join(told) or "no case of the printed sizes",

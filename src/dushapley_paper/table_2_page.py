@@ -10,12 +10,12 @@ import numpy as np
 from dushapley.estimators.calibration import student
 from dushapley.results.uncertainty import half_width
 from dushapley_paper.experiment import (
+    ClaimVerdict,
     Dependence,
     Finding,
     Outcome,
     Result,
     Sheet,
-    Verdict,
     judge,
     qualified,
     standing,
@@ -101,7 +101,7 @@ def limited(finding: Finding, clear: float) -> Finding:
     return "holds weaker" if finding == "holds" and clear > MARGIN else finding
 
 
-def claims(result: Result) -> list[Verdict]:
+def claims(result: Result) -> list[ClaimVerdict]:
     """Competitive with the baselines; similar to or better than DataShapley."""
     baselines = tuple(m for m in METHODS if m != "DU-Shapley")
     competitive = as_good(
@@ -115,7 +115,7 @@ def claims(result: Result) -> list[Verdict]:
     return [qualified(verdict, result["missing"]) for verdict in verdicts]
 
 
-def as_good(result: Result, rivals: tuple[str, ...], claim: str) -> Verdict:
+def as_good(result: Result, rivals: tuple[str, ...], claim: str) -> ClaimVerdict:
     """Columns where no rival is better beyond noise; being level is as good."""
     cells = [(name, column) for name in result["sets"] for column in COLUMNS]
     found = {
@@ -135,7 +135,7 @@ def as_good(result: Result, rivals: tuple[str, ...], claim: str) -> Verdict:
     if finding == "holds" and joined == "lost":
         finding = "holds weaker"
     over = f" over {nearest}, the nearest," if len(rivals) > 1 else ""
-    return Verdict(
+    return ClaimVerdict(
         f"{claim} (section 4.3)",
         finding,
         f"mean not worse in {not_worse(result, rivals)} of {len(cells)} columns (published: "
@@ -182,7 +182,7 @@ def published_not_worse(rivals: tuple[str, ...]) -> int:
     )
 
 
-def finds_noise(result: Result) -> Verdict:
+def finds_noise(result: Result) -> ClaimVerdict:
     """Noisy labels under the other reading: the shares are noise rates, two clusters tell."""
     columns = [(name, f"NLD rate {share:.0%}") for name in result["sets"] for share in SHARES]
     rivals = [m for m in METHODS if m != "DU-Shapley"]
@@ -196,7 +196,7 @@ def finds_noise(result: Result) -> Verdict:
     nearest = min(means, key=lambda rival: means[rival][0])
     mean, se, _ = means[nearest]
     clear, same = clear_from(result, nearest, rates)
-    return Verdict(
+    return ClaimVerdict(
         "DU-Shapley is competitive in noisy label detection when 5% and 15% are read as noise "
         "rates (section 4.3)",
         limited(judge(len(columns) - len(lost), len(columns)), clear),

@@ -13,8 +13,6 @@ from dushapley.estimators.method import Method
 from dushapley.estimators.moments import Moments
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
-Steps = Generator[Ask, FloatArray, FloatArray]
-
 MOST_CELLS = 2**22
 """Pools times owners asked at a time, so that memory stays bounded with a thousand owners."""
 
@@ -71,7 +69,7 @@ def ends(problem: Problem) -> Generator[Ask, FloatArray, tuple[FloatArray, Float
     return singles - problem.empty, problem.full - without
 
 
-def middle(problem: Problem, so_far: Estimate | None) -> Steps:
+def middle(problem: Problem, so_far: Estimate | None) -> Generator[Ask, FloatArray, FloatArray]:
     """Sum over k = 1..I−2 of what each owner adds to D^(k), one replicate.
 
     Owners are asked about in groups, for the sake of memory.

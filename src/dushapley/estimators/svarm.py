@@ -15,7 +15,7 @@ from dushapley.estimators.semivalues import SHAPLEY, is_semivalue, semivalue_wei
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
-Steps = Generator[Ask, FloatArray, None]
+Questions = Generator[Ask, FloatArray, None]
 
 
 def svarm(problem: Problem) -> Conversation:
@@ -120,7 +120,7 @@ def stratified_svarm(problem: Problem) -> Conversation:
     return stratified_estimate(problem, cells)
 
 
-def exact_sizes(problem: Problem, cells: Cells) -> Steps:
+def exact_sizes(problem: Problem, cells: Cells) -> Questions:
     """Ask coalitions of one and of all but one; they fill four sizes exactly."""
     n = problem.n_players
     own = np.eye(n, dtype=np.bool_)
@@ -135,7 +135,7 @@ def exact_sizes(problem: Problem, cells: Cells) -> Steps:
     cells.know(WITHOUT, n - 1, without)
 
 
-def warm_up(problem: Problem, cells: Cells) -> Steps:
+def warm_up(problem: Problem, cells: Cells) -> Questions:
     """One value for every mean: coalitions of size s that cover everybody, and complements."""
     n = problem.n_players
     covers = [cover(problem.rng, n, size) for size in range(2, n - 1) for _ in range(2)]

@@ -62,7 +62,7 @@ class Forecasts:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FitCheck:
     """What the predictions say; `reason` is why not to believe the process, if there is one."""
 
     forecasts: int
@@ -83,8 +83,8 @@ def forecast(
     return Forecasts(answers - centre - scale * mean, scale**2 * variance, random)
 
 
-def judge(batches: list[Forecasts], posterior: Posterior) -> Verdict:
-    """Verdict on the process fitted now; forecasts are recent if among the last 2I or so."""
+def judge(batches: list[Forecasts], posterior: Posterior) -> FitCheck:
+    """Check the process fitted now; forecasts are recent if among the last 2I or so."""
     seen, n = posterior.observed.pools.shape
     recent = _joined(_latest(batches, 2 * n))
     unexplained = _unexplained(recent.errors, posterior)
@@ -92,7 +92,7 @@ def judge(batches: list[Forecasts], posterior: Posterior) -> Verdict:
     random = every.squared()[every.random]
     usual = WIDENING[0] + WIDENING[1] * n / (seen + 1)
     found = np.minimum(recent.squared(), WILD).mean() if batches else usual
-    return Verdict(
+    return FitCheck(
         forecasts=len(recent.errors),
         random_forecasts=len(random),
         unexplained=unexplained,

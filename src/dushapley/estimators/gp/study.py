@@ -8,7 +8,7 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.gp import check, design, kernel
-from dushapley.estimators.gp.check import Forecasts, Verdict
+from dushapley.estimators.gp.check import FitCheck, Forecasts
 from dushapley.estimators.gp.fit import Observed, Posterior, fit
 from dushapley.estimators.gp.functional import (
     Functional,
@@ -92,7 +92,7 @@ class Study:
         steps = ITERATIONS if self.left else LAST_ITERATIONS
         self.posterior = Posterior(observed, fit(observed, start, steps))
         self.with_answers = covariance_with_answers(self.posterior, self._carrier())
-        self.verdict: Verdict = check.judge(self.forecasts, self.posterior)
+        self.verdict: FitCheck = check.judge(self.forecasts, self.posterior)
 
     def _carrier(self) -> Functional:
         """Pools that carry the functional: more of them once no question is left to choose."""

@@ -1,20 +1,20 @@
 """Small classifiers trained for thousands of pools at once, and the plain ones they must equal."""
 
 from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
-from dushapley.games.model.batched.membership import Holding, holdings
+from dushapley.games.model.batched.membership import Membership, memberships
 from dushapley.games.model.batched.program import Program, Trained
 from dushapley.games.model.batched.recipe import Recipe
 from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
 
 __all__ = [
     "Arithmetic",
-    "Holding",
+    "Membership",
     "Program",
     "Recipe",
     "SmallMLP",
     "SoftmaxRegression",
     "Trained",
     "arithmetic",
-    "holdings",
+    "memberships",
     "safe_rate",
 ]

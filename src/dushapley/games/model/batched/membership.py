@@ -18,7 +18,7 @@ RowsOf = Callable[[int, int, int | None], IntArray | slice]
 
 
 @dataclass(frozen=True)
-class Holding:
+class Membership:
     """Pools of a block that hold rows of one owner.
 
     Attributes
@@ -48,14 +48,14 @@ class Holding:
                 yield filled, np.pad(taken, ((0, missing), (0, 0)))
 
 
-def holdings(
+def memberships(
     counts: IntArray,
     sizes: IntArray,
     draws: IntArray | None,
     rows_of: RowsOf,
     order: list[int],
-) -> list[Holding]:
-    """Holdings of a block of pools, in the given order of owners.
+) -> list[Membership]:
+    """Memberships of a block of pools, in the given order of owners.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ def holdings(
         whole = np.flatnonzero((counts[:, j] == sizes[j]) & (counts[:, j] > 0))
         partial = np.flatnonzero((counts[:, j] < sizes[j]) & (counts[:, j] > 0))
         if len(whole):
-            found.append(Holding(j, whole))
+            found.append(Membership(j, whole))
         if len(partial):
             rows = np.zeros((len(partial), int(sizes[j])), dtype=np.bool_)
             for mark, pool in zip(rows, partial.tolist(), strict=True):
                 draw = None if draws is None else int(draws[pool])
                 mark[rows_of(j, int(counts[pool, j]), draw)] = True
-            found.append(Holding(j, partial, rows))
+            found.append(Membership(j, partial, rows))
     return found

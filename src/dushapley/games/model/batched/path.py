@@ -15,7 +15,7 @@ from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Outcome
 from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
 from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import holdings
+from dushapley.games.model.batched.membership import memberships
 from dushapley.games.model.batched.program import Program, Trained
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ class BatchedPath:
     def _train(self, queries: Queries, draws: IntArray | None) -> list[tuple[Judge, Trained]]:
         game = self.game
         sizes = game.sizes.astype(np.int64)
-        held = holdings(game.counts(queries), sizes, draws, game.rows_of, game.order)
-        return [(judge, judge.program.train(len(queries), held)) for judge in self.judges()]
+        members = memberships(game.counts(queries), sizes, draws, game.rows_of, game.order)
+        return [(judge, judge.program.train(len(queries), members)) for judge in self.judges()]
 
     def _judge(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         from dushapley.games.model.game import average

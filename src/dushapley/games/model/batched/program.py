@@ -20,7 +20,7 @@ import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
-from dushapley.games.model.batched.membership import Holding
+from dushapley.games.model.batched.membership import Membership
 from dushapley.games.model.batched.recipe import Recipe
 from dushapley.games.model.batched.steps import Steps
 
@@ -145,26 +145,26 @@ class Program:
         wide = 2 * self.width if self.recipe.batch_size else 0
         return self.numbers.tile * rows * (across + wide + 4) * self.numbers.item_bytes
 
-    def train(self, n_pools: int, held: list[Holding]) -> Trained:
+    def train(self, n_pools: int, members: list[Membership]) -> Trained:
         """Train a block of pools; a pool without rows keeps its initial weights."""
         with self.numbers.in_force():
-            counts = self._count(n_pools, held)
+            counts = self._count(n_pools, members)
             present, n_rows = counts > 0, counts.sum(axis=1)
             if self.recipe.batch_size is None:
-                weights = self._full_batch(n_pools, held, present, n_rows)
+                weights = self._full_batch(n_pools, members, present, n_rows)
             else:
-                weights = self._mini_batches(n_pools, held, present, n_rows)
+                weights = self._mini_batches(n_pools, members, present, n_rows)
             return Trained(weights, present, n_rows)
 
-    def _count(self, n_pools: int, held: list[Holding]) -> IntArray:
+    def _count(self, n_pools: int, members: list[Membership]) -> IntArray:
         """Rows of each class in each pool."""
         counts = np.zeros((n_pools, self.n_classes), dtype=np.int64)
-        for h in held:
-            if h.rows is None:
-                counts[h.pools] += self.class_counts[h.owner]
+        for member in members:
+            if member.rows is None:
+                counts[member.pools] += self.class_counts[member.owner]
                 continue
             for c in range(self.n_classes):
-                counts[h.pools, c] += h.rows[:, self.codes[h.owner] == c].sum(axis=1)
+                counts[member.pools, c] += member.rows[:, self.codes[member.owner] == c].sum(axis=1)
         return counts
 
     def _initial(self, n_pools: int) -> list[Any]:
@@ -176,16 +176,16 @@ class Program:
         ]
 
     def _full_batch(
-        self, n_pools: int, held: list[Holding], present: BoolArray, n_rows: IntArray
+        self, n_pools: int, members: list[Membership], present: BoolArray, n_rows: IntArray
     ) -> list[Any]:
         # one more than there are pools: tiles are filled up with the last
         weights = self._initial(n_pools + 1)
         absent = self._absent(np.pad(present, ((0, 1), (0, 0)), constant_values=True))
         share = self.numbers.array(1 / np.maximum(np.append(n_rows, 1), 1))[:, None, None]
         work = [
-            (self.pieces[h.owner], self.numbers.index(pools), self._marks(h.owner, rows))
-            for h in held
-            for pools, rows in h.tiles(self.numbers.tile, n_pools)
+            (self.pieces[member.owner], self.numbers.index(pools), self._marks(member.owner, rows))
+            for member in members
+            for pools, rows in member.tiles(self.numbers.tile, n_pools)
         ]
         pull = self._pull(n_pools + 1, work) if self.split else None
         steps = Steps(self.recipe, self.numbers, weights, self.n_features)
@@ -294,9 +294,9 @@ class Program:
         return scores
 
     def _mini_batches(
-        self, n_pools: int, held: list[Holding], present: BoolArray, n_rows: IntArray
+        self, n_pools: int, members: list[Membership], present: BoolArray, n_rows: IntArray
     ) -> list[Any]:
-        rows = self._batch_rows(n_pools, held, n_rows)
+        rows = self._batch_rows(n_pools, members, n_rows)
         return self.train_rows(rows, present, n_rows)
 
     def train_rows(self, rows: IntArray, present: BoolArray, n_rows: IntArray) -> list[Any]:
@@ -322,13 +322,17 @@ class Program:
                 w[self.numbers.index(untouched)] = first
         return trained
 
-    def _batch_rows(self, n_pools: int, held: list[Holding], n_rows: IntArray) -> IntArray:
+    def _batch_rows(self, n_pools: int, members: list[Membership], n_rows: IntArray) -> IntArray:
         """Rows of every mini-batch of every pool, shape (pools, steps · batch_size)."""
         parts: list[list[IntArray]] = [[] for _ in range(n_pools)]
-        for h in held:
-            everything = np.arange(self.starts[h.owner], self.starts[h.owner] + self.sizes[h.owner])
-            for position, pool in enumerate(h.pools.tolist()):
-                parts[pool].append(everything if h.rows is None else everything[h.rows[position]])
+        for member in members:
+            everything = np.arange(
+                self.starts[member.owner], self.starts[member.owner] + self.sizes[member.owner]
+            )
+            for position, pool in enumerate(member.pools.tolist()):
+                parts[pool].append(
+                    everything if member.rows is None else everything[member.rows[position]]
+                )
         positions = self.recipe.batch_positions(n_rows)
         for pool, part in enumerate(parts):
             if part:

@@ -65,7 +65,7 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = with_intercept(self.scaled(rows))
         targets = np.eye(len(self.classes_))[codes]
         self.weights_ = recipe.initial_weights(rows.shape[1] - 1, list(self.classes_))
-        steps = Steps(recipe, self.weights_)
+        steps = PlainSteps(recipe, self.weights_)
         for batch in batches(recipe, len(rows)):
             steps.take(gradients(self.weights_, rows[batch], targets[batch], self.present_))
         return self
@@ -200,7 +200,7 @@ class SmallMLP(_GradientClassifier):
         self.scale = scale
 
 
-class Steps:
+class PlainSteps:
     """An optimizer at work on arrays of weights, which it changes in place."""
 
     def __init__(self, recipe: Recipe, weights: list[FloatArray]) -> None:
