@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import urllib.request
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import requests
 
 from dushapley.cli.main import main
 from dushapley_paper import EXPERIMENTS, DataMissing, reproduce
@@ -36,6 +38,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("an experiment reached for the network")
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(requests, "get", refuse)
 
 
 @pytest.fixture(scope="module")
@@ -293,9 +296,12 @@ class FakeWeb:
     def __init__(self, archives: dict[str, bytes]) -> None:
         self.archives, self.asked = archives, list[str]()
 
-    def __call__(self, address: str, timeout: float) -> io.BytesIO:
+    def __call__(self, address: str, **_: object) -> requests.Response:
         self.asked.append(address)
-        return io.BytesIO(self.archives[address.rsplit("/", 1)[1]])
+        answer = requests.Response()
+        answer.status_code = 200
+        answer.raw = io.BytesIO(self.archives[address.rsplit("/", 1)[1]])
+        return answer
 
 
 def zipped(**files: bytes) -> bytes:
@@ -328,8 +334,11 @@ def test_downloads_only_when_asked_and_readable(
             ),
         }
     )
+    for file in ("2/adult.zip", "222/bank+marketing.zip"):
+        made_up = hashlib.sha256(web.archives[Path(file).name]).hexdigest()
+        monkeypatch.setitem(fetching.CHECKSUMS, file, made_up)
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    monkeypatch.setattr(urllib.request, "urlopen", web)
+    monkeypatch.setattr(requests, "get", web)
     made = fetching.download(["adult", "bank", "breast-cancer", "BBC"])
     assert [path.name for path in made] == [
         SOURCES[name].file for name in ("adult", "bank", "breast-cancer")
@@ -340,6 +349,16 @@ def test_downloads_only_when_asked_and_readable(
     asked = len(web.asked)
     assert fetching.download(["adult", "bank"]) == []
     assert len(web.asked) == asked
+
+
+def test_another_file_than_the_known_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setattr(requests, "get", FakeWeb({"adult.zip": zipped(adult__data=b"")}))
+    with pytest.raises(DataMissing, match=r"adult\.zip has changed: SHA256 .* does not match"):
+        fetching.download(["adult"])
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_downloads_need_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:

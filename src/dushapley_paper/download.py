@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,8 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ARCHIVE = "https://archive.ics.uci.edu/static/public"
-SECONDS = 60
-"""Patience with a silent server."""
+CHECKSUMS = {
+    "2/adult.zip": "7537312dd56c2b98035880805ce99e68183a30ee468aa5329d6df0fbb3cc21bb",
+    "203/yearpredictionmsd.zip": "06f801af323bb7798e800583acce4ea1ed2697ac12c23f4424aea0a7a3d09e11",
+    "222/bank+marketing.zip": "e0bf5f5de5b846e2f18e9d90606637267d46dfa260e0f17bb12e605db5efbeb4",
+}
+"""SHA-256 of every file of the archive: another one is another experiment."""
 ADULT_COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
     "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week",
@@ -50,10 +53,29 @@ def download(names: Iterable[str]) -> list[Path]:
     return made
 
 
-def unzipped(address: str, *inside: str) -> bytes:
-    """A file out of an archive on the web, or out of an archive inside it."""
-    with urllib.request.urlopen(address, timeout=SECONDS) as answer:  # noqa: S310  a fixed https address
-        content: bytes = answer.read()
+def unzipped(file: str, *inside: str) -> bytes:
+    """A file out of a zip of the archive, or out of a zip inside it; the zip stays in the folder.
+
+    Raises
+    ------
+    DataMissing
+        Where pooch is not installed, or the zip is not the one these experiments were made with.
+    """
+    try:
+        import pooch
+    except ImportError as error:
+        raise DataMissing(
+            "Downloads need pooch, which is not installed: pip install 'dushapley[paper]'."
+        ) from error
+    address, folder = f"{ARCHIVE}/{file}", Path(os.environ[FOLDER]) / "originals"
+    try:
+        path = pooch.retrieve(address, CHECKSUMS[file], fname=Path(file).name, path=folder)
+    except ValueError as error:
+        raise DataMissing(
+            f"{address} has changed: {error} Try again; if it stays so, make the file yourself "
+            "from the original and put it into the folder."
+        ) from error
+    content = Path(path).read_bytes()
     for name in inside:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             content = archive.read(name)
@@ -66,7 +88,7 @@ def adult() -> pd.DataFrame:
 
     parts = []
     for file, split, skipped in (("adult.data", "train", 0), ("adult.test", "test", 1)):
-        text = io.BytesIO(unzipped(f"{ARCHIVE}/2/adult.zip", file))
+        text = io.BytesIO(unzipped("2/adult.zip", file))
         part = pd.read_csv(
             text, names=list(ADULT_COLUMNS), skiprows=skipped, skipinitialspace=True, na_values="?"
         )
@@ -78,7 +100,7 @@ def bank() -> pd.DataFrame:
     """All calls of the bank's campaign."""
     import pandas as pd
 
-    text = unzipped(f"{ARCHIVE}/222/bank+marketing.zip", "bank.zip", "bank-full.csv")
+    text = unzipped("222/bank+marketing.zip", "bank.zip", "bank-full.csv")
     return pd.read_csv(io.BytesIO(text), sep=";")
 
 
@@ -100,7 +122,7 @@ def year() -> pd.DataFrame:
     """All songs: the year first, then 90 timbre features."""
     import pandas as pd
 
-    text = unzipped(f"{ARCHIVE}/203/yearpredictionmsd.zip", "YearPredictionMSD.txt")
+    text = unzipped("203/yearpredictionmsd.zip", "YearPredictionMSD.txt")
     names = ["year", *(f"f{i}" for i in range(90))]
     return pd.read_csv(io.BytesIO(text), header=None, names=names)
 
