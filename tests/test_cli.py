@@ -302,6 +302,7 @@ def test_long_work_is_asked_about_at_a_terminal(capsys, folder, monkeypatch):
     assert value(capsys, folder)[0] == 0
 
 
+@pytest.mark.slow
 def test_time_limit_prints_the_estimate_so_far(capsys, folder):
     code, out, err = value(
         capsys, folder, "--method", "permutation", "--budget", "200000", "--max-seconds", "0.7",

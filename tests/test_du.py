@@ -175,6 +175,7 @@ def mean_errors(n: int, draws: int = 20) -> tuple[float, float]:
     return float(np.mean(absolute)), float(np.mean(relative))
 
 
+@pytest.mark.slow
 def test_error_shrinks_in_absolute_terms_and_grows_relative_to_the_values() -> None:
     """Measured for I = 5 to 20: values shrink like 1/I, and faster than DU-Shapley's error."""
     errors = np.array([mean_errors(n) for n in range(5, 21)])

@@ -107,6 +107,7 @@ def test_an_edit_counts_once_the_module_is_loaded_again(load: Any, tmp_path: Pat
     assert after["my_helpers"] == before["my_helpers"]
 
 
+@pytest.mark.slow
 def test_the_digest_is_the_same_in_every_process(load: Any, tmp_path: Path) -> None:
     load()
     code = "import my_shifted; from dushapley.games.model.owncode import own_code as o; "

@@ -138,6 +138,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     sys.modules.pop("my_level", None)
 
 
+@pytest.mark.slow
 def test_workers_run_the_code_that_the_driver_has_now(own_module: Any) -> None:
     for centre in ("mean", "median"):
         level = own_module(centre).Level
@@ -215,6 +216,7 @@ class Leaves(LogisticRegression):
         sys.exit(3)
 
 
+@pytest.mark.slow
 def test_a_model_that_calls_exit_has_failed_and_nothing_more(client: Any) -> None:
     labels = (TARGETS.mean() < TARGETS).astype(int)
     owners = ds.Owners.from_arrays({f"o{i}": (ROWS[i:60:3], labels[i:60:3]) for i in range(3)})
@@ -254,6 +256,7 @@ def test_a_run_with_limits_beside_another_on_local_workers() -> None:
     assert limited.values.tobytes() == ds.value(faulty_game(3), "exact").values.tobytes()
 
 
+@pytest.mark.slow
 def test_long_trainings_after_a_clock_set_back_are_no_silence(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
