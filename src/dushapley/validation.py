@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from numbers import Real
 from typing import Any, TypeGuard
@@ -145,6 +145,13 @@ def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
     if fractions in ("exact", "rows", "none"):
         return fractions
     raise InvalidGame(f"fractions is {fractions!r}; choose 'exact', 'rows' or 'none'.")
+
+
+def check_format(data: object, wanted: str, error: type[DUShapleyError]) -> None:
+    """Refuse what was not written in this format, as its entry "format" says."""
+    found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+    if not isinstance(data, Mapping) or found != wanted:
+        raise error(f"Found format {found!r}; needed is {wanted!r}.")
 
 
 def check_budget(budget: object) -> int | None:

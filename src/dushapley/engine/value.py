@@ -198,7 +198,7 @@ class Run:
             return self._from_formula(self.plan.formula)
         if self.ledger is not None and self._paid is None:
             raise ProtocolViolated("The run's ledger is not open; pay inside `with Run(...)`.")
-        talk = self._converse()
+        talk = self.converse()
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
             evaluator = self._evaluator(until, stack)
@@ -223,7 +223,7 @@ class Run:
         stack.callback(executor.close)
         return PaidEvaluator(self.game, executor, self._paid)
 
-    def _converse(self) -> AskTell:
+    def converse(self) -> AskTell:
         """Start the conversation with the method, as often as this is called."""
         return AskTell(
             self.plan,
@@ -264,7 +264,7 @@ class Run:
             u_full=talk.full,
             complete=talk.finished,
             failures=dict(sorted(evaluator.failures.items())),  # workers finish in any order
-            errors=evaluator.error_bars(talk, self._converse),
+            errors=evaluator.error_bars(talk, self.converse),
         )
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:

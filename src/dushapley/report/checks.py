@@ -29,13 +29,21 @@ STRIKING, NEIGHBOURS = 3.0, 15
 """Standard deviations from the nearest so many pools that count as another quality."""
 
 
-def checks(valuation: Valuation) -> list[dict[str, Any]]:
+Check = dict[str, Any]
+
+
+def checks(valuation: Valuation) -> list[Check]:
     """Each check: its name, whether it is good, worth a look or unknown, and a sentence."""
-    found = [_errors(valuation), _efficiency(valuation), _stable(valuation)]
-    found += [*_pooling(valuation), *_forecasts(valuation), *_failures(valuation)]
-    if not valuation.complete:
-        found.insert(0, _check("Finished", "look", "The run was stopped early; values will move."))
-    return [check for check in found if check is not None]
+    stopped = _check("Finished", "look", "The run was stopped early; values will move.")
+    return [
+        *([] if valuation.complete else [stopped]),
+        _errors(valuation),
+        _efficiency(valuation),
+        *_stable(valuation),
+        *_pooling(valuation),
+        *_forecasts(valuation),
+        *_failures(valuation),
+    ]
 
 
 def sources(valuation: Valuation) -> list[dict[str, Any]]:
@@ -54,11 +62,11 @@ def sources(valuation: Valuation) -> list[dict[str, Any]]:
     return rows
 
 
-def _check(name: str, state: str, text: str) -> dict[str, Any]:
+def _check(name: str, state: str, text: str) -> Check:
     return {"name": name, "state": state, "text": text}
 
 
-def _errors(valuation: Valuation) -> dict[str, Any]:
+def _errors(valuation: Valuation) -> Check:
     if valuation.total_errors is None:
         if valuation.method_run == "exact":
             return _check("Error", "good", "All coalitions count: no error of sampling is left.")
@@ -81,7 +89,7 @@ def _errors(valuation: Valuation) -> dict[str, Any]:
     return _check("Error", state, text)
 
 
-def _efficiency(valuation: Valuation) -> dict[str, Any]:
+def _efficiency(valuation: Valuation) -> Check:
     total, gap = valuation.u_full - valuation.u_empty, valuation.efficiency_gap
     if abs(total) <= valuation.rounding:
         return _check(
@@ -95,21 +103,21 @@ def _efficiency(valuation: Valuation) -> dict[str, Any]:
     return _check("Adds up", "good" if relative < 0.02 else "look", text)
 
 
-def _stable(valuation: Valuation) -> dict[str, Any] | None:
+def _stable(valuation: Valuation) -> list[Check]:
     """Whether the last half of the questions still moved the values."""
     history = (valuation.details.get("trail") or {}).get("history")
     if history is None or len(history["asked"]) < 4:
-        return None
+        return []
     asked = np.array(history["asked"])
     half = int(np.argmin(np.abs(asked - asked[-1] / 2)))
     values = np.array(history["values"], dtype=np.float64)
     spread = float(np.ptp(valuation.values)) or 1.0
     moved = float(np.sqrt(np.mean((values[-1] - values[half]) ** 2))) / spread
     text = f"The second half of the questions moved the values by {percent(moved)} of their spread."
-    return _check("Settled", "good" if moved < 0.05 else "look", text)
+    return [_check("Settled", "good" if moved < 0.05 else "look", text)]
 
 
-def _pooling(valuation: Valuation) -> list[dict[str, Any] | None]:
+def _pooling(valuation: Valuation) -> list[Check]:
     """Whether the answers agree with DU-Shapley, to which all rows are rows of one pool."""
     if valuation.method_run not in ("du", "du++"):
         return []
@@ -154,7 +162,7 @@ def unlike_the_pool(valuation: Valuation) -> IntArray | None:
     return np.flatnonzero((apart > STRIKING * near.std(axis=1, ddof=1)) & (apart > enough))
 
 
-def _forecasts(valuation: Valuation) -> list[dict[str, Any] | None]:
+def _forecasts(valuation: Valuation) -> list[Check]:
     """The independent check of `gp`: pools predicted before they were seen."""
     unexplained = valuation.details.get("unexplained")
     if valuation.method_run != "gp" or not isinstance(unexplained, float):
@@ -172,7 +180,7 @@ def _forecasts(valuation: Valuation) -> list[dict[str, Any] | None]:
     return [_check("Forecasts", "look" if fell_back else "good", text)]
 
 
-def _failures(valuation: Valuation) -> list[dict[str, Any] | None]:
+def _failures(valuation: Valuation) -> list[Check]:
     failed = sum(valuation.failures.values())
     if not failed:
         return []

@@ -105,26 +105,20 @@ def _rows(
             "to": None if error is None else place(value + error),
         }
         if settlement is not None:
-            row |= _payment(settlement, i) | _paid_by_size(size_pays[i])
+            row |= _payment(settlement, i, size_pays[i])
         rows.append(row)
     return rows
 
 
-def _payment(settlement: Settlement, i: int) -> Plain:
-    known = settlement.low is not None and settlement.high is not None
+def _payment(settlement: Settlement, i: int, by_size: Decimal) -> Plain:
+    low, high = settlement.low, settlement.high
     return {
         "payment": str(settlement.payments[i]),
         "payment_text": money(settlement.payments[i]),
-        "payment_range": (
-            f"{money(settlement.low[i])} to {money(settlement.high[i])}"  # type: ignore[index]
-            if known
-            else ""
-        ),
+        "payment_range": f"{money(low[i])} to {money(high[i])}" if low and high else "",
+        "by_size": str(by_size),
+        "by_size_text": money(by_size),
     }
-
-
-def _paid_by_size(amount: Decimal) -> Plain:
-    return {"by_size": str(amount), "by_size_text": money(amount)}
 
 
 def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain | None]:

@@ -17,13 +17,13 @@ from dushapley.errors import InvalidValuation
 from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.results.uncertainty import half_width, root_mean_square, with_errors
 from dushapley.terminal import short_name, table
+from dushapley.validation import check_format
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 FORMAT = "dushapley.valuation/1"
-_REQUIRED = (MISSING, MISSING)
 _MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
 
@@ -225,12 +225,10 @@ class Valuation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Valuation:
         """Read back what `to_dict` wrote."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
-            raise InvalidValuation(f"Found format {found!r}; needed is {FORMAT!r}.")
+        check_format(data, FORMAT, InvalidValuation)
         known = {item.name for item in fields(cls)}
-        optional = {f.name for f in fields(cls) if (f.default, f.default_factory) != _REQUIRED}
-        missing = known - optional - set(data)
+        needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
+        missing = needed - set(data)
         unknown = set(data) - known - {"format"}
         if missing or unknown:
             raise InvalidValuation(
@@ -239,9 +237,6 @@ class Valuation:
         arguments = {name: data[name] for name in known if name in data}
         arguments["owners"] = tuple(arguments["owners"])
         arguments["notes"] = tuple(arguments.get("notes", ()))
-        for name in _ARRAYS:
-            if arguments.get(name) is not None:
-                arguments[name] = np.array(arguments[name], dtype=np.float64)
         return cls(**arguments)
 
     def to_json(self) -> str:

@@ -6,7 +6,6 @@ and encoder stay the base run's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Protocol
@@ -41,10 +40,10 @@ class Leave:
     owner: str
 
     def games(self, game: Game) -> tuple[Game, Game]:
-        kept = np.delete(np.eye(game.n_players), find_owner(game, self.owner), axis=0)
-        if len(kept) == 0:
+        others = np.delete(np.eye(game.n_players), find_owner(game, self.owner), axis=0)
+        if len(others) == 0:
             raise InvalidChange("The only owner cannot leave; nobody would be left to value.")
-        return game, DerivedGame(game, kept, _others(game, self.owner))
+        return game, DerivedGame(game, others, [name for name in game.names if name != self.owner])
 
     def told(self) -> str:
         return f"{self.owner!r} leaves"
@@ -85,9 +84,8 @@ class Merge:
             raise InvalidChange(f"{self.first!r} cannot merge with itself; name two owners.")
         matrix = np.eye(game.n_players)
         matrix[a, b] = 1.0
-        names = [self.name if i == a else name for i, name in enumerate(game.names)]
-        keep = np.arange(game.n_players) != b
-        return game, DerivedGame(game, matrix[keep], np.array(names, dtype=object)[keep].tolist())
+        names = [self.name if i == a else name for i, name in enumerate(game.names) if i != b]
+        return game, DerivedGame(game, np.delete(matrix, b, axis=0), names)
 
     @property
     def name(self) -> str:
@@ -145,16 +143,10 @@ class MoreRows:
                 "their rows is worth. Use a game with rows."
             )
         i = find_owner(game, self.owner)
-        size, scale = float(game.sizes[i]), self.scale(game)
-        same = np.eye(game.n_players)
-        if self.rows < 0:
-            fewer = same.copy()
-            fewer[i, i] = (size + self.rows) / size
-            return game, DerivedGame(game, fewer, game.names)
-        small = scale * same
-        grown = small.copy()
-        grown[i, i] = 1.0
-        return DerivedGame(game, small, game.names), DerivedGame(game, grown, game.names)
+        parts = self.scale(game) * np.eye(game.n_players)
+        before = game if self.rows < 0 else DerivedGame(game, parts, game.names)
+        parts[i, i] = min(1.0, (game.sizes[i] + self.rows) / game.sizes[i])
+        return before, DerivedGame(game, parts, game.names)
 
     def scale(self, game: Game) -> float:
         """Part of everybody's rows at which more rows are measured; 1 for fewer."""
@@ -214,7 +206,3 @@ def _with(game: RowsGame, name: str, X: Any, y: Any, known: str) -> RowsGame:
             hashes=(*owners.hashes, known),
         )
     )
-
-
-def _others(game: Game, name: str) -> Sequence[str]:
-    return [other for other in game.names if other != name]

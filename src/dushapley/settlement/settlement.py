@@ -34,6 +34,7 @@ from dushapley.settlement.money import (
     whole_weights,
 )
 from dushapley.terminal import short_name, table
+from dushapley.validation import check_format
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,9 +173,7 @@ class Settlement:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Settlement:
         """Read back what `to_dict` wrote; whether it is true is for `verify` to say."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
-            raise InvalidSettlement(f"Found format {found!r}; needed is {FORMAT!r}.")
+        check_format(data, FORMAT, InvalidSettlement)
         try:
             lines = data["payments"]
             bounds = {

@@ -159,24 +159,22 @@ def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -
 def first_difference(one: Any, other: Any, where: str = "", tolerance: float = 0.0) -> str | None:
     """Where two plain structures differ first, in words; None if they are the same."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        pairs = [(f"{where}.{key}".lstrip("."), key) for key in sorted({*one, *other}, key=str)]
-        found = (
-            first_difference(one.get(key), other.get(key), place, tolerance) for place, key in pairs
-        )
-        return next((told for told in found if told), None)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        keys = sorted({*one, *other}, key=str)
+        parts = [(one.get(key), other.get(key), f"{where}.{key}".lstrip(".")) for key in keys]
+    elif isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         if len(one) != len(other):
             return f"{where} has {len(one)} entries, computed again {len(other)}"
-        found = (
-            first_difference(a, b, f"{where}[{i}]", tolerance)
-            for i, (a, b) in enumerate(zip(one, other, strict=True))
-        )
-        return next((told for told in found if told), None)
-    if isinstance(one, float) and isinstance(other, float):
-        same = one == other or abs(one - other) <= tolerance * max(1.0, abs(one), abs(other))
+        parts = [(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(one, other, strict=True))]
     else:
-        same = one == other
-    return None if same else f"{where} is {one!r}, computed again {other!r}"
+        same = one == other or _close(one, other, tolerance)
+        return None if same else f"{where} is {one!r}, computed again {other!r}"
+    return next(filter(None, (first_difference(*part, tolerance) for part in parts)), None)
+
+
+def _close(one: Any, other: Any, tolerance: float) -> bool:
+    if not isinstance(one, float) or not isinstance(other, float):
+        return False
+    return abs(one - other) <= tolerance * max(1.0, abs(one), abs(other))
 
 
 def _seal(data: Mapping[str, Any]) -> Finding:
@@ -216,12 +214,12 @@ def _intervals_differ(one: Settlement, other: Settlement) -> str | None:
     """Intervals come from drawn values, where another machine may round the other way."""
     slack = max(one.pot * Decimal("1e-6"), amount_of(1, one.decimals))
     for name in BOUNDS:
-        pair = getattr(one, name), getattr(other, name)
-        if pair[0] is None or pair[1] is None:
-            if pair[0] is not pair[1]:
-                return f"payments[0].{name} is known in only one of them"
+        stored, again = getattr(one, name), getattr(other, name)
+        if stored is None and again is None:
             continue
-        for i, (a, b) in enumerate(zip(*pair, strict=True)):
+        if stored is None or again is None:
+            return f"payments[0].{name} is known in only one of them"
+        for i, (a, b) in enumerate(zip(stored, again, strict=True)):
             if abs(a - b) > slack:
                 return f"payments[{i}].{name} is {str(a)!r}, computed again {str(b)!r}"
     return None

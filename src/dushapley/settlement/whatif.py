@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.engine.asktell import AskTell
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.plan import Plan, choose_plan
-from dushapley.engine.value import PAID_BATCH, value
+from dushapley.engine.value import Run, value
 from dushapley.games import Game
 from dushapley.results.uncertainty import is_clear, sampling_variances
 from dushapley.results.valuation import Valuation
@@ -27,6 +25,9 @@ from dushapley.terminal import short_name, table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+VERBS = {Copy: "Copying", MoreRows: "Changing its rows", Merge: "Merging"}
+"""Changes that an owner would make for its own good, so that one can say whether it pays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,18 +90,16 @@ class WhatIf:
 
     def verdict(self) -> list[str]:
         """What the answer means, where that can be said in a sentence."""
-        owner = getattr(self.change, "owner", None)
         if not isinstance(self.change, (Copy, MoreRows, Merge)):
             return []
-        name = self.change.name if isinstance(self.change, Merge) else owner
+        name = self.change.name if isinstance(self.change, Merge) else self.change.owner
         row: Any = self.to_frame().set_index("owner").loc[name]
         if not is_clear(row["change"], row["std_error"]):
             return ["The difference is within the error: more budget would tell."]
         if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
             return [f"It makes no difference to {name!r}."]
-        verb = {Copy: "Copying", MoreRows: "Changing its rows", Merge: "Merging"}[type(self.change)]
-        pays = "pays" if row["change"] > 0 else "does not pay"
-        return [f"{verb} {pays}: {name!r} goes from {row['before']:.4g} to {row['after']:.4g}."]
+        pays = f"{VERBS[type(self.change)]} {'pays' if row['change'] > 0 else 'does not pay'}"
+        return [f"{pays}: {name!r} goes from {row['before']:.4g} to {row['after']:.4g}."]
 
 
 @dataclass(frozen=True)
@@ -158,21 +157,25 @@ def what_if(
     >>> answer.after.values.round(3).tolist()
     [0.292, 0.458]
     """
-    given: dict[str, Any] = {
-        "method": method,
-        "options": options,
-        "budget": budget,
-        "precision": precision,
-        "seed": seed,
-        "n_jobs": n_jobs,
-    }
-    before, after = change.games(game)
+    worlds = change.games(game)
     scale = change.scale(game) if isinstance(change, MoreRows) else 1.0
     with TemporaryDirectory() as folder:
         if ledger is None and game.context is not None and not game.cheap:
             ledger = Path(folder) / "both-worlds.sqlite"  # so that they share what they pay
-        worlds = [value(world, ledger=ledger, **given) for world in (before, after)]
-    return WhatIf(change, worlds[0], worlds[1], scale)
+        before, after = (
+            value(
+                world,
+                method,
+                options=options,
+                budget=budget,
+                precision=precision,
+                seed=seed,
+                n_jobs=n_jobs,
+                ledger=ledger,
+            )
+            for world in worlds
+        )
+    return WhatIf(change, before, after, scale)
 
 
 def quote_change(
@@ -190,45 +193,34 @@ def quote_change(
     The method's own conversations are held with what the ledger knows; where it does not know,
     the mean of what is known stands in.
     """
-    worlds = dict.fromkeys(change.games(game))
-    plans = [(world, choose_plan(world, method, options, budget)) for world in worlds]
-    costly = [(world, plan) for world, plan in plans if plan.formula is None]
-    asked = sum(plan.budget for _, plan in costly)
+    runs = [
+        Run(world, method, options=options, budget=budget, seed=seed)
+        for world in dict.fromkeys(change.games(game))
+    ]
+    costly = [run for run in runs if run.plan.formula is None]
+    asked = sum(run.plan.budget for run in costly)
     if ledger is None or game.context is None or not Path(ledger).exists():
         return Quote(asked, 0, asked, asked)
     known: dict[bytes, float] = {}
     new: set[bytes] = set()
     with Ledger(ledger, game.context) as paid:
-        at_most = sum(_converse(world, plan, seed, paid, known, new) for world, plan in costly)
+        at_most = sum(_rehearse(run, paid, known, new) for run in costly)
     return Quote(asked, len(known), len(new), at_most)
 
 
-def _converse(
-    game: Game,
-    plan: Plan,
-    seed: int,
-    ledger: Ledger,
-    known: dict[bytes, float],
-    new: set[bytes],
-) -> int:
+def _rehearse(run: Run, ledger: Ledger, known: dict[bytes, float], new: set[bytes]) -> int:
     """Collect the keys that will be asked; return how many of them may be new at the most."""
-    talk = AskTell(
-        plan,
-        game.n_players,
-        sizes=game.sizes,
-        fractions=game.fractions,
-        seed=seed,
-        batch=PAID_BATCH,
-    )
+    talk, game = run.converse(), run.game
     sure: int | None = None  # questions asked before the first unknown answer
     while (ask := talk.ask()) is not None:
         keys = game.keys(*game.check(ask.queries, ask.draws))
-        found = {k: game.recall(o) for k, o in ledger.read(list(dict.fromkeys(keys))).items()}
-        known |= {key: outcome.value for key, outcome in found.items() if outcome is not None}
+        stored = ledger.read(list(dict.fromkeys(keys)))
+        outcomes = {key: game.recall(outcome) for key, outcome in stored.items()}
+        known |= {key: outcome.value for key, outcome in outcomes.items() if outcome is not None}
         missing = {key for key in keys if key not in known}
         if missing and sure is None:
             sure = talk.n_asked - len(keys)
         new |= missing
         stand_in = float(np.mean(list(known.values()))) if known else 0.0
         talk.tell([known.get(key, stand_in) for key in keys])
-    return 0 if sure is None else plan.budget - sure
+    return 0 if sure is None else run.plan.budget - sure
