@@ -27,7 +27,6 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.engine.executors import remote
 
 SMALL_DISK = 8
 """Pages of a ledger that fit on a disk that is nearly full."""
@@ -190,8 +189,6 @@ def drive(task: dict[str, Any], answer: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (task["file_size"], task["file_size"]))
     if task.get("clock") == "back":
         pull_clock_back()
-    if "patience" in task:
-        remote.PATIENCE = task["patience"]
     paid = None if task.get("log") is None else Path(task["log"])
     game = sleepy_game(task.get("seconds", 0.0), paid, task.get("n_players", 7))
     try:

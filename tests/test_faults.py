@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import random
 import signal
@@ -157,17 +156,6 @@ def test_a_clock_pulled_back_changes_nothing_here(n_jobs: int, tmp_path: Path) -
     assert late["message"].startswith("Time is up")
 
 
-def test_a_clock_pulled_back_is_told_where_dask_waits_by_it(
-    cluster: DaskCluster, tmp_path: Path
-) -> None:
-    value = way("dask", cluster) | {"ledger": str(tmp_path / "l.sqlite")}
-    silent = Driver(tmp_path, clock="back", patience=5, seconds=0.1, value=value).result()
-    assert silent["error"] == "WorkersLost", silent
-    assert "The clock was set back by" in silent["message"]
-    again = Driver(tmp_path, value=value).result()  # a quiet run, on the ledger and cluster left
-    assert again["bits"] == quiet(7).values.tobytes().hex()
-
-
 def test_time_is_up_even_where_the_scheduler_has_stopped_answering(tmp_path: Path) -> None:
     log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
     with dask_cluster(tmp_path, 1) as frozen:
@@ -181,33 +169,6 @@ def test_time_is_up_even_where_the_scheduler_has_stopped_answering(tmp_path: Pat
         finally:
             frozen.scheduler.send_signal(signal.SIGCONT)
     assert 0 < kept(ledger) < 128
-
-
-def test_a_standing_cluster_is_refused_after_an_edit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", paths)
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-
-    def play(power: int) -> ds.Valuation:
-        code = f"def worth(X, y):\n    return len(X) ** {power}\n"
-        (tmp_path / "my_utility.py").write_text(code)
-        sys.modules.pop("my_utility", None)
-        importlib.invalidate_caches()
-        played = ds.DatasetGame(
-            ds.Owners.from_arrays({"a": [[1.0]], "b": [[2.0], [3.0]]}),
-            importlib.import_module("my_utility").worth,
-        )
-        return ds.value(played, "exact", **way("dask", standing))
-
-    with dask_cluster(tmp_path, 1) as standing:
-        assert play(1).values.sum() == 3
-        with pytest.raises(ds.errors.WorkersDiffer, match="other code of my_utility"):
-            play(2)
-    sys.modules.pop("my_utility")
 
 
 def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from sklearn.preprocessing import StandardScaler
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import dask as dask_executor
-from dushapley.engine.executors import remote
 from dushapley.engine.executors.base import Shipment
 from dushapley.engine.executors.transport import Parcel, pack
 from faults import faulty_game, sleepy_game
@@ -138,27 +137,9 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     sys.modules.pop("my_level", None)
 
 
-@pytest.mark.slow
-def test_workers_run_the_code_that_the_driver_has_now(own_module: Any) -> None:
-    for centre in ("mean", "median"):
-        level = own_module(centre).Level
-        here = ds.value(game(level()), "exact")
-        there = ds.value(game(level()), "exact", n_jobs=2)  # on workers that live on
-        assert there.values.tobytes() == here.values.tobytes()
-
-
 def arrived(parcel: Parcel) -> Any:
     """The game, as a worker unpacks it."""
     return pickle.loads(pickle.dumps(parcel)).shipment.game
-
-
-def test_workers_with_other_code_are_refused(own_module: Any) -> None:
-    parcel = pack(Shipment(game(own_module("mean").Level())))
-    assert list(parcel.code) == ["my_level"]
-    assert arrived(parcel).n_players == 3
-    own_module("median")  # the same process, later
-    with pytest.raises(errors.WorkersDiffer, match=r"other code of my_level .*Start the workers"):
-        arrived(parcel)
 
 
 def test_versions_of_all_that_a_game_is_made_of_are_compared(own_module: Any) -> None:
@@ -254,24 +235,6 @@ def test_a_run_with_limits_beside_another_on_local_workers() -> None:
     assert not beside.is_alive()
     assert found[0].values.tobytes() == ds.value(sleepy_game(), "exact").values.tobytes()
     assert limited.values.tobytes() == ds.value(faulty_game(3), "exact").values.tobytes()
-
-
-@pytest.mark.slow
-def test_long_trainings_after_a_clock_set_back_are_no_silence(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = dask_executor.time.monotonic()
-
-    def fallen() -> float:  # as seen by the driver alone: Dask itself is well
-        now = dask_executor.time.monotonic()
-        return now if now < start + 1 else now - 1000
-
-    clock = SimpleNamespace(time=fallen, monotonic=dask_executor.time.monotonic)
-    monkeypatch.setattr(remote, "PATIENCE", 1.0)
-    with monkeypatch.context() as patched:
-        patched.setattr(dask_executor, "time", clock)
-        found = ds.value(sleepy_game(3.0, n_players=2), "exact", executor="dask", address=client)
-    assert found.n_computed == 4
 
 
 def lacking(name: str) -> str:

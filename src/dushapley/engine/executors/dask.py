@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from functools import partial
 from importlib.metadata import version
 from threading import current_thread, main_thread
 from typing import Any
 
-from dushapley.engine.executors import remote
 from dushapley.engine.executors.base import (
-    ATTEMPTS,
     FAREWELL,
     Group,
     Results,
@@ -52,11 +48,6 @@ class Dask(Remote):
         self._game: Any = None
         self._threads: dict[str, int] = {}
         self._places: dict[Any, str] = {}  # which worker each handle was meant for
-        self._last_word = time.monotonic()  # from here or there
-        self._idle = 0  # how often in a row nobody was seen at work since
-        self._lead = (
-            time.time() - self._last_word
-        )  # of the clock on the wall: it falls when set back
 
     def _connect(self, n_jobs: int, address: Any) -> Any:
         try:
@@ -123,7 +114,6 @@ class Dask(Remote):
             allow_other_workers=place is not None,
         )
         self._places[handle] = place or ""
-        self._last_word = time.monotonic()
         return handle
 
     def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
@@ -132,9 +122,7 @@ class Dask(Remote):
         self._refuse_lost()
         with suppress(TimeoutError, CancelledError), self.client.as_current():
             wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
-        done = [handle for handle in handles if handle.done()]
-        self._refuse_silence(bool(done))
-        return done
+        return [handle for handle in handles if handle.done()]
 
     def result(self, handle: Any) -> tuple[float, Results]:
         from distributed import KilledWorker
@@ -156,33 +144,6 @@ class Dask(Remote):
             raise  # the model's own error, or what a worker said about itself
         except Exception as error:
             raise cannot_unpack(error) from error
-
-    def _refuse_silence(self, heard: bool) -> None:
-        """Dask waits by the clock on the wall: set back, it may be silent until that caught up."""
-        now = time.monotonic()
-        lead = time.time() - now
-        self._lead = max(self._lead, lead)
-        if heard:
-            self._last_word, self._idle = now, 0
-        back, silent = self._lead - lead, now - self._last_word
-        if min(back, silent) <= remote.PATIENCE:
-            return
-        if self._at_work():
-            self._last_word, self._idle = now, 0
-            return
-        self._idle += 1
-        if self._idle > ATTEMPTS:  # not just a moment between two trainings
-            raise WorkersLost(
-                f"The clock was set back by {back:.0f} s during the run, and Dask, which waits by "
-                f"the clock, has said nothing for {silent:.0f} s, while no worker is at work for "
-                "this run. Start the cluster again, and run again to go on."
-            )
-
-    def _at_work(self) -> bool:
-        """Whether some worker is training for this run at this moment."""
-        ours = {handle.key for handle in self._places}
-        found = self._answer(partial(self.client.sync, self.client.scheduler.call_stack))
-        return any(not ours.isdisjoint(tasks) for tasks in found.values())
 
     def _answer(self, question: Callable[..., Any]) -> Any:
         """What the cluster answers; one that does not answer is not waited for for ever."""

@@ -28,7 +28,7 @@ from dushapley.engine.executors.base import (
 )
 from dushapley.engine.executors.isolation import dismiss
 from dushapley.engine.executors.transport import Parcel, pack, unpacked
-from dushapley.errors import WorkersDiffer, WorkersLost
+from dushapley.errors import WorkersLost
 from dushapley.games.base import Game, Outcome
 
 
@@ -55,7 +55,6 @@ class Local:
         self._shipment: Shipment | None = None
         self._parcel: Parcel | None = None
         self._pace = Pace()
-        self._renewed = False
         self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
@@ -106,11 +105,6 @@ class Local:
                 self._limit(workers)
             self._at_rest = True
         except TerminatedWorkerError:
-            self._let_go()
-        except WorkersDiffer:
-            if self._renewed:
-                raise
-            self._renewed = True  # they live on from run to run, with code from before an edit
             self._let_go()
         except pickle.PicklingError as error:  # all is packed already, so what fails is the file
             raise WorkersLost(

@@ -1,8 +1,7 @@
 """How a game travels: in one array, which any worker can receive without knowing what is in it.
 
 It is unpacked by our own code, in the first task that needs it. So versions are compared before
-anything is unpacked, a worker that lacks a module says so itself, and one that has other code of a
-module of one's own does not train with it.
+anything is unpacked, and a worker that lacks a module says so itself.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 
 from dushapley.engine.executors.base import Shipment
 from dushapley.errors import DUShapleyError, InvalidGame, WorkersDiffer
-from dushapley.games.model.owncode import ELSEWHERE, is_own, own_code
+from dushapley.games.model.owncode import ELSEWHERE, is_own
 
 ALIGNED = 64
 """Bytes: each array of a parcel begins at a multiple, as arithmetic on it likes."""
@@ -46,14 +45,11 @@ class Parcel:
     packages
         Versions at the sender of what decides the bits of a training, and of all that the game is
         made of.
-    code
-        Digests of the sender's modules of its own that the game is made of.
     """
 
     contents: np.ndarray[Any, Any]
     bounds: list[tuple[int, int]]
     packages: dict[str, str]
-    code: dict[str, str]
 
     @cached_property
     def shipment(self) -> Shipment:
@@ -65,7 +61,6 @@ class Parcel:
         contents = self.contents.data.toreadonly()
         described, *arrays = (contents[start:end] for start, end in self.bounds)
         shipment: Shipment = pickle.loads(described, buffers=arrays)  # noqa: S301 - our own run
-        self._refuse_other_code()
         return shipment
 
     def _refuse_other_versions(self) -> None:
@@ -77,18 +72,8 @@ class Parcel:
                 "Install the same versions on all workers."
             )
 
-    def _refuse_other_code(self) -> None:
-        """Compare modules of one's own; those that are needed here are loaded by now."""
-        here = own_code(name for name in self.code if name in sys.modules)
-        other = [name for name, code in self.code.items() if here.get(name, code) != code]
-        if other:
-            raise WorkersDiffer(
-                f"A worker has other code of {', '.join(other)} than the driver: another copy, or "
-                "one loaded before it was edited. Start the workers again, with the driver's code."
-            )
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return Parcel, (self.contents, self.bounds, self.packages, self.code)  # always packed
+        return Parcel, (self.contents, self.bounds, self.packages)  # always packed
 
 
 def unpacked(parcel: Parcel) -> Shipment:
@@ -120,8 +105,7 @@ def pack(shipment: Shipment) -> Parcel:
     bounds = [(start, start + part.nbytes) for start, part in zip(starts, parts, strict=False)]
     for (start, end), part in zip(bounds, parts, strict=True):
         contents.data[start:end] = part
-    packages = versions(sorted(BITS | _installed(modules)))
-    return Parcel(contents, bounds, packages, own_code(modules))
+    return Parcel(contents, bounds, versions(sorted(BITS | _installed(modules))))
 
 
 def _describe(shipment: Shipment) -> tuple[bytes, list[pickle.PickleBuffer], set[str]]:
