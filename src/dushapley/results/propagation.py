@@ -26,7 +26,7 @@ errs on the safe side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -181,6 +181,16 @@ class Carrier:
             talk.tell(utilities[answers])
         return None if talk.estimate is None else talk.estimate.values
 
+    def replays(self, utilities: Iterable[FloatArray]) -> FloatArray | None:
+        """Values on each of several utilities; None as soon as one goes another way."""
+        replayed = []
+        for changed in utilities:
+            values = self.replay(changed)
+            if values is None:
+                return None
+            replayed.append(values)
+        return np.array(replayed)
+
 
 def _test_set_error(carry: Carrier, outcomes: Sequence[Outcome]) -> FloatArray | None:
     rows = next((len(o.scores) for o in outcomes if o.scores is not None), 0)
@@ -203,13 +213,8 @@ def _jackknife(carry: Carrier, outcomes: Sequence[Outcome], rows: int) -> FloatA
     values = np.array([outcome.value for outcome in outcomes])
     sums = np.stack([np.bincount(member, _rows_of(outcome, rows)) for outcome in outcomes])
     kept = (values[:, None] * rows - sums) / (rows - size)
-    replayed = []
-    for group in range(groups):
-        result = carry.replay(kept[:, group])
-        if result is None:
-            return None
-        replayed.append(result)
-    return covariance_of(np.array(replayed), ddof=0) * (groups - 1)
+    replayed = carry.replays(kept.T)
+    return None if replayed is None else covariance_of(replayed, ddof=0) * (groups - 1)
 
 
 def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
@@ -231,10 +236,6 @@ def _training_error(carry: Carrier, outcomes: Sequence[Outcome], repeats: int) -
         return np.asarray(scaled @ scaled.T)
     values = np.array([outcome.value for outcome in outcomes])
     rng = np.random.default_rng(0)
-    replayed = []
-    for _ in range(NOISES):
-        result = carry.replay(values + noise * rng.standard_normal(len(noise)))
-        if result is None:
-            return None
-        replayed.append(result)
-    return covariance_of(np.array(replayed), ddof=1)
+    moved = (values + noise * rng.standard_normal(len(noise)) for _ in range(NOISES))
+    replayed = carry.replays(moved)
+    return None if replayed is None else covariance_of(replayed, ddof=1)
