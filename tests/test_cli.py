@@ -13,12 +13,14 @@ import pandas as pd
 import pytest
 
 import dushapley as ds
+from dushapley.cli import consent
 from dushapley.cli import job as jobs
-from dushapley.cli import value as valuing
 from dushapley.cli.demo import HOSPITALS, MISLABELLED, demo_game, demo_tables, leave_files
 from dushapley.cli.main import COMMANDS, main
+from dushapley.cli.options import method_options
+from dushapley.engine import quote as pricing
 from dushapley.errors import InvalidOption
-from dushapley.games.model.catalogue import NAMES, guess_task, make_model
+from dushapley.games.model.catalogue import MODELS, guess_task, has_holes, make_model
 
 
 @pytest.fixture(autouse=True)
@@ -264,7 +266,7 @@ def test_hold_out_folds_owner_column_and_dotted_models(capsys, folder):
 
 
 def test_long_work_needs_yes_without_a_terminal(capsys, folder, monkeypatch):
-    monkeypatch.setattr(valuing, "ASK_ABOVE", 0.0)
+    monkeypatch.setattr(consent, "ASK_ABOVE", 0.0)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     code, _, err = value(capsys, folder)
     assert (code, "pass --yes" in err) == (2, True)
@@ -276,14 +278,14 @@ def test_long_work_needs_yes_without_a_terminal(capsys, folder, monkeypatch):
     [("--address", "tcp://h:1"), ("--executor", "moon"), ("--max-seconds", "0"), ("--jobs", "0")],
 )
 def test_impossible_runs_are_refused_before_any_training(capsys, folder, monkeypatch, wrong):
-    monkeypatch.setattr(valuing, "seconds_each", lambda _: pytest.fail("a trial was paid"))
+    monkeypatch.setattr(pricing, "seconds_each", lambda _: pytest.fail("a trial was paid"))
     code, out, err = value(capsys, folder, *wrong)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")  # no file was read either
 
 
 def test_who_agreed_before_pays_for_no_trial(capsys, folder, monkeypatch):
-    monkeypatch.setattr(valuing, "seconds_each", lambda _: pytest.fail("a trial was paid"))
+    monkeypatch.setattr(pricing, "seconds_each", lambda _: pytest.fail("a trial was paid"))
     code, _, err = value(capsys, folder, "--yes", "--model", "knn")
     assert code == 0
     assert "3 owners, up to 8 evaluations, by auto → exact" in err
@@ -294,7 +296,7 @@ def test_long_work_is_asked_about_at_a_terminal(capsys, folder, monkeypatch):
         def isatty(self):
             return True
 
-    monkeypatch.setattr(valuing, "ASK_ABOVE", 0.0)
+    monkeypatch.setattr(consent, "ASK_ABOVE", 0.0)
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     assert value(capsys, folder)[0] == 1
@@ -348,8 +350,8 @@ def test_every_short_name_makes_a_model():
     y = np.array([0, 1] * 10)
     X = np.arange(40.0).reshape(20, 2)
     X[3, 1] = np.nan
-    for name, tasks in NAMES.items():
-        for task in tasks:
+    for name, model in MODELS.items():
+        for task in model.classes:
             if name != "mlp":
                 make_model(name, task, missing=True).fit(X, y).predict(X)
     with pytest.raises(InvalidOption, match="no model for regression"):
@@ -365,14 +367,14 @@ def test_tasks_are_guessed_from_targets():
 
 
 def test_options_are_read_in_their_types():
-    found = jobs.method_options(["a=1", "b=0.5", "c=true", "d=paper", "e=x=y"])
+    found = method_options(["a=1", "b=0.5", "c=true", "d=paper", "e=x=y"])
     assert found == {"a": 1, "b": 0.5, "c": True, "d": "paper", "e": "x=y"}
 
 
 def test_holes_are_found_in_numbers_only():
-    assert jobs.has_holes([np.array([[1.0, np.nan]])])
-    assert not jobs.has_holes([np.array([[1.0, None]], dtype=object)])
-    assert jobs.has_holes([np.array([[np.nan, "x"]], dtype=object)])
+    assert has_holes([np.array([[1.0, np.nan]])])
+    assert not has_holes([np.array([[1.0, None]], dtype=object)])
+    assert has_holes([np.array([[np.nan, "x"]], dtype=object)])
 
 
 def test_help_names_every_command(capsys):

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 import dushapley as ds
 from dushapley.errors import InvalidGame, LedgerRefused, SharedRows, UtilityFailed
 from dushapley.games.model import paths as fast
-from dushapley.games.model.game import MOST_SCORES, grouped
+from dushapley.games.model.outcomes import MOST_SCORES, grouped
 
 RNG = np.random.default_rng(0)
 BETA = np.array([1.0, -1.0, 0.5])
@@ -273,7 +273,7 @@ def test_repeats_average_and_report_their_spread():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "logistic"}, "has no fit"),
+        ({"model": 3}, "has no fit"),
         ({"model": LogisticRegression}, "has no fit"),
         ({"scoring": "acuracy"}, "Did you mean 'accuracy'"),
         ({"scoring": 3}, "There is no score 3"),

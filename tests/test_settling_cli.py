@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dushapley.cli.delivery import page_name
 from dushapley.cli.main import main
-from dushapley.cli.verify import page_name
 
 NAMES = {"north": 20, "south": 30, "=east": 25, "<b>west": 15}
 

@@ -15,6 +15,7 @@ from dushapley.data.owners import Owners
 from dushapley.engine.asktell import AskTell
 from dushapley.engine.compare import compare, plot_comparison
 from dushapley.engine.ledger import Ledger
+from dushapley.engine.quote import quote
 from dushapley.engine.salvage import salvage
 from dushapley.engine.value import value
 from dushapley.errors import DUShapleyError, Stopped
@@ -31,6 +32,7 @@ from dushapley.games import (
     SizeGame,
     TableGame,
 )
+from dushapley.games.model.catalogue import models, scores
 from dushapley.protocol import Ask, Estimate, Problem
 from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import probability_greater, rank_probabilities
@@ -77,12 +79,15 @@ __all__ = [
     "games",
     "guarantees",
     "methods",
+    "models",
     "plot_comparison",
     "probability_greater",
+    "quote",
     "quote_change",
     "rank_probabilities",
     "report",
     "salvage",
+    "scores",
     "settle",
     "value",
     "verify",

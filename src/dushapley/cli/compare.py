@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dushapley.cli import options as o
-from dushapley.cli.job import Job, say
-from dushapley.cli.running import Means, refuse_unknown
-from dushapley.cli.value import agree_on
-from dushapley.cli.verify import refuse_no_folder
+from dushapley.cli.consent import agree_on_evaluations
+from dushapley.cli.delivery import refuse_no_folder
+from dushapley.cli.job import Job, Means, refuse_unknown, say
 from dushapley.errors import InvalidOption, InvalidValuation
 from dushapley.terminal import columns, table
 
@@ -60,14 +59,14 @@ def compare(
     wanted = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
     wanted = list(dict.fromkeys(wanted))
     known = None if reference is None else valuation_in(reference, game.names)
-    kept = means.kept(game)
-    paying = [n for n in names if kept is None or known is not None or asks_shares(n)]
+    ledger = means.usable_ledger_of(game)
+    paying = [n for n in names if ledger is None or known is not None or asks_shares(n)]
     trainings = len(paying) * seeds * sum(wanted) + (2**game.n_players if known is None else 0)
-    agree_on(game, trainings, means)
+    agree_on_evaluations(game, trainings, means)
     from dushapley.engine.compare import compare as run
 
     values = None if known is None else known.values
-    frame = run(game, names, wanted, range(seeds), values, n_jobs=means.jobs, ledger=kept)
+    frame = run(game, names, wanted, range(seeds), values, n_jobs=means.jobs, ledger=ledger)
     print(frame.to_json(orient="records", indent=1) if json else summary(frame))
     if known is not None and (told := doubt(known)):
         say(told)

@@ -85,11 +85,9 @@ def demo_game(tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> ModelGame:
     """The game that `value` makes of the same files."""
     from dushapley.data.owners import Owners
     from dushapley.games import ModelGame
-    from dushapley.games.model.catalogue import make_model
 
     owners = Owners.from_tables(tables, target=TARGET)
-    model = make_model("logistic", "classification", missing=False)
-    return ModelGame(owners, model, *owners.align(test))
+    return ModelGame(owners, "logistic", *owners.align(test))
 
 
 def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> None:

@@ -1,4 +1,7 @@
-"""From files and options to a game: what `value`, `quote` and their kin have in common."""
+"""From files and options to a game, and by what method and means it is run.
+
+Options that commands share, in groups; each group checks itself before any file is read.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +17,29 @@ from dushapley.cli import options as o
 from dushapley.errors import InvalidOption
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from dushapley.arrays import Array
+    from dushapley.data.files import SourceFile
     from dushapley.data.owners import Owners
-    from dushapley.games import FoldsGame, ModelGame
+    from dushapley.games import FoldsGame, Game, ModelGame
+    from dushapley.games.model.catalogue import Choice
 
 
 HELD_OUT = (
     "The test set was held out of the owners' own rows: wrong labels are in the test as well."
 )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files of a job, opened: each is read once, for its hash and for its table."""
+
+    owners: Sequence[SourceFile]
+    test: SourceFile | None
+
+    def record(self) -> list[dict[str, str]]:
+        """Name, role and hash of every file."""
+        tested = [] if self.test is None else [self.test.record("test")]
+        return [file.record() for file in self.owners] + tested
 
 
 @dataclass(frozen=True)
@@ -51,13 +68,16 @@ class Job:
     model_seed: o.ModelSeed = 0
 
     def __post_init__(self) -> None:
+        from dushapley.games.model.catalogue import check_task
+
+        check_task(self.task, "--task")
         if self.from_statistics and (self.test is None or self.owner or self.by_file):
             raise InvalidOption(
                 "Statistics files name their owner and hold no rows to keep back: pass --test "
                 "FILE, and neither --owner nor --by-file."
             )
-        if not self.from_statistics and (self.owner is None) == (not self.by_file):
-            raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
+        if not self.from_statistics:
+            o.refuse_unclear_owners(self.owner, self.by_file)
         given = [x for x in (self.test, self.holdout, self.cv) if x is not None]
         if len(given) != 1:
             raise InvalidOption(
@@ -65,165 +85,179 @@ class Job:
                 "is valued), --holdout FRACTION or --cv FOLDS of the owners' rows."
             )
 
+    @cached_property
+    def listed(self) -> list[Path]:
+        """The files themselves, folders listed."""
+        from dushapley.data.files import files_in
+
+        return files_in(self.files)
+
     @property
     def from_statistics(self) -> bool:
         """Whether the files hold owners' statistics instead of rows."""
-        from dushapley.data.files import STATISTICS, files_in
+        from dushapley.data.files import STATISTICS
 
-        return all(file.name.lower().endswith(STATISTICS) for file in files_in(self.files))
+        return all(file.name.lower().endswith(STATISTICS) for file in self.listed)
 
-    def owners(self) -> Owners:
-        """Read the files."""
-        from dushapley.data.files import files_in
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The files, opened."""
+        from dushapley.data.files import SourceFile
+
+        test = None if self.test is None else SourceFile.read(self.test)
+        return Inputs([SourceFile.read(path) for path in self.listed], test)
+
+    def game(self) -> ModelGame | FoldsGame:
+        """Read the files and set up the game; nothing is trained."""
+        return self.game_of(self.inputs)
+
+    def game_of(self, inputs: Inputs) -> ModelGame | FoldsGame:
+        """The game of files that were opened before."""
+        from dushapley.games import FoldsGame
+        from dushapley.games.model.catalogue import choose
+
+        owners = self._owners(inputs.owners)
+        choice = choose(owners, self.model, self.task, self.scoring)
+        say(
+            f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
+            f"{len(owners.columns or ())} columns; {choice.task}, {choice.model}, {choice.scoring}"
+        )
+
+        def tested(owners: Owners, X_test: Array, y_test: Array) -> ModelGame:
+            return self._model_game(choice, owners, X_test, y_test)
+
+        game: ModelGame | FoldsGame
+        if self.cv is not None:
+            game = FoldsGame(owners, tested, self.cv, seed=self.model_seed)
+        elif inputs.test is not None:
+            game = tested(owners, *owners.align(inputs.test.table()))
+        else:
+            assert self.holdout is not None
+            game = tested(*owners.hold_out(self.holdout, self.model_seed))
+            game.notes = (*game.notes, HELD_OUT)
+        say(f"{choice.model}: {model_in_words(game)}")
+        return game
+
+    def _owners(self, files: Sequence[SourceFile]) -> Owners:
         from dushapley.data.owners import Owners
 
         if not self.from_statistics:
-            return Owners.from_files(self.files, target=self.target, owner=self.owner)
-        owners = Owners.from_statistics(files_in(self.files))
+            return Owners.from_files(files, target=self.target, owner=self.owner)
+        owners = Owners.from_statistics(files)
         if owners.target != self.target:
             raise InvalidOption(
                 f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
             )
         return owners
 
-    def game(self) -> ModelGame | FoldsGame:
-        """Read the files and set up the game; nothing is trained."""
-        from dushapley.data.files import read_table
-        from dushapley.games import FoldsGame
-
-        owners = self.owners()
-        say(
-            f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
-            f"{len(owners.columns or ())} columns; {', '.join(self.choices(owners))}"
-        )
-        if self.cv is not None:
-            folds = FoldsGame(owners, self.model_game, self.cv, seed=self.model_seed)
-            self.tell_model(folds.games[0])
-            return folds
-        if self.test is not None:
-            game = self.model_game(owners, *owners.align(read_table(self.test)))
-        else:
-            assert self.holdout is not None
-            game = self.model_game(*owners.hold_out(self.holdout, self.model_seed))
-            game.notes = (*game.notes, HELD_OUT)
-        self.tell_model(game)
-        return game
-
-    def tell_model(self, game: ModelGame) -> None:
-        """Which model it is, with what stands around it, and how pools are trained."""
-        from dushapley.games.model.catalogue import told
-        from dushapley.games.model.encoding import is_mixed
-
-        encodes_itself = game.encoding is None and is_mixed(game.owners)
-        model = game.model.steps[-1][1] if encodes_itself else game.model
-        way = "each pool fitted by itself" if game.path is None else game.path.name
-        say(f"{self.choices(game.owners)[1]}: {told(model)}; {way}")
-
-    def choices(self, owners: Owners) -> tuple[str, str, str]:
-        """Task, model and score, guessed where they were not given."""
-        import numpy as np
-
-        from dushapley.games.model.catalogue import DEFAULT, SCORING, SUMMED, guess_task
-
-        task: Any = self.task
-        if task == "auto" and owners.reduced is not None:
-            task = owners.reduced[0].kind
-        elif task == "auto":
-            task = guess_task(np.concatenate(owners.labels()))
-        if task not in DEFAULT:
-            raise InvalidOption(f"--task is {task!r}; choose auto, classification or regression.")
-        default = DEFAULT if owners.reduced is None else SUMMED
-        return task, self.model or default[task], self.scoring or SCORING[task]
-
-    def model_game(
-        self, owners: Owners, X_test: np.ndarray[Any, Any], y_test: np.ndarray[Any, Any]
+    def _model_game(
+        self, choice: Choice, owners: Owners, X_test: Array, y_test: Array
     ) -> ModelGame:
-        """The game of one test set."""
         from dushapley.games import ModelGame
-        from dushapley.games.model.catalogue import make_model, trained_together
 
-        task, name, scoring = self.choices(owners)
-        encode, columns = self.encoding(owners, X_test)
-        model = trained_together(name, columns, owners.sizes)
-        if model is None:
-            model = make_model(name, task, missing=has_holes([*owners.X, X_test]))
         return ModelGame(
             owners,
-            model,
+            choice.model,
             X_test,
             y_test,
-            scoring=scoring,
-            empty=as_number(self.empty),
+            scoring=choice.scoring,
+            task=choice.task,
+            empty=o.as_number(self.empty),
             seed=self.model_seed,
             repeats=self.repeats,
             on_failure=self.on_failure,  # type: ignore[arg-type]  # it is checked there
             timeout=self.timeout,
-            memory=as_bytes(self.memory),
-            encode=encode,
+            memory=o.as_bytes(self.memory),
+            encode=self.encode,  # type: ignore[arg-type]  # it is checked there
         )
 
-    def encoding(
-        self, owners: Owners, X_test: np.ndarray[Any, Any]
-    ) -> tuple[Any, np.ndarray[Any, Any]]:
-        """How text becomes numbers, and the test columns as the model will see them."""
-        import numpy as np
+    def record(self) -> dict[str, Any]:
+        """The options as plain data; files by their names only."""
+        from dataclasses import asdict
 
-        from dushapley.games.model.encoding import Encoding, is_mixed
-
-        if self.encode != "pooled" or not is_mixed(owners):
-            return self.encode, X_test
-        fitted = Encoding(owners)
-        return fitted, fitted(np.asarray(X_test, dtype=object))
+        names = [path.name for path in self.files]
+        return asdict(self) | {"files": names, "test": self.test and self.test.name}
 
 
-def has_holes(blocks: Sequence[np.ndarray[Any, Any]]) -> bool:
-    """Whether some number is missing (missing text is a category of its own)."""
-    import numpy as np
+@dataclass(frozen=True)
+class Asked:
+    """Which method is asked, and how much. Attributes are options by the same names."""
 
-    numbers = [b for b in blocks if b.dtype.kind == "f"]
-    cells = (cell for b in blocks if b.dtype.kind == "O" for cell in b.flat)
-    return any(bool(np.isnan(b).any()) for b in numbers) or any(
-        isinstance(cell, float) and cell != cell for cell in cells
-    )
+    method: o.Method = "auto"
+    option: o.MethodOption = None
+    budget: o.Budget = None
+    seed: o.Seed = 0
+
+    def __post_init__(self) -> None:
+        from dushapley.validation import check_budget
+
+        refuse_unknown(self.method)
+        check_budget(self.budget)
+        o.method_options(self.option or [])
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The method's own options, by name."""
+        return o.method_options(self.option or [])
 
 
-def as_number(text: str) -> Any:
-    """A number where it is one, else the word."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+@dataclass(frozen=True)
+class Means:
+    """Workers, and where paid work is kept. Attributes are options by the same names."""
+
+    jobs: o.Jobs = 1
+    ledger: o.Ledger = None
+    no_ledger: o.NoLedger = False
+    yes: o.Yes = False
+
+    def __post_init__(self) -> None:
+        refuse_workers(self.jobs)
+
+    def ledger_of(self, game: Game) -> Path | None:
+        """The file that keeps what is paid for this game; one that cannot is refused."""
+        from dushapley.engine.evaluator import refuse_ledger
+
+        path = None if self.no_ledger else self.ledger or announced_ledger(game)
+        refuse_ledger(game, path)
+        return path
+
+    def usable_ledger_of(self, game: Game) -> Path | None:
+        """The same, tried: for those who time trials before they open it."""
+        from dushapley.engine.ledger import Ledger
+
+        path = self.ledger_of(game)
+        if path is not None:
+            assert game.context is not None
+            Ledger(path, game.context).close()  # opens, or says why not
+        return path
 
 
-def as_bytes(text: str | None) -> int | None:
-    """A size like 500MB in bytes."""
-    if text is None:
+def refuse_workers(jobs: int) -> None:
+    """Refuse a number of workers that is none."""
+    from dushapley.engine.executors import check_executor
+
+    check_executor("local", jobs, None)
+
+
+def refuse_unknown(method: str) -> None:
+    """Refuse a misspelt method before any file is read."""
+    from dushapley.estimators.registry import AUTO, find
+
+    if method != AUTO:
+        find(method)
+
+
+def announced_ledger(game: Game) -> Path | None:
+    """The default ledger of this game, told to the person."""
+    if game.cheap:
+        say("no ledger: this model is made of sums, and an evaluation costs nothing")
         return None
-    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
-    number = as_number(text[:-2])
-    known = text[-2:].upper() in units and isinstance(number, float) and isfinite(number)
-    if not known:
-        raise InvalidOption(f"--memory is {text!r}; write it like 500MB or 2GB.")
-    return int(number * units[text[-2:].upper()])
-
-
-def method_options(pairs: Sequence[str]) -> Mapping[str, Any]:
-    """`--option name=value` pairs, with numbers, true and false in their own types."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            raise InvalidOption(f"--option {pair!r} is not of the form name=value.")
-        options[name] = {"true": True, "false": False}.get(text.lower(), as_whole(text))
-    return options
-
-
-def as_whole(text: str) -> Any:
-    """A whole number where it is one, else a number, else the word."""
-    try:
-        return int(text)
-    except ValueError:
-        return as_number(text)
+    if game.context is None:
+        say("no ledger: the model's content cannot be compared between runs")
+        return None
+    path = default_ledger(game.context)
+    say(f"ledger: {path} (what is paid is kept; run again to go on)")
+    return path
 
 
 def default_ledger(context: str) -> Path:
@@ -234,6 +268,25 @@ def default_ledger(context: str) -> Path:
     folder = Path(home) / "dushapley"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{context[:24]}-{FORMAT.rsplit('/', 1)[1]}.sqlite"
+
+
+def one_of(game: ModelGame | FoldsGame) -> ModelGame:
+    """A game of one test set: the game itself, or that of its first fold."""
+    from dushapley.games import FoldsGame
+
+    return game.games[0] if isinstance(game, FoldsGame) else game
+
+
+def model_in_words(game: ModelGame | FoldsGame) -> str:
+    """Which model it is, with what stands around it, and how pools are trained."""
+    from dushapley.games.model.catalogue import in_words
+    from dushapley.games.model.encoding import is_mixed
+
+    one = one_of(game)
+    encodes_itself = one.encoding is None and is_mixed(one.owners)
+    model = one.model.steps[-1][1] if encodes_itself else one.model
+    way = "each pool fitted by itself" if one.path is None else one.path.name
+    return f"{in_words(model)}; {way}"
 
 
 def say(sentence: str) -> None:

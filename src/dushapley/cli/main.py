@@ -2,8 +2,8 @@
 
 Exit code 0: done; 1: it failed; 2: the command was wrong; 130: interrupted. A new command is a
 function with typed parameters (or dataclasses of them) in a module of its own and a line in
-`COMMANDS`. Modules of commands
-import what is heavy inside their functions, so that `--help` stays quick.
+`COMMANDS`. Modules of commands import what is heavy inside their functions, so that `--help` stays
+quick.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import typer
 
 from dushapley.cli.compare import compare
 from dushapley.cli.demo import demo
+from dushapley.cli.groups import ungrouped
+from dushapley.cli.methods import methods
+from dushapley.cli.quote import quote
 from dushapley.cli.reproduce import reproduce
 from dushapley.cli.salvage import salvage
 from dushapley.cli.statistics import statistics
-from dushapley.cli.unfolding import unfolded
-from dushapley.cli.value import methods, quote, value
+from dushapley.cli.value import value
 from dushapley.cli.verify import verify
 from dushapley.cli.what_if import what_if
 from dushapley.errors import (
@@ -64,7 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for name, function in COMMANDS.items():
-    app.command(name)(unfolded(function))
+    app.command(name)(ungrouped(function))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

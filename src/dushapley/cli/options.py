@@ -1,11 +1,15 @@
-"""Options that several commands share, written once."""
+"""Options that several commands share, written once, and how their words are read."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
+
+from dushapley.errors import InvalidOption
 
 Files = Annotated[
     list[Path],
@@ -102,3 +106,48 @@ MaxSeconds = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="JSON on stdout, exact to the last bit.")]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
+
+
+def refuse_unclear_owners(owner: str | None, by_file: bool) -> None:
+    """Refuse files of which it is not said, or said twice, whose rows they hold."""
+    if (owner is None) == (not by_file):
+        raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
+
+
+def as_number(text: str) -> Any:
+    """A number where it is one, else the word."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def as_whole(text: str) -> Any:
+    """A whole number where it is one, else a number, else the word."""
+    try:
+        return int(text)
+    except ValueError:
+        return as_number(text)
+
+
+def as_bytes(text: str | None) -> int | None:
+    """A size like 500MB in bytes."""
+    if text is None:
+        return None
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+    number = as_number(text[:-2])
+    known = text[-2:].upper() in units and isinstance(number, float) and isfinite(number)
+    if not known:
+        raise InvalidOption(f"--memory is {text!r}; write it like 500MB or 2GB.")
+    return int(number * units[text[-2:].upper()])
+
+
+def method_options(pairs: Sequence[str]) -> Mapping[str, Any]:
+    """`--option name=value` pairs, with numbers, true and false in their own types."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InvalidOption(f"--option {pair!r} is not of the form name=value.")
+        options[name] = {"true": True, "false": False}.get(text.lower(), as_whole(text))
+    return options

@@ -21,17 +21,14 @@ def statistics(
 ) -> None:
     """Reduce each owner's rows to sums, enough to value them by additive models."""
     from dushapley.data.owners import Owners
-    from dushapley.errors import InvalidOption
-    from dushapley.games.model.catalogue import guess_task
+    from dushapley.games.model.catalogue import check_task, choose
 
-    if (owner is None) == (not by_file):
-        raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
+    check_task(task, "--task")
+    o.refuse_unclear_owners(owner, by_file)
     owners = Owners.from_files(files, target=target, owner=owner)
-    import numpy as np
-
-    kind = guess_task(np.concatenate(owners.labels())) if task == "auto" else task
+    kind = choose(owners, task=task).task
     out.mkdir(parents=True, exist_ok=True)
-    for number, made in enumerate(owners.statistics(kind), start=1):  # type: ignore[arg-type]
+    for number, made in enumerate(owners.statistics(kind), start=1):
         print(made.save(out / f"owner-{number:03}.npz"))
     say(
         f"{kind} statistics of {len(owners)} owners. They hold no rows, but counts, means, "

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dushapley.cli import options as o
-from dushapley.cli.job import Job, say
-from dushapley.cli.running import Asked, Means
-from dushapley.cli.verify import Pot
+from dushapley.cli.consent import agree_on_evaluations
+from dushapley.cli.delivery import Pot
+from dushapley.cli.job import Asked, Job, Means, say
 from dushapley.errors import InvalidOption
 from dushapley.terminal import short_name, table
 
@@ -45,7 +45,6 @@ def what_if(
     json: o.Json = False,
 ) -> None:
     """What would change if an owner left, joined, merged, copied, or brought more rows."""
-    from dushapley.cli.value import agree_on
     from dushapley.settlement.whatif import quote_change
     from dushapley.settlement.whatif import what_if as ask
 
@@ -59,7 +58,7 @@ def what_if(
     change = make_change(game, leave, join, merge, copy, rows)
     how: dict[str, Any] = {
         "method": asked.method, "options": asked.options, "budget": asked.budget,
-        "seed": asked.seed, "ledger": means.kept(game),
+        "seed": asked.seed, "ledger": means.usable_ledger_of(game),
     }  # fmt: skip
     quote = quote_change(game, change, **how)
     about = "about " if quote.new < quote.at_most else ""  # a method that learns may ask others
@@ -67,7 +66,7 @@ def what_if(
         f"{quote.known:,} evaluations are paid for; {about}{quote.new:,} new, {quote.at_most:,} at "
         "most"
     )
-    agree_on(game, quote.new, means)
+    agree_on_evaluations(game, quote.new, means)
     answer = ask(game, change, n_jobs=means.jobs, **how)
     show(answer, None if pot.pot is None else payments(answer, pot), json=json)
 
@@ -82,7 +81,7 @@ def make_change(
 ) -> Change:
     """The one change that was asked for."""
     import dushapley as ds
-    from dushapley.data.files import owner_name, read_table
+    from dushapley.data.files import SourceFile
 
     if leave is not None:
         return ds.Leave(leave)
@@ -93,7 +92,8 @@ def make_change(
     if rows is not None:
         return ds.MoreRows(*rows)
     assert join is not None
-    return ds.Join(owner_name(join), *game.owners.align(read_table(join), "The newcomer"))  # type: ignore[attr-defined]
+    file = SourceFile.read(join)
+    return ds.Join(file.owner, *game.owners.align(file.table(), "The newcomer"))  # type: ignore[attr-defined]
 
 
 def payments(answer: WhatIf, pot: Pot) -> list[dict[str, str]]:

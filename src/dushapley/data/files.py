@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +23,68 @@ CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 STATISTICS = (".npz",)
 
 
-def files_in(paths: PathLike | Iterable[PathLike]) -> list[Path]:
+@dataclass(frozen=True, eq=False)
+class SourceFile:
+    """One file as it was when it was opened: read once, for its hash and for its table.
+
+    Attributes
+    ----------
+    path
+        Where it was read from.
+    content
+        Its bytes.
+    """
+
+    path: Path
+    content: bytes = field(repr=False)
+
+    @classmethod
+    def read(cls, path: PathLike) -> SourceFile:
+        """Open a file, or explain why it cannot be opened."""
+        file = Path(path)
+        if not file.is_file():
+            raise InvalidOwners(f"There is no file {file}.")
+        try:
+            return cls(file, file.read_bytes())
+        except OSError as error:
+            raise InvalidOwners(f"{file} cannot be read: {error}.") from error
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the bytes, as other programs compute it."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def owner(self) -> str:
+        """Whose file it is, by its name."""
+        return owner_name(self.path)
+
+    def record(self, role: str = "owners") -> dict[str, str]:
+        """Name, role and hash, for the record of a settlement."""
+        return {"name": self.path.name, "role": role, "sha256": self.sha256}
+
+    def table(self) -> pd.DataFrame:
+        """The table in it, or an explanation of why there is none."""
+        lower = self.path.name.lower()
+        if lower.endswith(CSV):
+            return read_csv(self)
+        if lower.endswith(PARQUET):
+            return read_parquet(self)
+        raise InvalidOwners(
+            f"{self.path} ends in {self.path.suffix!r}; tables are read from .csv, .csv.gz and "
+            ".parquet files."
+        )
+
+
+def sources(files: PathLike | Iterable[PathLike | SourceFile]) -> list[SourceFile]:
+    """Files opened, each once; those that are open already stay as they are."""
+    given = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    if given and all(isinstance(file, SourceFile) for file in given):
+        return [file for file in given if isinstance(file, SourceFile)]
+    return [SourceFile.read(path) for path in files_in(given)]
+
+
+def files_in(paths: PathLike | Iterable[Any]) -> list[Path]:
     """The files themselves; a folder stands for its tables, in the order of their names.
 
     A folder without tables stands for the owners' statistics in it.
@@ -53,76 +118,69 @@ def owner_name(path: Path) -> str:
     return path.name
 
 
-def read_by_file(paths: PathLike | Iterable[PathLike]) -> dict[str, pd.DataFrame]:
+def read_by_file(files: Sequence[SourceFile]) -> dict[str, pd.DataFrame]:
     """One table per file, by the name of the file."""
     tables: dict[str, pd.DataFrame] = {}
     origin: dict[str, Path] = {}
-    for path in files_in(paths):
-        name = owner_name(path)
+    for file in files:
+        name = file.owner
         if name in tables:
             raise InvalidOwners(
-                f"{origin[name]} and {path} both name the owner {name!r}; rename one of them."
+                f"{origin[name]} and {file.path} both name the owner {name!r}; rename one of them."
             )
-        tables[name], origin[name] = read_table(path), path
+        tables[name], origin[name] = file.table(), file.path
     return tables
 
 
-def read_together(paths: PathLike | Iterable[PathLike]) -> pd.DataFrame:
+def read_together(files: Sequence[SourceFile]) -> pd.DataFrame:
     """All files as one table; they need the same columns."""
     import pandas as pd
 
-    files = files_in(paths)
-    tables = [read_table(path) for path in files]
-    for path, table in zip(files, tables, strict=True):
-        check_columns(table, str(path))
-        refuse_other_columns(files[0].name, tables[0], path.name, table)
+    tables = [file.table() for file in files]
+    for file, table in zip(files, tables, strict=True):
+        check_columns(table, str(file.path))
+        refuse_other_columns(files[0].path.name, tables[0], file.path.name, table)
     return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
 
 def read_table(path: PathLike) -> pd.DataFrame:
     """One table, or an explanation of why it cannot be read."""
-    file = Path(path)
-    if not file.is_file():
-        raise InvalidOwners(f"There is no file {file}.")
-    lower = file.name.lower()
-    if lower.endswith(CSV):
-        return read_csv(file)
-    if lower.endswith(PARQUET):
-        return read_parquet(file)
-    raise InvalidOwners(
-        f"{file} ends in {file.suffix!r}; tables are read from .csv, .csv.gz and .parquet files."
-    )
+    return SourceFile.read(path).table()
 
 
-def read_csv(file: Path) -> pd.DataFrame:
+def read_csv(file: SourceFile) -> pd.DataFrame:
     """Comma-separated text in UTF-8 with a line of column names."""
     header = _parsed(file, header=None, nrows=1, dtype=str, keep_default_na=False)
-    check_header(file, [str(name) for name in header.iloc[0]])
+    check_header(file.path, [str(name) for name in header.iloc[0]])
     return _parsed(file, low_memory=False, index_col=False)
 
 
-def _parsed(file: Path, **how: Any) -> pd.DataFrame:
+def _parsed(file: SourceFile, **how: Any) -> pd.DataFrame:
     """What pandas reads with these options, or an explanation of why it cannot."""
     import pandas as pd
 
+    packed: Any = "gzip" if file.path.name.lower().endswith(".gz") else None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(file, encoding="utf-8-sig", **how)
+            how |= {"encoding": "utf-8-sig", "compression": packed}
+            return pd.read_csv(BytesIO(file.content), **how)
     except pd.errors.EmptyDataError as error:
         raise InvalidOwners(
-            f"{file} is empty; needed is a line of names and one line per row."
+            f"{file.path} is empty; needed is a line of names and one line per row."
         ) from error
     except pd.errors.ParserWarning as error:
         raise InvalidOwners(
-            f"{file} has rows with more fields than its first line has names. Name every column."
+            f"{file.path} has rows with more fields than its first line has names. Name every "
+            "column."
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidOwners(
-            f"{file} is not UTF-8 text ({error.reason} at byte {error.start}). Save it as UTF-8."
+            f"{file.path} is not UTF-8 text ({error.reason} at byte {error.start}). Save it as "
+            "UTF-8."
         ) from error
     except (pd.errors.ParserError, ValueError, OSError) as error:
-        raise InvalidOwners(f"{file} cannot be read as CSV: {str(error).strip()}.") from error
+        raise InvalidOwners(f"{file.path} cannot be read as CSV: {str(error).strip()}.") from error
 
 
 def check_header(file: Path, names: list[str]) -> None:
@@ -142,11 +200,11 @@ def check_header(file: Path, names: list[str]) -> None:
     refuse_twins(names, str(file))
 
 
-def read_parquet(file: Path) -> pd.DataFrame:
+def read_parquet(file: SourceFile) -> pd.DataFrame:
     """A Parquet file."""
     import pandas as pd
 
     try:
-        return pd.read_parquet(file)
+        return pd.read_parquet(BytesIO(file.content))
     except (OSError, ValueError, ImportError) as error:
-        raise InvalidOwners(f"{file} cannot be read as Parquet: {error}.") from error
+        raise InvalidOwners(f"{file.path} cannot be read as Parquet: {error}.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from dushapley.hashing import content_hash
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dushapley.data.files import PathLike, SourceFile
     from dushapley.data.summaries import Kind, Statistics
 
 _KINDS = {"numbers": "biuf", "text": "US", "objects": "O", "dates": "M", "durations": "m"}
@@ -118,7 +118,7 @@ class Owners:
     @classmethod
     def from_files(
         cls,
-        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        paths: PathLike | Iterable[PathLike | SourceFile],
         *,
         target: str,
         owner: str | None = None,
@@ -128,18 +128,18 @@ class Owners:
         Parameters
         ----------
         paths
-            Files, or a folder of them.
+            Files, or a folder of them; or files opened before (`dushapley.data.files.sources`).
         target
             Name of the column that is to be predicted.
         owner
             Name of the column that says whose row it is. None: one file per owner, who is called
             by the file's name.
         """
-        from dushapley.data.files import read_by_file, read_together
+        from dushapley.data.files import read_by_file, read_together, sources
 
         if owner is None:
-            return cls.from_tables(read_by_file(paths), target=target)
-        return cls.from_frame(read_together(paths), owner=owner, target=target)
+            return cls.from_tables(read_by_file(sources(paths)), target=target)
+        return cls.from_frame(read_together(sources(paths)), owner=owner, target=target)
 
     def hold_out(self, fraction: float, seed: int = 0) -> tuple[Owners, Array, Array]:
         """Keep back a random part of every owner's rows as a test set: (owners, X_test, y_test).
@@ -157,7 +157,7 @@ class Owners:
         return hold_out(self, fraction, seed)
 
     @classmethod
-    def from_statistics(cls, files: Sequence[str | os.PathLike[str] | Statistics]) -> Owners:
+    def from_statistics(cls, files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
         """Owners who handed over statistics instead of rows: enough for additive models.
 
         Examples

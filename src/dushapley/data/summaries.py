@@ -14,9 +14,9 @@ should know this before they hand it over.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Literal
 from zipfile import BadZipFile
@@ -24,6 +24,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray
+from dushapley.data.files import PathLike, SourceFile
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOwners
 
@@ -77,7 +78,7 @@ class Statistics:
             sha.update(np.ascontiguousarray(part).tobytes())
         return sha.hexdigest()
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: PathLike) -> Path:
         """Write a small .npz file of plain arrays; read it back with `load`."""
         target = Path(path)
         about = [FORMAT, self.kind, self.name, str(self.n_rows), str(self.n_features)]
@@ -92,19 +93,20 @@ class Statistics:
         return target
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Statistics:
+    def load(cls, file: PathLike | SourceFile) -> Statistics:
         """Read a file that `save` wrote; anything else is refused. Nothing in it is executed."""
+        source = file if isinstance(file, SourceFile) else SourceFile.read(file)
         try:
-            with np.load(path, allow_pickle=False) as file:
-                stored = {key: file[key] for key in file.files}
+            with np.load(BytesIO(source.content), allow_pickle=False) as archive:
+                stored = {key: archive[key] for key in archive.files}
             form, kind, name, rows, features = stored.pop("about").tolist()
             columns = tuple(stored.pop("columns").tolist())
             found = cls(name, kind, int(rows), int(features), stored, columns)
             complete = form == FORMAT and set(stored) == set(ARRAYS[kind])
         except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
-            raise not_statistics(path, str(error)) from error
+            raise not_statistics(source.path, str(error)) from error
         if not complete:
-            raise not_statistics(path, f"format {form!r}, arrays {sorted(stored)}")
+            raise not_statistics(source.path, f"format {form!r}, arrays {sorted(stored)}")
         found.check()
         return found
 
@@ -133,10 +135,10 @@ class Statistics:
             )
 
 
-def not_statistics(path: str | os.PathLike[str], found: str) -> InvalidOwners:
+def not_statistics(path: Path, found: str) -> InvalidOwners:
     """The error for any other file."""
     return InvalidOwners(
-        f"{os.fspath(path)} is not a file of owner statistics ({found}). Needed is a file written "
+        f"{path} is not a file of owner statistics ({found}). Needed is a file written "
         "by Statistics.save or `dushapley statistics`."
     )
 
@@ -222,7 +224,7 @@ def _kind(owners: Owners) -> Kind:
     )
 
 
-def joined(files: Sequence[str | os.PathLike[str] | Statistics]) -> Owners:
+def joined(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
     """Owners of the given statistics; `Owners.from_statistics` says more."""
     held = tuple(f if isinstance(f, Statistics) else Statistics.load(f) for f in files)
     if not held:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from dushapley.data.files import SourceFile
 from dushapley.engine.value import value
 from dushapley.errors import InvalidSettlement
 from dushapley.estimators.registry import AUTO
@@ -146,14 +146,7 @@ def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str
 
 def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -> list[Any]:
     """Name, role and SHA-256 of each file, for the record of a settlement."""
-    return [
-        {
-            "name": Path(file).name,
-            "role": role,
-            "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest(),
-        }
-        for file in files
-    ]
+    return [SourceFile.read(file).record(role) for file in files]
 
 
 def first_difference(one: Any, other: Any, where: str = "", tolerance: float = 0.0) -> str | None:

@@ -1,66 +1,169 @@
-"""Models by short names, with what each needs around it."""
+"""Models and scores by short names: what each needs around it, and which one the targets suggest.
+
+Python and the command line ask here alike, so that one name is one model everywhere. A new model by
+name is an entry of `MODELS`.
+"""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from dushapley.arrays import Array, FloatArray
+from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOption
+from dushapley.games.model.scoring import ROW_METRICS
 
 Task = Literal["classification", "regression"]
 
-NAMES: dict[str, dict[str, str]] = {
-    "logistic": {"classification": "sklearn.linear_model.LogisticRegression"},
-    "ridge": {
-        "classification": "sklearn.linear_model.RidgeClassifier",
-        "regression": "sklearn.linear_model.Ridge",
-    },
-    "lda": {"classification": "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"},
-    "naive-bayes": {"classification": "sklearn.naive_bayes.GaussianNB"},
-    "gradient-boosting": {
-        "classification": "sklearn.ensemble.HistGradientBoostingClassifier",
-        "regression": "sklearn.ensemble.HistGradientBoostingRegressor",
-    },
-    "gbdt": {
-        "classification": "lightgbm.LGBMClassifier",
-        "regression": "lightgbm.LGBMRegressor",
-    },
-    "random-forest": {
-        "classification": "sklearn.ensemble.RandomForestClassifier",
-        "regression": "sklearn.ensemble.RandomForestRegressor",
-    },
-    "knn": {
-        "classification": "sklearn.neighbors.KNeighborsClassifier",
-        "regression": "sklearn.neighbors.KNeighborsRegressor",
-    },
-    "mlp": {
-        "classification": "sklearn.neural_network.MLPClassifier",
-        "regression": "sklearn.neural_network.MLPRegressor",
-    },
+
+@dataclass(frozen=True)
+class NamedModel:
+    """What a short name stands for.
+
+    Attributes
+    ----------
+    summary
+        One line for `dushapley.models`.
+    classes
+        The class of the model for each task that it knows, as a dotted path.
+    options
+        Parameters of the class that differ here from its defaults.
+    scaled
+        Whether it needs columns of one scale.
+    """
+
+    summary: str
+    classes: Mapping[str, str]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    scaled: bool = False
+
+
+def _both(prefix: str, regressor: str = "Regressor") -> dict[str, str]:
+    """Classes of both tasks, whose names differ in their endings."""
+    return {"classification": f"{prefix}Classifier", "regression": f"{prefix}{regressor}"}
+
+
+MODELS: dict[str, NamedModel] = {
+    "logistic": NamedModel(
+        "logistic regression on scaled columns; trained in gradient steps on large tables",
+        {"classification": "sklearn.linear_model.LogisticRegression"},
+        {"max_iter": 2000},
+        scaled=True,
+    ),
+    "ridge": NamedModel(
+        "linear model with squared penalty on scaled columns; from sums for regression",
+        _both("sklearn.linear_model.Ridge", regressor=""),
+        scaled=True,
+    ),
+    "lda": NamedModel(
+        "linear discriminant analysis, shrunk by 0.01; from sums",
+        {"classification": "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"},
+        {"solver": "lsqr", "shrinkage": 0.01},
+    ),
+    "naive-bayes": NamedModel(
+        "Gaussian naive Bayes; from sums",
+        {"classification": "sklearn.naive_bayes.GaussianNB"},
+    ),
+    "gradient-boosting": NamedModel(
+        "boosted trees on binned columns, by scikit-learn; takes missing numbers",
+        _both("sklearn.ensemble.HistGradientBoosting"),
+    ),
+    "gbdt": NamedModel(
+        "boosted trees by LightGBM, the paper's 20 rounds; takes missing numbers",
+        _both("lightgbm.LGBM"),
+        # one thread each, since workers run side by side
+        {"n_estimators": 20, "n_jobs": 1, "deterministic": True, "verbose": -1},
+    ),
+    "random-forest": NamedModel("100 randomised trees", _both("sklearn.ensemble.RandomForest")),
+    "knn": NamedModel(
+        "the 5 nearest neighbours on scaled columns",
+        _both("sklearn.neighbors.KNeighbors"),
+        scaled=True,
+    ),
+    "mlp": NamedModel(
+        "a neural network on scaled columns; trained in gradient steps on large tables",
+        _both("sklearn.neural_network.MLP"),
+        {"max_iter": 1000},
+        scaled=True,
+    ),
 }
 DEFAULT: dict[str, str] = {"classification": "logistic", "regression": "ridge"}
 SUMMED: dict[str, str] = {"classification": "lda", "regression": "ridge"}
 """Models nobody named, where owners handed over statistics instead of rows."""
 SCORING: dict[str, str] = {"classification": "accuracy", "regression": "r2"}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "logistic": {"max_iter": 2000},
-    "mlp": {"max_iter": 1000},
-    "lda": {"solver": "lsqr", "shrinkage": 0.01},
-    # the paper's 20 rounds; one thread each, since workers run side by side
-    "gbdt": {"n_estimators": 20, "n_jobs": 1, "deterministic": True, "verbose": -1},
-}
-SCALED = {"logistic", "ridge", "knn", "mlp"}
-"""Models that need columns of one scale."""
 MOST_CLASSES = 20
 MANY_CELLS, ROWS_PER_OWNER, MOST_COLUMNS = 2**19, 8, 4096
 """From this many rows × columns, `logistic` and `mlp` train pools together in gradient steps."""
 
 
-def guess_task(y: np.ndarray[Any, Any]) -> Task:
+def models() -> dict[str, str]:
+    """Names of all models with one line each; `ModelGame` takes them as its model.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> ds.models()["naive-bayes"]
+    'Gaussian naive Bayes; from sums (classes)'
+    """
+    words = {"classification": "classes", "regression": "numbers"}
+    return {
+        name: f"{model.summary} ({' or '.join(words[task] for task in model.classes)})"
+        for name, model in MODELS.items()
+    }
+
+
+def scores() -> dict[str, str]:
+    """Names of the scores that are known test row by test row, with one line each.
+
+    Their test-set errors are part of the result. Any other score that
+    ``sklearn.metrics.get_scorer_names()`` lists is taken too, without that error.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> ds.scores()["r2"]
+    'R², by influence of both its parts: 1 − e²/V + (MSE/V)·((y − ȳ)²/V − 1).'
+    """
+    return {name: str(metric.rows.__doc__) for name, metric in ROW_METRICS.items()}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Task, model and score of a job, all of them named."""
+
+    task: Task
+    model: str
+    scoring: Any
+
+
+def choose(
+    owners: Owners, model: str | None = None, task: str = "auto", scoring: Any = None
+) -> Choice:
+    """What was asked for, and for the rest what the owners' targets suggest."""
+    check_task(task)
+    chosen: Any = task
+    if task == "auto" and owners.reduced is not None:
+        chosen = owners.reduced[0].kind
+    elif task == "auto":
+        chosen = guess_task(np.concatenate(owners.labels()))
+    default = DEFAULT if owners.reduced is None else SUMMED
+    return Choice(chosen, model or default[chosen], scoring or SCORING[chosen])
+
+
+def check_task(task: str, name: str = "task") -> None:
+    """Refuse what is not a task."""
+    if task not in ("auto", *DEFAULT):
+        raise InvalidOption(f"{name} is {task!r}; choose auto, classification or regression.")
+
+
+def guess_task(y: Array) -> Task:
     """Text and a few whole numbers are classes; all else are quantities."""
     if y.dtype.kind not in "iuf":
         return "classification"
@@ -68,9 +171,36 @@ def guess_task(y: np.ndarray[Any, Any]) -> Task:
     return "classification" if whole and len(np.unique(y)) <= MOST_CLASSES else "regression"
 
 
-def trained_together(
-    name: str, X_test: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]
-) -> Any | None:
+def fitted_to(choice: Choice, blocks: Sequence[Array], sizes: FloatArray, X_test: Array) -> Any:
+    """The model of a choice as these rows need it.
+
+    Parameters
+    ----------
+    choice
+        The model by name.
+    blocks
+        Features as they came, of the owners and of the test set, in which holes are looked for.
+    sizes
+        Rows of each owner.
+    X_test
+        Test rows as the model will see them, text and dates encoded.
+    """
+    together = trained_together(choice.model, X_test, sizes)
+    if together is not None:
+        return together
+    return make_model(choice.model, choice.task, missing=has_holes(blocks))
+
+
+def has_holes(blocks: Sequence[Array]) -> bool:
+    """Whether some number is missing (missing text is a category of its own)."""
+    numbers = [b for b in blocks if b.dtype.kind == "f"]
+    cells = (cell for b in blocks if b.dtype.kind == "O" for cell in b.flat)
+    return any(bool(np.isnan(b).any()) for b in numbers) or any(
+        isinstance(cell, float) and cell != cell for cell in cells
+    )
+
+
+def trained_together(name: str, X_test: Array, sizes: FloatArray) -> Any | None:
     """The gradient-step form of `logistic` and `mlp` for large tables; None: train one by one.
 
     A fixed rule on rows, columns and owners: from `MANY_CELLS` cells on, with owners of some size,
@@ -103,19 +233,20 @@ def make_model(name: str, task: str, *, missing: bool) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = short_named(name, task) if name in NAMES else made_from(name)
-    steps: list[Any] = [StandardScaler()] if name in SCALED else []
+    known = MODELS.get(name)
+    model = made_from(name) if known is None else short_named(name, known, task)
+    steps: list[Any] = [StandardScaler()] if known is not None and known.scaled else []
     if missing and not takes_holes(model):
         steps.insert(0, SimpleImputer(keep_empty_features=True))
     return make_pipeline(*steps, model) if steps else model
 
 
-def short_named(name: str, task: str) -> Any:
+def short_named(name: str, known: NamedModel, task: str) -> Any:
     """The model of a short name, with the options it has here."""
-    if task not in NAMES[name]:
-        able = ", ".join(n for n, tasks in NAMES.items() if task in tasks)
+    if task not in known.classes:
+        able = ", ".join(n for n, model in MODELS.items() if task in model.classes)
         raise InvalidOption(f"{name} is no model for {task}; choose among: {able}.")
-    return imported(NAMES[name][task])(**OPTIONS.get(name, {}))
+    return imported(known.classes[task])(**known.options)
 
 
 def takes_holes(model: Any) -> bool:
@@ -160,7 +291,7 @@ def is_estimator(thing: Any) -> bool:
     return all(callable(getattr(thing, name, None)) for name in ("fit", "predict", "get_params"))
 
 
-def told(model: Any) -> str:
+def in_words(model: Any) -> str:
     """A model in words: its steps, the last first."""
     steps = list(getattr(model, "named_steps", {"model": model}).values())
     recipes = [getattr(step, "recipe", None) for step in steps]
@@ -172,10 +303,10 @@ def imported(path: str) -> Any:
     """What a dotted path names."""
     module, _, name = path.rpartition(".")
     if not module or not all(part.isidentifier() for part in path.split(".")):
-        near = difflib.get_close_matches(path, NAMES, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(path, MODELS, n=1, cutoff=0.4)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InvalidOption(
-            f"There is no model {path!r}.{hint} Models: {', '.join(NAMES)}, or a dotted path such "
+            f"There is no model {path!r}.{hint} Models: {', '.join(MODELS)}, or a dotted path such "
             "as sklearn.svm.SVC."
         )
     try:

@@ -11,7 +11,8 @@ from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.data.splits import folds
 from dushapley.games.base import Outcome
-from dushapley.games.model.game import ModelGame, grouped
+from dushapley.games.model.game import ModelGame
+from dushapley.games.model.outcomes import grouped
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners, row_sets, rows_of
-from dushapley.data.tables import aligned
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome
 from dushapley.games.model.description import Indescribable, describe, package_of
-from dushapley.games.model.encoding import Encoding, encoding_pipeline, is_mixed
-from dushapley.games.model.paths import FastPath, fast_path
+from dushapley.games.model.encoding import Encoding
+from dushapley.games.model.outcomes import average, failure_cause
+from dushapley.games.model.paths import FITTED, FastPath, fast_path
+from dushapley.games.model.preparation import prepare
 from dushapley.games.model.scoring import Scorer, best_constant, constant_label
 from dushapley.games.model.training import (
     Fresh,
@@ -34,9 +35,6 @@ from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest
 from dushapley.validation import check_seed, check_whole, is_number, pool_name
 
-MOST_SCORES = 2048
-"""Entries kept of a score that is known test row by test row: at most 16 KB a training."""
-
 
 class ModelGame(RowsGame):
     r"""u(S) = the score, on a test set, of a model trained on the rows of pool S.
@@ -46,12 +44,20 @@ class ModelGame(RowsGame):
     owners
         Whose rows are pooled; they need targets.
     model
-        A scikit-learn estimator or pipeline, unfitted. Every `random_state` left open, nested
-        ones too, is derived from `seed` and the repeat, and is the same for every pool.
+        A scikit-learn estimator or pipeline, unfitted; or one of `dushapley.models()` by name (or
+        a dotted path), which is then made as the command line makes it: columns scaled where the
+        model needs that, holes filled by column means, and `logistic` and `mlp` trained in
+        gradient steps on large tables. Every `random_state` left open, nested ones too, is derived
+        from `seed` and the repeat, and is the same for every pool.
     X_test, y_test
         The test set, which belongs to nobody who is valued.
     scoring
-        A score of scikit-learn by name, or ``f(model, X, y) -> number``; higher is better.
+        A score of scikit-learn by name (see `dushapley.scores()`), or ``f(model, X, y) ->
+        number``; higher is better. None: "accuracy"; for a model by name what suits the task,
+        "accuracy" or "r2".
+    task
+        For a model by name: "classification", "regression", or "auto": text and up to 20
+        different whole numbers as targets are classes.
     empty
         u(∅). "constant": the score of the best constant prediction on the test set, which needs
         nobody's data. Or "zero", or a number.
@@ -93,11 +99,13 @@ class ModelGame(RowsGame):
     >>> game = ds.ModelGame(owners, Ridge(), X[30:], y[30:], scoring="r2")
     >>> game([[0, 0], [1, 1]]).round(2).tolist()
     [0.0, 0.78]
+    >>> ds.ModelGame(owners, "ridge", X[30:], y[30:])([[0, 0], [1, 1]]).round(2).tolist()
+    [0.0, 0.78]
     """
 
-    block = 1
     X_test: Array
     y_test: Array
+    path: FastPath | None
 
     def __init__(
         self,
@@ -106,7 +114,8 @@ class ModelGame(RowsGame):
         X_test: ArrayLike,
         y_test: ArrayLike,
         *,
-        scoring: Any = "accuracy",
+        scoring: Any = None,
+        task: Literal["auto", "classification", "regression"] = "auto",
         empty: float | Literal["constant", "zero"] = "constant",
         seed: int = 0,
         repeats: int = 1,
@@ -118,39 +127,46 @@ class ModelGame(RowsGame):
         fast: bool = True,
         fingerprint: str | None = None,
     ) -> None:
-        self.encoding, owners, model = prepare(owners, model, encode)
-        super().__init__(owners)
         _check_choice("on_failure", on_failure, ("raise", "empty"))
         _check_choice("backend", backend, ("numpy", "torch"))
         refuse_impossible_limit(timeout)
         refuse_impossible_memory(memory)
-        self.model, self.scoring, self.seed = model, scoring, check_seed(seed, InvalidGame)
-        self.repeats = check_whole(repeats, "repeats")
+        parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
+        super().__init__(parts.owners)
+        self.model, self.scoring, self.encoding = parts.model, parts.scoring, parts.encoding
+        self.X_test, self.y_test, self.classes = parts.X_test, parts.y_test, parts.classes
+        self.seed, self.repeats = check_seed(seed, InvalidGame), check_whole(repeats, "repeats")
         self.on_failure, self.timeout, self.backend = on_failure, timeout, backend
         self.limits = Limits(timeout, memory, self.repeats)
-        self.X_test, self.y_test = check_test_set(owners, X_test, y_test, self.encoding)
-        self.classes = classes_of(model, owners, self.y_test)
-        refuse_drifting(model, self.repeats)
-        self.deterministic = is_deterministic(model)
-        self.scorer = Scorer(scoring, self.X_test, self.y_test, self.classes)
-        self.scorer.refuse_unable(model)
-        self.nobody = self._empty_outcome(empty)
-        self._makers = [Fresh(seeded(model, self.seed, r)) for r in range(self.repeats)]
-        self.path: FastPath | None = fast_path(self) if fast else None
-        if self.path is not None:
-            self.block, self.cheap = self.path.block, self.path.cheap
-            self.fractions = self.path.fractions
-        elif owners.reduced is not None:
-            raise InvalidGame(
-                f"The owners handed over statistics of {owners.reduced[0].kind} instead of rows, "
-                f"but {type(model).__name__} scored by {scoring!r} cannot be trained from them. "
-                "Choose a model made of sums (ridge, LDA, naive Bayes), or ask for the rows."
-            )
+        refuse_drifting(self.model, self.repeats)
+        self.deterministic = is_deterministic(self.model)
+        self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
+        self.scorer.refuse_unable(self.model)
+        self.nobody = empty_outcome(empty, self.scorer)
+        self._makers = [Fresh(seeded(self.model, self.seed, r)) for r in range(self.repeats)]
+        self._train_by(fast_path(self) if fast else None)
         self.notes = self._notes()
         self._context = self._describe(fingerprint)
+        self._identify()
+
+    def _train_by(self, path: FastPath | None) -> None:
+        """Train pools on this path, which says how many at a time and of which fractions."""
+        if path is None and self.owners.reduced is not None:
+            raise InvalidGame(
+                f"The owners handed over statistics of {self.owners.reduced[0].kind} instead of "
+                f"rows, but {type(self.model).__name__} scored by {self.scoring!r} cannot be "
+                "trained from them. Choose a model made of sums (ridge, LDA, naive Bayes), or ask "
+                "for the rows."
+            )
+        self.path = path
+        pace = FITTED if path is None else path
+        self.block, self.cheap, self.fractions = pace.block, pace.cheap, pace.fractions
+
+    def _identify(self) -> None:
+        """Name the game by all that decides its values, where that can be told."""
         if self._context is not None:
             self.fingerprint = digest(
-                self._context, on_failure, self.nobody.value, *sorted(owners.hashes)
+                self._context, self.on_failure, self.nobody.value, *sorted(self.owners.hashes)
             )
 
     def with_owners(self, owners: Owners) -> Self:
@@ -167,16 +183,13 @@ class ModelGame(RowsGame):
                     f"The class {new.tolist()[0]!r} was in nobody's data when the game was made, "
                     "so its scores cannot be compared. Make a new game of all owners."
                 )
-        other.path = None if self.path is None else fast_path(other)
+        other._train_by(None if self.path is None else fast_path(other))
         if (other.path and other.path.name) != (self.path and self.path.name):
             raise InvalidGame(
                 "With these owners the models would be trained by other arithmetic, so that what "
                 "was paid could not be reused. Make a new game of all owners."
             )
-        if self._context is not None:
-            other.fingerprint = digest(
-                self._context, self.on_failure, self.nobody.value, *sorted(owners.hashes)
-            )
+        other._identify()
         return other
 
     def prepared(self, X: Array) -> Array:
@@ -269,17 +282,6 @@ class ModelGame(RowsGame):
             return digest("nobody", self.nobody.value).encode()
         return super()._key(counts, draw)
 
-    def _empty_outcome(self, empty: Any) -> Outcome:
-        if empty == "constant":
-            return average([best_constant(self.scorer)])
-        if empty == "zero":
-            return Outcome(0.0)
-        if not is_number(empty) or not np.isfinite(empty):
-            raise InvalidGame(
-                f"empty is {empty!r}; it is 'constant', 'zero' or a number, which must be finite."
-            )
-        return Outcome(float(empty))
-
     def _notes(self) -> tuple[str, ...]:
         """What must be known to read the values; rows also in the test set are warned of."""
         notes = [] if self.path is None else [self.path.note]
@@ -326,91 +328,17 @@ class ModelGame(RowsGame):
         )
 
 
-def average(scored: list[tuple[float, FloatArray | None]]) -> Outcome:
-    """Mean of repeated trainings, their rows and their spread."""
-    values = np.array([value for value, _ in scored])
-    rows = [row for _, row in scored if row is not None]
-    mean = float(values.mean()) if len(values) > 1 else scored[0][0]
-    if not np.isfinite(mean):
-        raise ArithmeticError(f"the score is {mean}")
-    return Outcome(
-        mean,
-        scores=grouped(np.mean(rows, axis=0) if len(rows) > 1 else rows[0]) if rows else None,
-        spread=float(values.std(ddof=1)) if len(values) > 1 else None,
-    )
-
-
-def grouped(rows: FloatArray) -> FloatArray:
-    """Scores of test rows, or of at most `MOST_SCORES` random groups of them.
-
-    A group's entry is m + (n_g·G/n)(m_g − m), m the mean, m_g and n_g mean and rows of the group:
-    same mean as the rows, and the mean's standard error is still that of independent entries.
-    """
-    if len(rows) <= MOST_SCORES:
-        return rows
-    group = np.random.default_rng(0).permutation(len(rows)) % MOST_SCORES
-    mean = rows.mean()
-    sums = np.bincount(group, rows - mean, minlength=MOST_SCORES)
-    return np.asarray(mean + sums * (MOST_SCORES / len(rows)))
-
-
-def failure_cause(error: BaseException) -> str:
-    """A failure in one line that is equal for equal causes."""
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
-
-
-def prepare(owners: Owners, model: Any, encode: Any) -> tuple[Encoding | None, Owners, Any]:
-    """Owners and model that understand each other, whatever the tables hold."""
-    if not isinstance(encode, Encoding):
-        _check_choice("encode", encode, ("pooled", "training"))
-    if not is_mixed(owners):
-        return None, owners, model
-    if encode == "training":
-        assert owners.columns is not None
-        return None, owners, encoding_pipeline(model, owners.columns)
-    encoding = encode if isinstance(encode, Encoding) else Encoding(owners)
-    return encoding, encoding.encode(owners), model
-
-
-def check_test_set(
-    owners: Owners, X_test: Any, y_test: ArrayLike, encoding: Encoding | None
-) -> tuple[Array, Array]:
-    """The test set as arrays that fit the owners' rows."""
-    if owners.y[0] is None:
-        raise InvalidGame("The owners have no targets; a model needs them: pass {name: (X, y)}.")
-    if owners.columns is not None and hasattr(X_test, "columns"):
-        X_test = aligned(X_test, owners.columns, "The test table")
-    X = np.array(X_test) if encoding is None else encoding(np.asarray(X_test, dtype=object))
-    y = np.array(y_test)
-    for array in (X, y):  # one test set for all trainings, and the caller's stays as it was
-        array.setflags(write=False)
-    if X.shape[1:] != owners.X[0].shape[1:]:
+def empty_outcome(empty: Any, scorer: Scorer) -> Outcome:
+    """What nobody's data is worth."""
+    if empty == "constant":
+        return average([best_constant(scorer)])
+    if empty == "zero":
+        return Outcome(0.0)
+    if not is_number(empty) or not np.isfinite(empty):
         raise InvalidGame(
-            f"The test set has rows of shape {X.shape[1:]}, the owners' have "
-            f"{owners.X[0].shape[1:]}; both need the same columns."
+            f"empty is {empty!r}; it is 'constant', 'zero' or a number, which must be finite."
         )
-    if len(X) == 0 or len(X) != len(y):
-        raise InvalidGame(
-            f"The test set has {len(X)} rows and {len(y)} targets; needed is one each."
-        )
-    if y.dtype.kind == "f" and not bool(np.isfinite(y).all()):
-        raise InvalidGame("The test set has targets that are missing or infinite; drop those rows.")
-    return X, y
-
-
-def classes_of(model: Any, owners: Owners, y_test: Array) -> Array | None:
-    """All labels that owners or test set hold, where the model is a classifier."""
-    from sklearn.base import is_classifier
-
-    for needed in ("fit", "predict", "get_params", "set_params"):
-        if isinstance(model, type) or not callable(getattr(model, needed, None)):
-            raise InvalidGame(
-                f"Found {model!r} as the model, which has no {needed}(). Pass an unfitted "
-                "scikit-learn estimator or pipeline, for example LogisticRegression()."
-            )
-    if not is_classifier(model):
-        return None
-    return np.unique(np.concatenate([y_test, *owners.labels()]))
+    return Outcome(float(empty))
 
 
 def unseen_classes(owners: Owners, y_test: Array, classes: Array | None) -> list[str]:

@@ -8,6 +8,7 @@ by asking each maker in `MAKERS` in turn; the first that takes the game has it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
@@ -30,7 +31,7 @@ class FastPath(Protocol):
     block
         How many pools it is given at a time.
     fractions, cheap
-        As in `dushapley.games.Game`, which they overrule: sums take fractions as arithmetic.
+        As in `dushapley.games.Game`; sums take fractions as arithmetic.
     """
 
     name: str
@@ -46,6 +47,19 @@ class FastPath(Protocol):
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Outcomes of checked pools; those it does not take go to `game.outcome`, one by one."""
         ...
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How pools are given to a model game, and what it takes of them; as in `FastPath`."""
+
+    block: int
+    fractions: Fractions
+    cheap: bool
+
+
+FITTED = Pace(block=1, fractions="rows", cheap=False)
+"""Without a fast path: pools one by one, each fitted by the model itself."""
 
 
 Maker = Callable[["ModelGame"], FastPath | None]

@@ -17,6 +17,7 @@ from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
 from dushapley.games.model.batched.judging import Judge
 from dushapley.games.model.batched.membership import memberships
 from dushapley.games.model.batched.program import Program, Trained
+from dushapley.games.model.outcomes import average
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -121,8 +122,6 @@ class BatchedPath:
         return [(judge, judge.program.train(len(queries), members)) for judge in self.judges()]
 
     def _judge(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        from dushapley.games.model.game import average
-
         rows = [self._rows(judge, trained) for judge, trained in self._train(queries, draws)]
         return [
             self.game.nobody if empty else average([(float(r[k].mean()), r[k]) for r in rows])

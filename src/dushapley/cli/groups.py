@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 from dushapley.cli import options as o
 
 
-def unfolded(command: Callable[..., Any]) -> Callable[..., Any]:
+def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same command with one option per field of its dataclasses, and with --debug."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}

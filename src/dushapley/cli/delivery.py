@@ -1,0 +1,151 @@
+"""What people are handed of a valuation: table, settlement, pages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dushapley.cli import options as o
+from dushapley.cli.job import Job, one_of, say
+from dushapley.errors import InvalidOption, InvalidSettlement
+
+if TYPE_CHECKING:
+    from dushapley.games import FoldsGame, Game, ModelGame
+    from dushapley.results.valuation import Valuation
+    from dushapley.settlement.settlement import Settlement
+
+SETTLEMENT = Path("settlement.json")
+"""Where a settlement is written unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Pot:
+    """Money to be shared, and by which rule. Attributes are options by the same names."""
+
+    pot: o.Pot = None
+    currency: o.Currency = ""
+    negative: o.Negative = "clip"
+    floor: o.Floor = None
+
+    def __post_init__(self) -> None:
+        from dushapley.settlement.money import (
+            check_currency,
+            check_decimals,
+            check_floor,
+            check_pot,
+        )
+
+        if self.pot is None and (self.currency, self.negative, self.floor) != ("", "clip", None):
+            raise InvalidOption(
+                "--currency, --negative and --floor say how a pot is shared; pass --pot AMOUNT "
+                "with them."
+            )
+        try:
+            check_floor(self.floor, self.negative)
+            if self.pot is not None:
+                check_pot(self.pot, check_decimals(None, check_currency(self.currency)))
+        except InvalidSettlement as error:
+            raise InvalidOption(str(error)) from error
+
+    def shared(self, result: Valuation, record: dict[str, Any] | None = None) -> Settlement:
+        """The pot, shared by the values."""
+        from dushapley.settlement.settlement import settle
+
+        assert self.pot is not None
+        return settle(
+            result, self.pot, currency=self.currency, negative=self.negative, floor=self.floor,
+            record=record,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Delivery(Pot):
+    """What is wanted of a result besides the table. Attributes are options by the same names."""
+
+    settlement: o.Settlement = SETTLEMENT
+    report: o.Report = None
+    report_for: o.ReportFor = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.report_for and self.report is None:
+            raise InvalidOption("--report-for needs --report FILE, beside which the pages go.")
+        if self.pot is None and self.settlement != SETTLEMENT:
+            raise InvalidOption("--settlement is where a shared pot goes; pass --pot AMOUNT too.")
+        refuse_no_folder(self.report)
+        refuse_no_folder(None if self.pot is None else self.settlement)
+
+    def refuse_strangers(self, game: Game) -> None:
+        """Refuse pages for people who own nothing here, before any training."""
+        for name in self.report_for or ():
+            if name not in game.names:
+                raise InvalidOption(
+                    f"--report-for {name!r}: there is no such owner. Owners: "
+                    f"{', '.join(map(repr, game.names[:20]))}."
+                )
+
+    def hand_over(
+        self,
+        result: Valuation,
+        job: Job,
+        game: ModelGame | FoldsGame,
+        command: str,
+        *,
+        json: bool,
+    ) -> None:
+        """Data on stdout, files where they were asked for."""
+        from dushapley.report import owner_page, report, summarize, text_table
+
+        record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
+        settled = self._settle(result, record)
+        if json:
+            print(result.to_json())
+        else:
+            print(text_table(result, summarize(result, settled), settled))
+        if self.report is None:
+            return
+        model = about(job, game)
+        self._write(self.report, report(result, settled, about=model | {"command": command}))
+        for name in self.report_for or ():
+            path = self.report.with_name(page_name(self.report, game.names.index(name), name))
+            self._write(path, owner_page(result, name, settled, about=model))
+
+    def _settle(self, result: Valuation, record: dict[str, Any]) -> Settlement | None:
+        if self.pot is None:
+            return None
+        if not result.complete:
+            say("Not settled: the run was stopped early.")
+            return None
+        settled = self.shared(result, record)
+        self._write(self.settlement, settled.to_json())
+        return settled
+
+    def _write(self, path: Path, text: str) -> None:
+        path.write_text(text, encoding="utf-8")
+        say(f"written: {path}")
+
+
+def refuse_no_folder(path: Path | None) -> None:
+    """Refuse a file to write in a folder that does not exist, before any training."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise InvalidOption(f"There is no folder {path.parent} to write {path.name} into.")
+
+
+def page_name(report: Path, position: int, owner: str) -> str:
+    """A file name that no owner's name can lead astray."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", owner)[:40].strip("-")
+    return f"{report.stem}-for-{position + 1:03d}{'-' * bool(plain)}{plain}.html"
+
+
+def about(job: Job, game: ModelGame | FoldsGame) -> dict[str, str]:
+    """Model and score, for the page."""
+    one = one_of(game)
+    model = one.model.steps[-1][1] if hasattr(one.model, "steps") else one.model
+    tested = (
+        f"{job.cv}-fold cross-validation of the owners’ own rows"
+        if job.cv is not None
+        else f"{len(one.y_test):,} test rows"
+    )
+    return {"model": type(model).__name__, "score": f"{one.scoring}, {tested}"}

@@ -1,0 +1,19 @@
+"""`methods`: all of them, one line each."""
+
+from __future__ import annotations
+
+import json as jsons
+
+from dushapley.cli import options as o
+from dushapley.terminal import columns, table
+
+
+def methods(json: o.Json = False) -> None:
+    """All methods, one line each."""
+    import dushapley as ds
+
+    known = ds.methods()
+    if json:
+        print(jsons.dumps(known, indent=1, ensure_ascii=False))
+    else:
+        print(table((), known.items(), left=(0, 1), indent=0, width=columns()))

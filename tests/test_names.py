@@ -1,0 +1,140 @@
+"""Models and scores by name: one name is one model, in Python and on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import dushapley as ds
+from dushapley.cli import options
+from dushapley.cli.main import main
+from dushapley.errors import BudgetTooSmall, InvalidGame, InvalidOption
+from dushapley.games.model.catalogue import MODELS
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Mixed tables with holes: numbers, words, classes and a quantity."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("warnings.showwarning", None)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(160, 2)), columns=["a", "b"])
+    table["town"] = rng.choice(["Lyon", "Oslo", "Rome"], 160)
+    table["ill"] = np.where(table["a"] + table["b"] > 0, "yes", "no")
+    table["cost"] = table["a"] * 2 + rng.normal(size=160)
+    table.loc[::9, "b"] = np.nan
+    (tmp_path / "owners").mkdir()
+    for k, name in enumerate("xyz"):
+        table[k:120:3].to_csv(tmp_path / "owners" / f"{name}.csv", index=False)
+    table[120:].to_csv(tmp_path / "test.csv", index=False)
+    return tmp_path
+
+
+def by_command(capsys: pytest.CaptureFixture[str], folder: Path, target: str, *more: str) -> Any:
+    job = [str(folder / "owners"), "--by-file", "--target", target, "--json", "--no-ledger"]
+    with pytest.raises(SystemExit) as ended:
+        main(["value", *job, "--test", str(folder / "test.csv"), "--method", "loo", *more])
+    out, err = capsys.readouterr()
+    assert not ended.value.code, err
+    return json.loads(out)
+
+
+def by_name(folder: Path, target: str, model: str, **how: Any) -> ds.ModelGame:
+    owners = ds.Owners.from_files(folder / "owners", target=target)
+    return ds.ModelGame(owners, model, *owners.align(pd.read_csv(folder / "test.csv")), **how)
+
+
+@pytest.mark.parametrize(
+    ("target", "model", "how"),
+    [
+        ("ill", "logistic", {}),
+        ("ill", "naive-bayes", {"scoring": "neg_log_loss"}),
+        ("ill", "sklearn.tree.DecisionTreeClassifier", {"encode": "training"}),
+        ("cost", "ridge", {}),
+        ("cost", "knn", {"task": "regression"}),
+    ],
+)
+def test_a_name_is_the_same_game_in_python_and_on_the_command_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, target: str, model: str, how: dict[str, str]
+) -> None:
+    options = [word for key, given in how.items() for word in (f"--{key}", given)]
+    stored = by_command(capsys, folder, target, "--model", model, *options)
+    game = by_name(folder, target, model, **how)
+    assert game.fingerprint == stored["fingerprint"] is not None
+    assert ds.value(game, "loo").values.tolist() == stored["values"]
+
+
+def test_large_tables_switch_to_gradient_steps_in_python_too(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dushapley.games.model.catalogue.MANY_CELLS", 100)
+    game = by_name(folder, "ill", "logistic")
+    assert type(game.model).__name__ == "SoftmaxRegression"
+    assert game.fingerprint == by_command(capsys, folder, "ill")["fingerprint"]
+
+
+def test_scores_follow_the_task_of_a_named_model_only(folder: Path) -> None:
+    assert by_name(folder, "cost", "ridge").scoring == "r2"
+    assert by_name(folder, "ill", "ridge").scoring == "accuracy"
+    assert by_name(folder, "cost", "ridge", scoring="neg_mean_squared_error").scoring == (
+        "neg_mean_squared_error"
+    )
+    owners = ds.Owners.from_arrays({"a": ([[1.0], [2.0]], [0.5, 1.5])})
+    with pytest.raises(InvalidGame, match="judges classes"):  # as ever, for models that are given
+        ds.ModelGame(owners, Ridge(), [[1.0]], [0.5])
+
+
+def test_wrong_names_and_tasks_are_refused(folder: Path) -> None:
+    with pytest.raises(InvalidOption, match="Did you mean 'logistic'"):
+        by_name(folder, "ill", "logistik")
+    with pytest.raises(InvalidOption, match="task is 'guess'"):
+        by_name(folder, "ill", "logistic", task="guess")
+    with pytest.raises(InvalidGame, match="for models by name"):
+        by_name(folder, "ill", LogisticRegression(), task="classification")  # type: ignore[arg-type]
+
+
+def test_every_name_has_a_line_and_is_in_the_help() -> None:
+    assert list(ds.models()) == list(MODELS)
+    help_of_model = options.Model.__metadata__[0].help
+    assert all(name in help_of_model for name in ds.models())
+    for line in [*ds.models().values(), *ds.scores().values()]:
+        assert 10 < len(line) < 100, line
+        assert "\n" not in line
+    assert {"accuracy", "r2", "neg_log_loss"} <= set(ds.scores())
+
+
+def test_a_quote_prices_what_value_would_run() -> None:
+    calls = []
+
+    def utility(pools: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        calls.append(len(pools))
+        return pools.sum(axis=1) ** 2.0
+
+    game = ds.CallableGame(utility, n_players=5, block=1)
+    frame = ds.quote(game, [20, 60])
+    assert sum(calls) == 4
+    assert set(frame["method"]) == set(ds.methods())
+    assert frame["budget"].tolist() == [20, 60] * len(ds.methods())
+    for row in frame.dropna(subset="evaluations").itertuples():
+        run = ds.value(game, row.method, budget=row.budget)
+        assert run.n_evaluations <= row.evaluations <= row.budget, row.method
+        assert row.seconds > 0
+        assert pd.isna(row.refused)
+    refused = frame[frame["evaluations"].isna()]
+    assert {"du", "knn"} <= set(refused["method"])
+    assert refused["refused"].str.len().gt(30).all()
+    with pytest.raises(BudgetTooSmall):
+        ds.quote(game, 1)
+
+
+def test_a_formula_is_quoted_as_free() -> None:
+    frame = ds.quote(ds.SizeGame([10, 20, 30], w=lambda n: n / (n + 5))).set_index("method")
+    assert frame.loc["auto", "evaluations"] == 0
+    assert frame.loc["permutation", "evaluations"] == 18
+    assert frame.loc["permutation", "seconds"] == 0
