@@ -17,9 +17,10 @@ from dushapley import report
 from dushapley.errors import DUShapleyError
 from dushapley.estimators import REGISTRY
 from dushapley.report.checks import unlike_the_pool
-from dushapley.report.numbers import decimal, decimals_for, percent, whole
+from dushapley.report.numbers import decimal, percent, whole
 from dushapley.report.summary import rank_ranges
 from dushapley.results.citations import PAPERS, bibtex
+from dushapley.terminal import decimals_for
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -1,4 +1,4 @@
-"""Tables in the terminal, and owners' names as they are shown everywhere."""
+"""Tables in the terminal, and names and numbers as they are shown everywhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from shutil import get_terminal_size
 from unicodedata import category
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 MOST_COLUMNS = 10_000
 """Wide enough for any table: the same text whatever terminal it is printed to."""
@@ -97,3 +100,11 @@ def short_name(name: str, width: int = 40) -> str:
     text = Text(printable(name))
     text.truncate(width, overflow="ellipsis")
     return text.plain
+
+
+def decimals_for(values: ArrayLike) -> int:
+    """Decimals that show four figures of the largest value; −1 where powers of ten read better."""
+    largest = float(np.abs(np.asarray(values)).max(initial=0.0))
+    if largest != 0 and not 1e-6 < largest < 1e12:
+        return -1
+    return 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import IntArray
-from dushapley.report.numbers import decimal, decimals_for, percent, plural
+from dushapley.report.numbers import decimal, percent, plural
 from dushapley.results.uncertainty import half_width, root_mean_square
 from dushapley.results.valuation import Valuation
+from dushapley.terminal import decimals_for
 
 SOURCES = {
     "sampling": "not all pools were tried",

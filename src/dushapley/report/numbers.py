@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 MINUS = "−"
-
-
-def decimals_for(values: ArrayLike) -> int:
-    """Decimals that show four figures of the largest value; −1 where powers of ten read better."""
-    largest = float(np.abs(np.asarray(values)).max(initial=0.0))
-    if largest != 0 and not 1e-6 < largest < 1e12:
-        return -1
-    return 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
 
 
 def decimal(value: float, digits: int) -> str:

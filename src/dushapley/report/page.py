@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from dushapley.errors import InvalidSettlement
 from dushapley.report.plots import figures
-from dushapley.report.summary import summarize
+from dushapley.report.summary import Plain, summarize
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.settlement import Settlement
 from dushapley.terminal import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-Plain = dict[str, Any]
 
 
 def report(
@@ -81,8 +79,6 @@ def owner_page(
 
 def private(summary: Plain, position: int) -> Plain:
     """What of a summary one owner may see; everything else is not hidden but absent."""
-    kept = {name: summary[name] for name in ("title", "lead", "facts", "pot", "has_error")}
-    kept |= {name: summary[name] for name in ("interval", "about", "bibtex")}
     row = {k: v for k, v in summary["rows"][position].items() if k not in ("rank", "rank_range")}
     shown = summary["figures"]
     own: Plain = {"negative": [shown["negative"][position]]}
@@ -91,7 +87,13 @@ def private(summary: Plain, position: int) -> Plain:
         own["history"] = {"asked": shown["history"]["asked"], "values": values}
         own |= {"stages": [shown["stages"][position]], "fitted": shown["fitted"]}
     method = {k: summary["method"][k] for k in ("label", "summary", "evaluations", "version")}
-    return {**kept, "rows": [row], "figures": own, "method": method, "lead": kept["lead"][:1]}
+    totals = ("title", "facts", "pot", "has_error", "interval", "about", "bibtex")
+    return {name: summary[name] for name in totals} | {
+        "lead": summary["lead"][:1],
+        "rows": [row],
+        "figures": own,
+        "method": method,
+    }
 
 
 def _finalize(thing: Any) -> Any:

@@ -11,13 +11,14 @@ import numpy as np
 from dushapley.arrays import FloatArray
 from dushapley.estimators.registry import REGISTRY
 from dushapley.report.checks import checks, sources
-from dushapley.report.numbers import decimal, decimals_for, percent, plural, whole
+from dushapley.report.numbers import decimal, percent, plural, whole
 from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import RULES, money
 from dushapley.settlement.settlement import Settlement
+from dushapley.terminal import decimals_for
 
 Plain = dict[str, Any]
 
@@ -127,14 +128,18 @@ def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain 
     if ranges is None:
         return [None] * len(valuation.values)
     return [
-        {
-            "low": int(ranges.low[i]),
-            "high": int(ranges.high[i]),
-            "sure": float(ranges.sure[i]),
-            "sure_text": percent(float(ranges.sure[i]), 0),
-        }
-        for i in order
+        _rank_range(int(ranges.low[i]), int(ranges.high[i]), float(ranges.sure[i])) for i in order
     ]
+
+
+def _rank_range(low: int, high: int, sure: float) -> Plain:
+    return {
+        "low": low,
+        "high": high,
+        "rank_text": str(low) if low == high else f"{low}–{high}",
+        "sure": sure,
+        "sure_text": percent(sure, 0),
+    }
 
 
 def _axis(valuation: Valuation) -> Any:

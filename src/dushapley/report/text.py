@@ -15,19 +15,19 @@ def text_table(
     valuation: Valuation, summary: dict[str, Any], settlement: Settlement | None = None
 ) -> str:
     """Owner, rows, value ± 95%, share, share by size, rank and how sure it is, and payments."""
-    columns = [("owner", _name), ("rows", _get("size_text")), ("value", _get("value_text"))]
+    titles = {"name": "owner", "size_text": "rows", "value_text": "value"}
     if summary["has_error"]:
-        columns.append(("± 95%", _get("error_text")))
-    columns += [("share", _get("share_text")), ("by size", _get("size_share_text"))]
+        titles["error_text"] = "± 95%"
+    titles |= {"share_text": "share", "size_share_text": "by size"}
     if summary["has_error"]:
-        columns += [("rank", _rank), ("sure", lambda row: str(row["rank_range"]["sure_text"]))]
+        titles |= {"rank_text": "rank", "sure_text": "sure"}
     if summary["pot"] is not None:
-        columns.append((f"payment {summary['pot']['currency']}".rstrip(), _get("payment_text")))
+        titles["payment_text"] = f"payment {summary['pot']['currency']}".rstrip()
         if summary["rows"][0]["payment_range"]:
-            columns.append(("95% of it", _get("payment_range")))
-    shown = summary["rows"][:MOST_ROWS]
-    cells = [[get(row) for _, get in columns] for row in shown]
-    lines = [valuation._headline(), table([title for title, _ in columns], cells)]
+            titles["payment_range"] = "95% of it"
+    shown = [_as_shown(row) for row in summary["rows"][:MOST_ROWS]]
+    cells = [[row[name] for name in titles] for row in shown]
+    lines = [valuation._headline(), table(list(titles.values()), cells)]
     if len(summary["rows"]) > MOST_ROWS:
         lines.append(f"  ... {len(summary['rows']) - MOST_ROWS} more; --json has all ...")
     if settlement is not None:
@@ -36,14 +36,5 @@ def text_table(
     return "\n".join([*lines, *valuation._footer()])
 
 
-def _get(name: str) -> Any:
-    return lambda row: str(row[name])
-
-
-def _name(row: dict[str, Any]) -> str:
-    return short_name(row["name"], WIDEST_NAME)
-
-
-def _rank(row: dict[str, Any]) -> str:
-    low, high = row["rank_range"]["low"], row["rank_range"]["high"]
-    return str(low) if low == high else f"{low}–{high}"
+def _as_shown(row: dict[str, Any]) -> dict[str, Any]:
+    return row | (row["rank_range"] or {}) | {"name": short_name(row["name"], WIDEST_NAME)}

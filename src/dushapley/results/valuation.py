@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import InvalidValuation
 from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.results.uncertainty import half_width, root_mean_square, with_errors
-from dushapley.terminal import short_name, table
+from dushapley.terminal import decimals_for, short_name, table
 from dushapley.validation import check_format
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMAT = "dushapley.valuation/1"
+TITLES = ("owner", "rows", "value", "± 95%", "share")
 _MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
 
@@ -279,25 +280,17 @@ class Valuation:
 
     def _repr_html_(self) -> str:
         """The same table for notebooks; `dushapley.report` makes a whole page."""
-        told = "\n".join(escape(line.strip()) for line in self._footer())
-        number = _number_format(self.values)
-        table = "".join(
-            f"<tr><td style='text-align:left'><bdi>{escape(short_name(name))}</bdi></td>"
-            f"<td>{size:.6g}</td><td>{value:{number}}</td>"
-            f"<td>{'' if error is None else format(half_width(error), number)}</td></tr>"
-            for name, size, value, error in self._best_first()[:200]
+        titles = "".join(f"<th>{title}</th>" for title in TITLES)
+        rows = "".join(
+            f"<tr><td style='text-align:left'><bdi>{escape(name)}</bdi></td>"
+            f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+            for name, *cells in self._cells(np.argsort(-self.values, kind="stable")[:200])
         )
+        footer = "\n".join(escape(line.strip()) for line in self._footer())
         return (
-            f"<p>{escape(self._headline())}</p><table><thead><tr><th>owner</th><th>rows</th>"
-            f"<th>value</th><th>± 95%</th></tr></thead><tbody>{table}</tbody></table>"
-            f"<pre>{told}</pre>"
+            f"<p>{escape(self._headline())}</p><table><thead><tr>{titles}</tr></thead>"
+            f"<tbody>{rows}</tbody></table><pre>{footer}</pre>"
         )
-
-    def _best_first(self) -> list[tuple[str, float, float, float | None]]:
-        known = self.total_errors
-        errors = [None] * len(self.values) if known is None else known
-        order = np.argsort(-self.values, kind="stable")
-        return [(self.owners[i], self.sizes[i], self.values[i], errors[i]) for i in order]
 
     def _headline(self) -> str:
         state = "" if self.complete else " (stopped early)"
@@ -309,10 +302,16 @@ class Valuation:
     def _table(self) -> str:
         order = np.argsort(-self.values, kind="stable")
         left_out = len(order) - 30
-        if left_out > 0:
-            order = np.concatenate([order[:15], order[-15:]])
-        number, shares, known = _number_format(self.values), self.shares, self.total_errors
-        rows = [
+        if left_out <= 0:
+            return table(TITLES, self._cells(order))
+        gap = [f"... {left_out:,} more ..."]
+        return table(TITLES, [*self._cells(order[:15]), gap, *self._cells(order[-15:])])
+
+    def _cells(self, positions: IntArray) -> list[list[str]]:
+        """What the table shows of the owners at these positions."""
+        digits, shares, known = decimals_for(self.values), self.shares, self.total_errors
+        number = ".3e" if digits < 0 else f".{digits}f"
+        return [
             [
                 short_name(self.owners[i]),
                 f"{self.sizes[i]:.6g}",
@@ -320,11 +319,8 @@ class Valuation:
                 "-" if known is None else format(half_width(known[i]), number),
                 "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}",
             ]
-            for i in order
+            for i in positions
         ]
-        if left_out > 0:
-            rows.insert(15, [f"... {left_out:,} more ..."])
-        return table(("owner", "rows", "value", "± 95%", "share"), rows)
 
     def _footer(self) -> list[str]:
         gap = self.efficiency_gap
@@ -349,15 +345,6 @@ class Valuation:
             size = "unknown" if error is None else f"{root_mean_square(error):.2g}"
             told.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
         return ", ".join(told)
-
-
-def _number_format(values: FloatArray) -> str:
-    """Four significant figures of the largest value, in decimals where those are readable."""
-    largest = float(np.abs(values).max(initial=0.0))
-    if largest != 0 and not 1e-6 < largest < 1e12:
-        return ".3e"
-    digits = 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
-    return f".{digits}f"
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ from dushapley.games import as_game
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import amount_of
 from dushapley.settlement.settlement import Settlement, seal, settle, versions
+from dushapley.terminal import table
 
 TOLERANCE = 1e-9
 """Relative difference of values that another machine's arithmetic may explain."""
@@ -38,9 +39,6 @@ class Finding:
     holds: bool | None
     reason: str
 
-    def __str__(self) -> str:
-        return f"{STATES[self.holds]:<8}  {self.name}: {self.reason}"
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -58,8 +56,9 @@ class Verdict:
 
     def __repr__(self) -> str:
         """The verdict first, then every check."""
-        lines = ["The settlement holds." if self.holds else "The settlement does NOT hold."]
-        return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])
+        head = "The settlement holds." if self.holds else "The settlement does NOT hold."
+        rows = [(STATES[f.holds], f"{f.name}: {f.reason}") for f in self.findings]
+        return "\n".join([head, table((), rows, left=(0, 1))])
 
 
 def verify(
