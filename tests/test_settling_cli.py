@@ -145,7 +145,7 @@ def test_what_if_by_the_command_line(folder: Path, capsys: pytest.CaptureFixture
         (["what-if", *JOB], "Found 0 changes"),
         (["what-if", *JOB, "--leave", "nobody"], "no owner 'nobody'"),
         (["what-if", *JOB, "--leave", "norht"], "Did you mean 'north'"),
-        (["verify", "test.csv", "owners"], "no readable settlement"),
+        (["verify", "test.csv", "owners"], "not a readable settlement"),
     ],
 )
 def test_mistakes_are_told_before_any_training(

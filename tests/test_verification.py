@@ -132,7 +132,7 @@ def test_one_byte_of_a_file_is_found(tmp_path: Path) -> None:
     assert "not made  values: inputs failed" in repr(verdict)
     assert "test file 'test.csv' is missing" in repr(verify(s, game(), inputs=inputs[:1]))
     more = [*inputs, {"name": "b.csv", "role": "owners", "sha256": "0"}]
-    assert "no input of this settlement" in repr(verify(s, game(), inputs=more))
+    assert "not an input of this settlement" in repr(verify(s, game(), inputs=more))
 
 
 def test_from_the_ledger_nothing_is_computed(tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ def test_a_run_that_stopped_at_its_precision_holds() -> None:
 def test_what_is_no_settlement_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "settlement.json"
     path.write_text("{")
-    with pytest.raises(InvalidSettlement, match="no readable settlement"):
+    with pytest.raises(InvalidSettlement, match="not a readable settlement"):
         verify(path, game())
     path.write_text('{"format": "x"}')
-    with pytest.raises(InvalidSettlement, match="needed is"):
+    with pytest.raises(InvalidSettlement, match="it must be"):
         verify(path, game())
 
 

@@ -151,7 +151,7 @@ def check_format(data: object, wanted: str, error: type[DUShapleyError]) -> None
     """Refuse what was not written in this format, as its entry "format" says."""
     found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
     if not isinstance(data, Mapping) or found != wanted:
-        raise error(f"Found format {found!r}; needed is {wanted!r}.")
+        raise error(f"Found format {found!r}; it must be {wanted!r}. Pass what `to_dict` wrote.")
 
 
 def check_budget(budget: object) -> int | None:

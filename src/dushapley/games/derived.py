@@ -1,4 +1,4 @@
-"""Games over the same data seen otherwise: owners left out, merged, thinned."""
+"""Games over the same data seen differently: owners left out, merged, thinned."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class DerivedGame(Game):
         self.matrix = np.array(matrix, dtype=np.float64)
         if self.matrix.ndim != 2 or self.matrix.shape[1] != base.n_players:
             raise InvalidGame(
-                f"The matrix has shape {self.matrix.shape}; needed is one column for each of the "
-                f"{base.n_players} owners of the base game."
+                f"The matrix has shape {self.matrix.shape}; it must have one column for each of "
+                f"the {base.n_players} owners of the base game."
             )
         if (self.matrix < 0).any() or (self.matrix.sum(axis=0) > 1).any():
             raise InvalidGame("Parts of an owner are between 0 and 1, and add up to at most 1.")

@@ -14,20 +14,20 @@ from dushapley.terminal import decimals_for
 
 SOURCES = {
     "sampling": "not all pools were tried",
-    "training": "another random seed trains another model",
-    "test set": "another test set of this size scores otherwise",
+    "training": "another random seed would train another model",
+    "test set": "another test set of this size would score differently",
 }
 WITHOUT = {"sampling": "all pools were tried", "training": "the model uses no random seed"}
-"""Why there is no error of a source."""
+"""Why a source has no error."""
 REMEDIES = {
-    "sampling": "Most of that is sampling: more budget would narrow it.",
+    "sampling": "Most of that is sampling: a larger budget would narrow it.",
     "training": "Most of that is chance in training: more repeats would narrow it.",
     "test set": "Most of that is the test set: more test rows would narrow it.",
 }
 GIANT = 0.4
 """An owner with more than this part of all rows is called very large."""
 STRIKING, NEIGHBOURS = 3.0, 15
-"""Standard deviations from the nearest so many pools that count as another quality."""
+"""Standard deviations that count as another quality, from the mean of so many nearest pools."""
 
 
 Check = dict[str, Any]
@@ -74,7 +74,7 @@ def _errors(valuation: Valuation) -> Check:
         return _check(
             "Error",
             "unknown",
-            "This run has no estimate of its own error; more budget would give one.",
+            "This run has no estimate of its own error; a larger budget would give one.",
         )
     typical = half_width(root_mean_square(valuation.total_errors))
     spread = float(np.ptp(valuation.values))
@@ -122,23 +122,23 @@ def _pooling(valuation: Valuation) -> list[Check]:
     """Whether the answers agree with DU-Shapley, to which all rows are rows of one pool."""
     if valuation.method_run not in ("du", "du++"):
         return []
-    found = []
+    sizes = []
     largest = float(valuation.sizes.max() / max(valuation.sizes.sum(), 1e-300))
     if largest > GIANT:
         text = f"One owner holds {percent(largest, 0)} of all rows; DU-Shapley is poor at that."
-        found.append(_check("Sizes", "look", text))
+        sizes.append(_check("Sizes", "look", text))
     odd = unlike_the_pool(valuation)
     if odd is None:
-        return [*found, _check("Pooling", "unknown", "Quality differences could not be checked.")]
+        return [*sizes, _check("Pooling", "unknown", "Quality differences could not be checked.")]
     if len(odd):
         text = (
             f"{plural(len(odd), 'owner’s data are', 'owners’ data are')} worth clearly more or "
             "less than as many pooled rows. DU-Shapley’s pooling hides such differences among the "
             "others: do not rely on it here, use gp or exact."
         )
-        return [*found, _check("Pooling", "look", text)]
+        return [*sizes, _check("Pooling", "look", text)]
     text = "No owner’s data differ clearly from as many pooled rows, as DU-Shapley assumes."
-    return [*found, _check("Pooling", "good", text)]
+    return [*sizes, _check("Pooling", "good", text)]
 
 
 def unlike_the_pool(valuation: Valuation) -> IntArray | None:

@@ -185,11 +185,13 @@ def _harm(negative: list[Plain]) -> list[str]:
     """How many owners lower the score, and of how many that is not sure."""
     unsure = sum(row["error"] is not None and row["value"] + row["error"] >= 0 for row in negative)
     sure = len(negative) - unsure
-    told = [f"{plural(sure, 'owner lowers', 'owners lower')} the score on average."] if sure else []
+    sentences = []
+    if sure:
+        sentences.append(f"{plural(sure, 'owner lowers', 'owners lower')} the score on average.")
     if unsure:
-        held = plural(unsure, "owner has", "owners have")
-        told.append(f"{held} a negative value that may be chance: zero is within the error.")
-    return told
+        owners = plural(unsure, "owner has", "owners have")
+        sentences.append(f"{owners} a negative value that may be chance: zero is within the error.")
+    return sentences
 
 
 def _facts(valuation: Valuation, settlement: Settlement | None) -> list[Plain]:

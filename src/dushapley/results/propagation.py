@@ -1,12 +1,12 @@
 r"""How wrong a value may be, by source, from what a run has already paid for.
 
-A value of a trained game errs in three ways. *Sampling*: not all pools were asked; the method
-estimates this itself. *Training*: another random seed trains another model; known where every
-pool was trained several times. *Test set*: another test set of this size would score every pool
-differently; known where scores are kept test row by test row.
+A value of a trained game can be wrong in three ways. *Sampling*: not all pools were asked; the
+method estimates this itself. *Training*: another random seed would train another model; known
+where every pool was trained several times. *Test set*: another test set of this size would score
+every pool differently; known where scores are kept test row by test row.
 
 Errors of utilities are carried through to values by the method's own arithmetic. Where an estimate
-tells its weights :math:`W` (values :math:`= W u`), by
+states its weights :math:`W` (values :math:`= W u`), by
 
 .. math:: \Sigma_{test} = \frac{1}{n(n-1)} \sum_r (\phi_r - \bar\phi)(\phi_r - \bar\phi)^T,
           \quad \phi_r = W s_{\cdot r},
@@ -16,7 +16,7 @@ with :math:`s_{Sr}` the score of pool S on test row r (`scores`), :math:`\sigma_
 trainings (`spread`). Otherwise the same conversation is held again, with the same seed, on changed
 utilities: the test set without one group of its rows (jackknife), or utilities moved by normal
 noise of their standard error. No further question is asked of the game. A method that chooses its
-questions by the answers would ask others then; its errors are reported only if it tells weights.
+questions by the answers would then ask others; its errors are reported only if it states weights.
 Errors of different owners come from the same pools and test rows, so they are kept as a covariance:
 shares of a pot depend on it.
 
@@ -43,7 +43,7 @@ GROUPS = 100
 NOISES = 100
 """Replays with noise on the utilities."""
 AT_ONCE = 1024
-"""Pools whose scores are held in one matrix."""
+"""Pools whose scores are put into one matrix."""
 
 
 @dataclass
@@ -119,11 +119,14 @@ def error_bars(
     carried = any(covariance is not None for covariance in measured.values())
     if deterministic:
         measured["training"] = nothing
-    found = {"sampling": nothing if enumerated else _sampling_error(estimate), **measured}
-    errors = {name: None if c is None else std_errors_of(c).tolist() for name, c in found.items()}
+    covariances = {"sampling": nothing if enumerated else _sampling_error(estimate), **measured}
+    errors = {
+        name: None if joint is None else std_errors_of(joint).tolist()
+        for name, joint in covariances.items()
+    }
     if not enumerated and estimate.std_errors is not None:
         errors["sampling"] = estimate.std_errors.tolist()  # to the last bit
-    return errors | (_total(found) if carried else {"total": None, "dominant": None})
+    return errors | (_total(covariances) if carried else {"total": None, "dominant": None})
 
 
 def _sampling_error(estimate: Estimate) -> FloatArray | None:
@@ -135,10 +138,10 @@ def _sampling_error(estimate: Estimate) -> FloatArray | None:
     return with_errors(estimate.covariance, estimate.std_errors)
 
 
-def _total(found: Mapping[str, FloatArray | None]) -> dict[str, Any]:
-    known = {name: covariance for name, covariance in found.items() if covariance is not None}
+def _total(covariances: Mapping[str, FloatArray | None]) -> dict[str, Any]:
+    known = {name: joint for name, joint in covariances.items() if joint is not None}
     dominant = max(known, key=lambda name: float(np.trace(known[name])))
-    if found["sampling"] is None:  # a total without it would promise too much
+    if covariances["sampling"] is None:  # a total without it would promise too much
         return {"total": None, "dominant": dominant}
     joint = np.sum(list(known.values()), axis=0)
     total = std_errors_of(joint)
@@ -212,8 +215,8 @@ def _jackknife(carry: Carrier, outcomes: Sequence[Outcome], rows: int) -> FloatA
     size = np.bincount(member)
     values = np.array([outcome.value for outcome in outcomes])
     sums = np.stack([np.bincount(member, _rows_of(outcome, rows)) for outcome in outcomes])
-    kept = (values[:, None] * rows - sums) / (rows - size)
-    replayed = carry.replays(kept.T)
+    without = (values[:, None] * rows - sums) / (rows - size)
+    replayed = carry.replays(without.T)
     return None if replayed is None else covariance_of(replayed, ddof=0) * (groups - 1)
 
 
@@ -223,7 +226,7 @@ def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
 
 
 def _rows_of(outcome: Outcome, rows: int) -> FloatArray:
-    """Scores row by row; a worth agreed beforehand is the same on every test set."""
+    """Scores row by row; a utility fixed beforehand is the same on every test set."""
     return np.full(rows, outcome.value) if outcome.scores is None else outcome.scores
 
 

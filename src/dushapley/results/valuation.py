@@ -1,4 +1,4 @@
-"""The result: who contributed how much, how sure that is, and how it was found."""
+"""The result: who contributed how much, how sure that is, and how it was computed."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Valuation:
 
     @property
     def efficiency_gap(self) -> float:
-        """Σ values − (u(all) − u(∅)): what the method gave away too much, or too little."""
+        """Σ values − (u(all) − u(∅)): what the method gives away in excess, or too little of."""
         return float(self.values.sum() - (self.u_full - self.u_empty))
 
     @property
@@ -179,7 +179,7 @@ class Valuation:
     def rounding(self) -> float:
         """What arithmetic leaves of a value that should be 0: 1e-12 of the largest number at hand.
 
-        Utilities and values of this size or less are nothing, whatever their sign.
+        Utilities and values of this size or less count as nothing, whatever their sign.
         """
         largest = max(abs(self.u_full), abs(self.u_empty), float(np.abs(self.values).max()))
         return 1e-12 * largest
@@ -234,6 +234,7 @@ class Valuation:
         if missing or unknown:
             raise InvalidValuation(
                 f"The stored valuation lacks {sorted(missing)} and has unknown {sorted(unknown)}."
+                " Read it with the version of dushapley that wrote it, or value the game again."
             )
         arguments = {name: data[name] for name in known if name in data}
         arguments["owners"] = tuple(arguments["owners"])
@@ -339,12 +340,12 @@ class Valuation:
         return lines + [f"  note: {note}" for note in self.notes]
 
     def _sources(self) -> str:
-        told = []
+        sources = []
         for source in ("sampling", "training", "test set"):
             error = self.errors.get(source)
             size = "unknown" if error is None else f"{root_mean_square(error):.2g}"
-            told.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
-        return ", ".join(told)
+            sources.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
+        return ", ".join(sources)
 
 
 def _plain(value: Any) -> Any:

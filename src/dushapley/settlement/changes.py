@@ -1,6 +1,6 @@
 """What may happen to a collaboration: an owner leaves, joins, merges, copies, brings more rows.
 
-Every change is a game over the same data seen otherwise, or with one more owner; model, test set
+Every change is a game over the same data seen differently, or with one more owner; model, test set
 and encoder stay the base run's.
 """
 
@@ -18,7 +18,7 @@ from dushapley.games import DerivedGame, Game, RowsGame
 from dushapley.hashing import content_hash
 
 SMALLEST_SCALE = 0.25
-"""To ask for more rows everybody is shrunk; below this the small collaboration tells little."""
+"""To ask for more rows everybody is shrunk; below this the small collaboration says little."""
 
 
 class Change(Protocol):
@@ -60,12 +60,13 @@ class Join:
     def games(self, game: Game) -> tuple[Game, Game]:
         rows = refuse_without_rows(game, "A newcomer")
         if self.owner in game.names:
-            raise InvalidChange(f"There is an owner {self.owner!r} already; name the newcomer.")
+            raise InvalidChange(
+                f"There is an owner {self.owner!r} already; give the newcomer another name."
+            )
         X, y = np.asarray(self.X), None if self.y is None else np.asarray(self.y)
         if len(X) == 0 or (y is not None and len(X) != len(y)):
             raise InvalidChange(f"The newcomer brings {len(X)} rows; each needs a target.")
-        known = content_hash(X, y)
-        return game, _with(rows, self.owner, rows.prepared(X), y, known)
+        return game, _with(rows, self.owner, rows.prepared(X), y, content_hash(X, y))
 
     def told(self) -> str:
         return f"{self.owner!r} joins"
@@ -139,8 +140,8 @@ class MoreRows:
     def games(self, game: Game) -> tuple[Game, Game]:
         if game.fractions == "none":
             raise InvalidChange(
-                f"{type(game).__name__} knows whole owners only, so it cannot tell what part of "
-                "their rows is worth. Use a game with rows."
+                f"{type(game).__name__} knows whole owners only, so it cannot say what a part "
+                "of their rows is worth. Use a game with rows."
             )
         i = find_owner(game, self.owner)
         parts = self.scale(game) * np.eye(game.n_players)
@@ -159,7 +160,7 @@ class MoreRows:
         if scale < SMALLEST_SCALE:
             raise InvalidChange(
                 f"{self.owner!r} has {size:.0f} rows; {self.rows} more can only be measured by "
-                f"shrinking everybody to {scale:.0%}, which tells little. Ask for at most "
+                f"shrinking everybody to {scale:.0%}, which says little. Ask for at most "
                 f"{int(size / SMALLEST_SCALE - size)} more."
             )
         return scale
@@ -195,7 +196,7 @@ def _keeps_its_test_set(game: RowsGame) -> bool:
     return type(game).with_owners is not RowsGame.with_owners
 
 
-def _with(game: RowsGame, name: str, X: Any, y: Any, known: str) -> RowsGame:
+def _with(game: RowsGame, name: str, X: Any, y: Any, content: str) -> RowsGame:
     owners = game.owners
     return game.with_owners(
         replace(
@@ -203,6 +204,6 @@ def _with(game: RowsGame, name: str, X: Any, y: Any, known: str) -> RowsGame:
             names=(*owners.names, name),
             X=(*owners.X, X),
             y=(*owners.y, y),
-            hashes=(*owners.hashes, known),
+            hashes=(*owners.hashes, content),
         )
     )

@@ -36,7 +36,7 @@ def share_out(coins: int, weights: Sequence[int], names: Sequence[str]) -> list[
     """Divide whole coins in proportion to whole weights by largest remainders; ties by name.
 
     Weights may be negative as long as their sum is positive. The result adds up to `coins`
-    exactly, and nobody is a whole coin away from its due.
+    exactly, and nobody is a whole coin away from what is due.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def whole_weights(values: FloatArray) -> list[int]:
 def rule_weights(
     values: FloatArray, negative: str, floor: str | None, rounding: float = 0.0
 ) -> list[int]:
-    """Whole weights under a rule for negative values; what is rounding alone is no gain."""
+    """Whole weights under a rule for negative values; what is only rounding is not a gain."""
     counted = np.where(np.abs(values) <= rounding, 0.0, values)
     if negative == "charge" and abs(float(counted.sum())) <= rounding:
         counted = np.zeros_like(counted)
@@ -111,7 +111,7 @@ def check_pot(pot: object, decimals: int) -> Decimal:
         amount = Decimal("nan")
     if not amount.is_finite() or amount < 0:
         raise InvalidSettlement(
-            f"The pot is {pot!r}; needed is an amount of money that is not negative, written "
+            f"The pot is {pot!r}; it must be an amount of money that is not negative, written "
             "with a decimal point and without separators: '100000.00'."
         )
     return amount_of(coins_of(amount, decimals), decimals)
@@ -139,7 +139,7 @@ def check_floor(floor: object, negative: str) -> str | None:
 
 def check_currency(currency: object) -> str:
     if not isinstance(currency, str) or len(currency) > 12 or not currency.isprintable():
-        raise InvalidSettlement(f"currency is {currency!r}; needed is a short name, say 'EUR'.")
+        raise InvalidSettlement(f"currency is {currency!r}; it must be a short name, say 'EUR'.")
     return currency
 
 

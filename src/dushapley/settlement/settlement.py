@@ -98,7 +98,7 @@ class Settlement:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What must be known before paying: a pot may be shared where nothing was gained."""
+        """What to know before paying: a pot may be shared where nothing was gained."""
         gain = self.valuation.u_full - self.valuation.u_empty
         if gain > self.valuation.rounding:
             return ()
@@ -133,8 +133,8 @@ class Settlement:
         writer.writerow([*frame.columns, "currency"])
         for row in frame.itertuples(index=False):
             name, *numbers = row
-            told = ["" if number is None else str(number) for number in numbers]
-            writer.writerow([harmless(name), *told, harmless(self.currency)])
+            cells = ["" if number is None else str(number) for number in numbers]
+            writer.writerow([harmless(name), *cells, harmless(self.currency)])
         return text.getvalue()
 
     def to_dict(self) -> dict[str, Any]:
@@ -239,8 +239,8 @@ def settle(
 
     of the pot P. Amounts are rounded down to whole coins, and the coins left over go to the
     largest remainders (ties: by name). Intervals: values are drawn from their joint normal law,
-    each draw is settled by the same rule, and the middle 95% kept, so that the kink at zero is
-    respected. Cost: no evaluation.
+    each draw is settled by the same rule, and the middle 95% is kept, so that the kink at zero
+    is respected. Cost: no evaluation.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def settle(
     floor
         Under "floor": the part of an equal share paid to everybody, from 0 to 1; default 0.1.
     decimals
-        Decimals of the smallest coin, where `currency` does not tell.
+        Decimals of the smallest coin, where `currency` does not determine them.
     record
         Provenance to keep in the file: input hashes, command line.
 

@@ -138,8 +138,8 @@ def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str
         return json.loads(Path(settlement).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidSettlement(
-            f"{os.fspath(settlement)} is no readable settlement ({error}). Pass the JSON file that "
-            "was written when the pot was shared."
+            f"{os.fspath(settlement)} is not a readable settlement ({error}). Pass the JSON file "
+            "that was written when the pot was shared."
         ) from error
 
 
@@ -188,11 +188,10 @@ def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
         )
     except InvalidSettlement as error:
         return Finding("payments", False, str(error))
-    told = first_difference(_exact_part(data), _exact_part(again.to_dict())) or _intervals_differ(
-        stored, again
-    )
-    if told:
-        return Finding("payments", False, f"do not follow from the values: {told}")
+    difference = first_difference(_exact_part(data), _exact_part(again.to_dict()))
+    difference = difference or _intervals_differ(stored, again)
+    if difference:
+        return Finding("payments", False, f"do not follow from the values: {difference}")
     return Finding("payments", True, "follow from the values and add up to the pot")
 
 
@@ -219,20 +218,20 @@ def _intervals_differ(one: Settlement, other: Settlement) -> str | None:
 
 def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> Finding:
     settled = {_label(entry): entry["sha256"] for entry in stored.record.get("inputs", ())}
-    found = {_label(entry): entry["sha256"] for entry in inputs or ()}
+    now = {_label(entry): entry["sha256"] for entry in inputs or ()}
     for label in settled:
-        if label not in found:
-            return Finding("inputs", False, f"{label} is missing; it was settled with")
-        if found[label] != settled[label]:
+        if label not in now:
+            return Finding("inputs", False, f"{label} is missing, but was part of the settlement")
+        if now[label] != settled[label]:
             return Finding(
                 "inputs",
                 False,
-                f"{label} has changed: SHA-256 {found[label][:16]}…, settled with "
+                f"{label} has changed: its SHA-256 is {now[label][:16]}…, that of the settlement "
                 f"{settled[label][:16]}…",
             )
-    extra = [label for label in found if label not in settled]
+    extra = [label for label in now if label not in settled]
     if extra:
-        return Finding("inputs", False, f"{extra[0]} is no input of this settlement")
+        return Finding("inputs", False, f"{extra[0]} is not an input of this settlement")
     if not settled:
         return Finding("inputs", None, "no files were recorded")
     return Finding("inputs", True, f"all {len(settled)} files are as they were")
@@ -253,9 +252,9 @@ def value_findings(
     """What takes the game: its fingerprint, and the values computed again."""
     stored = Valuation.from_dict(data["valuation"])
     played = as_game(game, len(stored.owners))
-    known = _game(played.fingerprint, stored.fingerprint)
-    if known.holds is False:
-        return [known, Finding("values", None, "this is another game")]
+    content = _game(played.fingerprint, stored.fingerprint)
+    if content.holds is False:
+        return [content, Finding("values", None, "this is another game")]
     again = value(
         played,
         stored.method_asked,
@@ -271,24 +270,25 @@ def value_findings(
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
     if first_difference(one, other) is None:
-        return [known, Finding("values", True, f"the same to the last bit ({how})")]
-    told = first_difference(one, other, tolerance=TOLERANCE)
-    if told is None:
-        return [known, Finding("values", True, f"the same but for rounding, {TOLERANCE:g} ({how})")]
-    return [known, Finding("values", False, f"{told} ({how})")]
+        return [content, Finding("values", True, f"the same to the last bit ({how})")]
+    difference = first_difference(one, other, tolerance=TOLERANCE)
+    if difference is None:
+        rounded = f"the same but for rounding, {TOLERANCE:g} ({how})"
+        return [content, Finding("values", True, rounded)]
+    return [content, Finding("values", False, f"{difference} ({how})")]
 
 
-def _game(found: str | None, settled: str | None) -> Finding:
-    if found != settled:
-        unlike = "data, model, score or seed of the game differ from those settled with"
+def _game(now: str | None, settled: str | None) -> Finding:
+    if now != settled:
+        unlike = "data, model, score or seed of the game differ from those of the settlement"
         return Finding("game", False, unlike)
-    if found is None:
+    if now is None:
         return Finding("game", None, "it is a bare function, whose content cannot be compared")
-    return Finding("game", True, "data, model, score and seed are those settled with")
+    return Finding("game", True, "data, model, score and seed are those of the settlement")
 
 
 def _versions(stored: Settlement) -> Finding:
-    """Other versions are no fault, but the first suspect where something differs."""
+    """Other versions are not a fault, but the first suspect where something differs."""
     then, now = stored.record.get("versions", {}), versions()
     other = [f"{n} {then[n]} → {now.get(n, 'none')}" for n in then if then[n] != now.get(n)]
     return Finding("versions", True, "differ: " + ", ".join(other) if other else "the same")

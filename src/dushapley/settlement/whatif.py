@@ -95,7 +95,7 @@ class WhatIf:
         name = self.change.name if isinstance(self.change, Merge) else self.change.owner
         row: Any = self.to_frame().set_index("owner").loc[name]
         if not is_clear(row["change"], row["std_error"]):
-            return ["The difference is within the error: more budget would tell."]
+            return ["The difference is within the error: a larger budget may settle it."]
         if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
             return [f"It makes no difference to {name!r}."]
         pays = f"{VERBS[type(self.change)]} {'pays' if row['change'] > 0 else 'does not pay'}"
@@ -116,7 +116,7 @@ class Quote:
         Different pools to be computed. Exact for methods that ask the same whatever they are
         answered; a forecast for the others (`gp`, `tmc`), which `at_most` bounds.
     at_most
-        Pools to be computed if, from the first unknown answer on, nothing were found.
+        Pools to be computed if nothing were found from the first unknown answer on.
     """
 
     asked: int
@@ -147,7 +147,7 @@ def what_if(
         `Leave`, `Join`, `Merge`, `Copy` or `MoreRows`.
     method, options, budget, precision, seed, n_jobs, ledger
         As in `dushapley.value`, used for both. With the ledger of the base run, everything that
-        run paid for is found. `quote_change` tells what is missing beforehand.
+        run paid for is found. `quote_change` says beforehand what is missing.
 
     Examples
     --------
@@ -190,8 +190,8 @@ def quote_change(
 ) -> Quote:
     """What a what-if would cost, both worlds together, without computing anything.
 
-    The method's own conversations are held with what the ledger knows; where it does not know,
-    the mean of what is known stands in.
+    The method's own conversations are held with what the ledger has; where it has nothing, the
+    mean of what is known stands in.
     """
     runs = [
         Run(world, method, options=options, budget=budget, seed=seed)
@@ -209,7 +209,7 @@ def quote_change(
 
 
 def _rehearse(run: Run, ledger: Ledger, known: dict[bytes, float], new: set[bytes]) -> int:
-    """Collect the keys that will be asked; return how many of them may be new at the most."""
+    """Collect the keys that will be asked; return how many of them may be new at most."""
     talk, game = run.converse(), run.game
     sure: int | None = None  # questions asked before the first unknown answer
     while (ask := talk.ask()) is not None:
