@@ -39,7 +39,7 @@ def table(
     indent
         Spaces before every line.
     width
-        Columns to fit into by wrapping the last cell of each row; None never wraps.
+        Columns to fit into by wrapping the last cell of each row, between words; None never wraps.
 
     Examples
     --------
@@ -55,17 +55,20 @@ def table(
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(headers))
     cells = [[Text(cell) for cell in row] for row in rows]
     for k in range(max(map(len, [headers, *cells]))):
-        title = Text(headers[k]) if headers else ""
-        grid.add_column(title, justify="left" if k in left else "right", no_wrap=True)
-    grid.columns[-1].no_wrap = False
+        title = Text(headers[k]) if headers else Text()
+        widest = max(cell.cell_len for cell in (title, *(row[k] for row in cells if k < len(row))))
+        grid.add_column(title, justify="left" if k in left else "right", min_width=widest)
+    grid.columns[-1].min_width = None
     for row in cells:
         grid.add_row(*row)
     console = Console(
         file=StringIO(),
-        width=MOST_COLUMNS if width is None else width - indent,
+        width=MOST_COLUMNS,
         color_system=None,
         force_jupyter=False,  # in a notebook rich would show the table instead of writing it
     )
+    if width is not None:
+        console.width = max(width - indent, console.measure(grid).minimum + 2)
     with console.capture() as text:
         console.print(grid)
     return "\n".join(f"{' ' * indent}{line}".rstrip() for line in text.get().splitlines())
