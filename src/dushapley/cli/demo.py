@@ -100,18 +100,15 @@ def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFram
 
 def keep(result: Valuation, folder: Path) -> None:
     """Write the valuation as JSON, as a picture and as a page."""
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
+    from dushapley.report import report
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "valuation.json").write_text(result.to_json() + "\n", encoding="utf-8")
-    result.plot()
-    plt.savefig(folder / "valuation.png", dpi=120)
-    plt.close()
-    from dushapley.report import report
-
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    result.plot(figure.subplots())
+    figure.savefig(folder / "valuation.png", dpi=120)
     page = report(result, title="Ten hospitals, one model: who contributed how much?")
     (folder / "report.html").write_text(page, encoding="utf-8")
     say(f"Written to {folder}: valuation.json, valuation.png and report.html")

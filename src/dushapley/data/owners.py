@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import Array, FloatArray
-from dushapley.errors import InvalidOwners, SharedRows
+from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
 
 if TYPE_CHECKING:
@@ -108,6 +107,7 @@ class Owners:
     @classmethod
     def from_tables(cls, tables: Mapping[str, pd.DataFrame], *, target: str) -> Owners:
         """Owners from one table each; columns may stand in any order, but must be the same."""
+        from dushapley.data.overlap import warn_of_shared_rows
         from dushapley.data.tables import as_blocks
 
         columns, blocks = as_blocks(tables, target)
@@ -295,45 +295,3 @@ def _of_one_type(names: Sequence[str], blocks: Sequence[Array], what: str) -> tu
     for block in cast:
         block.setflags(write=False)
     return cast
-
-
-def warn_of_shared_rows(owners: Owners) -> None:
-    """Say aloud when the same row, target included, stands in the data of two owners."""
-    count, example = shared_rows(owners)
-    if count:
-        warnings.warn(
-            f"{count} rows, targets included, stand in the data of more than one owner (for "
-            f"example of {example[0]!r} and {example[1]!r}); they share what such rows are worth.",
-            SharedRows,
-            stacklevel=4,
-        )
-
-
-def shared_rows(owners: Owners) -> tuple[int, tuple[str, str]]:
-    """How many different rows have several owners, and two names as an example."""
-    first: dict[bytes, int] = {}
-    shared: dict[bytes, tuple[int, int]] = {}
-    for j, rows in enumerate(row_sets(owners)):
-        for row in rows & first.keys():
-            shared.setdefault(row, (first[row], j))
-        first |= dict.fromkeys(rows - first.keys(), j)
-    pair = min(shared.values(), default=(0, 0))
-    return len(shared), (owners.names[pair[0]], owners.names[pair[1]])
-
-
-def row_sets(owners: Owners) -> list[set[bytes]]:
-    """The different rows of each owner, each by its content."""
-    return [rows_of(X, y) for X, y in zip(owners.X, owners.y, strict=True)]
-
-
-def rows_of(X: Array, y: Array | None) -> set[bytes]:
-    """Different rows with their targets, as bytes."""
-    parts = [_as_bytes(array) for array in (X, y) if array is not None]
-    return {b"|".join(row) for row in zip(*parts, strict=True)}
-
-
-def _as_bytes(array: Array) -> list[bytes]:
-    if array.dtype.kind in "OUS":
-        return [repr(row).encode("utf-8", "surrogatepass") for row in array.tolist()]
-    numbers = np.ascontiguousarray(array, dtype=np.float64) + 0.0  # no negative zeros
-    return [row.tobytes() for row in numbers]

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import Array, FloatArray, IntArray, Queries
-from dushapley.data.owners import Owners, row_sets, rows_of
+from dushapley.data.overlap import tested_rows
+from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome
 from dushapley.games.model.description import Indescribable, describe, package_of
@@ -293,9 +294,7 @@ class ModelGame(RowsGame):
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
         notes += unseen_classes(self.owners, self.y_test, self.classes)
-        tested = rows_of(self.X_test, self.y_test)
-        seen = len(tested & set().union(*row_sets(self.owners)))
-        if seen:
+        if seen := tested_rows(self.owners, self.X_test, self.y_test):
             notes.append(
                 f"{seen} rows of the test set, targets included, stand in the owners' data as "
                 "well: scores on them flatter whoever holds them."

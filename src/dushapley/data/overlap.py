@@ -1,0 +1,58 @@
+"""Rows that stand in the data of two owners, or of an owner and the test set."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from dushapley.arrays import Array
+from dushapley.data.owners import Owners
+from dushapley.errors import SharedRows
+
+
+def warn_of_shared_rows(owners: Owners) -> None:
+    """Say aloud when the same row, target included, stands in the data of two owners."""
+    count, example = shared_rows(owners)
+    if count:
+        warnings.warn(
+            f"{count} rows, targets included, stand in the data of more than one owner (for "
+            f"example of {example[0]!r} and {example[1]!r}); they share what such rows are worth.",
+            SharedRows,
+            stacklevel=4,
+        )
+
+
+def shared_rows(owners: Owners) -> tuple[int, tuple[str, str]]:
+    """How many different rows have several owners, and two names as an example."""
+    first: dict[bytes, int] = {}
+    shared: dict[bytes, tuple[int, int]] = {}
+    for j, rows in enumerate(row_sets(owners)):
+        for row in rows & first.keys():
+            shared.setdefault(row, (first[row], j))
+        first |= dict.fromkeys(rows - first.keys(), j)
+    pair = min(shared.values(), default=(0, 0))
+    return len(shared), (owners.names[pair[0]], owners.names[pair[1]])
+
+
+def tested_rows(owners: Owners, X_test: Array, y_test: Array) -> int:
+    """How many different rows of the test set, targets included, some owner has as well."""
+    return len(row_set(X_test, y_test) & set().union(*row_sets(owners)))
+
+
+def row_sets(owners: Owners) -> list[set[bytes]]:
+    """The different rows of each owner, each by its content."""
+    return [row_set(X, y) for X, y in zip(owners.X, owners.y, strict=True)]
+
+
+def row_set(X: Array, y: Array | None) -> set[bytes]:
+    """Different rows with their targets, as bytes."""
+    parts = [_as_bytes(array) for array in (X, y) if array is not None]
+    return {b"|".join(row) for row in zip(*parts, strict=True)}
+
+
+def _as_bytes(array: Array) -> list[bytes]:
+    if array.dtype.kind in "OUS":
+        return [repr(row).encode("utf-8", "surrogatepass") for row in array.tolist()]
+    numbers = np.ascontiguousarray(array, dtype=np.float64) + 0.0  # no negative zeros
+    return [row.tobytes() for row in numbers]
