@@ -8,8 +8,6 @@ One flow: owners → game → estimator ⇄ engine → valuation.
 [0.189, 0.271, 0.39]
 """
 
-from importlib.metadata import version
-
 from dushapley import estimators, games, guarantees, report
 from dushapley.data.owners import Owners
 from dushapley.engine.asktell import AskTell
@@ -33,6 +31,7 @@ from dushapley.games import (
     TableGame,
 )
 from dushapley.games.model.catalogue import models, scores
+from dushapley.hashing import package_version
 from dushapley.protocol import Ask, Estimate, Problem
 from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import probability_greater, rank_probabilities
@@ -42,7 +41,7 @@ from dushapley.settlement.settlement import Settlement, settle
 from dushapley.settlement.verification import Verdict, verify
 from dushapley.settlement.whatif import WhatIf, quote_change, what_if
 
-__version__ = version("dushapley")
+__version__ = package_version("dushapley")
 
 __all__ = [
     "Ask",

@@ -1,10 +1,18 @@
-"""Every digest: what two things must share to count as the same, in any process."""
+"""Every digest: what two things must share to count as the same, in any process.
+
+Never `hash()`, which differs between processes, and never pickle, whose bytes tell more than the
+content. Versions of packages stand here too: results count as the same only under the same ones.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import cache
+from importlib import import_module, metadata
+from typing import Any
 
 import numpy as np
 
@@ -12,25 +20,64 @@ from dushapley.arrays import Array
 from dushapley.errors import InvalidOwners
 
 
+def sha256(*chunks: str | bytes) -> bytes:
+    """SHA-256 of texts and bytes as they stand, one after the other."""
+    return _hashed(chunks).digest()
+
+
+def _hashed(chunks: Iterable[str | bytes]) -> hashlib._Hash:
+    sha = hashlib.sha256()
+    for chunk in chunks:
+        sha.update(chunk.encode() if isinstance(chunk, str) else chunk)
+    return sha
+
+
 def digest(*parts: object) -> str:
     """Content hash of strings, numbers and arrays; the same in every process.
 
     Each part is written with its type and length, so that no two lists of parts can run together.
     """
-    sha = hashlib.sha256()
+    return _hashed(chunk for part in parts for chunk in _labelled(part)).hexdigest()
+
+
+def _labelled(part: object) -> tuple[str, bytes]:
+    if isinstance(part, np.ndarray):
+        label, body = f"array {part.dtype.str} {part.shape}", _bytes(part)
+    elif isinstance(part, bytes):
+        label, body = "bytes", part
+    elif isinstance(part, (str, int, float, type(None))):
+        label, body = type(part).__name__, repr(part).encode("utf-8", "surrogatepass")
+    else:
+        raise TypeError(f"cannot digest {type(part).__name__}")
+    return f"{label} {len(body)}:", body
+
+
+def array_chunk(array: Array) -> bytes:
+    """An array of numbers for `sha256`: its type, its shape and its bytes."""
+    return f";{array.dtype.str} {array.shape}:".encode() + _bytes(array)
+
+
+def _bytes(array: Array) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+def checksum(*parts: str | bytes | None) -> bytes:
+    """Against damage: short and fast; each part with its type and length, so none run together."""
+    sha = hashlib.blake2b(digest_size=16)
     for part in parts:
-        if isinstance(part, np.ndarray):
-            array = np.ascontiguousarray(part)
-            text, body = f"array {array.dtype.str} {array.shape}", array.tobytes()
-        elif isinstance(part, bytes):
-            text, body = "bytes", part
-        elif isinstance(part, (str, int, float, type(None))):
-            text, body = type(part).__name__, repr(part).encode("utf-8", "surrogatepass")
-        else:
-            raise TypeError(f"cannot digest {type(part).__name__}")
-        sha.update(f"{text} {len(body)}:".encode())
-        sha.update(body)
-    return sha.hexdigest()
+        body = b"none" if part is None else part if isinstance(part, bytes) else part.encode()
+        sha.update(f"{type(part).__name__} {len(body)} ".encode() + body)
+    return sha.digest()
+
+
+def whole_number(name: str, n_bytes: int) -> int:
+    """A number of so many bytes that depends on all of a name."""
+    return int.from_bytes(sha256(name)[:n_bytes], "big")
+
+
+def random_numbers(name: str, count: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Random numbers of 64 bits from an extendable hash: the same in every version of numpy."""
+    return np.frombuffer(hashlib.shake_128(name.encode()).digest(8 * count), dtype="<u8")
 
 
 def content_hash(X: Array, y: Array | None) -> str:
@@ -39,26 +86,26 @@ def content_hash(X: Array, y: Array | None) -> str:
     Numbers are hashed through their bytes, text and plain objects through their type and text;
     objects whose text does not tell all of them are refused.
     """
-    sha = hashlib.sha256()
-    for array in (X, y):
-        if array is None:
-            sha.update(b"none;")
-            continue
-        sha.update(f"{array.dtype.kind}{array.shape};".encode())
-        if array.dtype.kind in "OUS":
-            for item in array.ravel():
-                text = _told(item)
-                sha.update(f"{len(text)}:".encode() + text)
-        else:
-            sha.update(f"{array.dtype.str};".encode())
-            sha.update(np.ascontiguousarray(array).tobytes())
-    return sha.hexdigest()
+    return _hashed(chunk for array in (X, y) for chunk in _cells(array)).hexdigest()
+
+
+def _cells(array: Array | None) -> Iterator[str | bytes]:
+    if array is None:
+        yield "none;"
+        return
+    yield f"{array.dtype.kind}{array.shape};"
+    if array.dtype.kind in "OUS":
+        for cell in map(_cell, array.ravel()):
+            yield f"{len(cell)}:".encode() + cell
+    else:
+        yield f"{array.dtype.str};"
+        yield _bytes(array)
 
 
 _PLAIN = (str, bytes, int, float, type(None), np.generic, date, time, timedelta, Decimal)
 
 
-def _told(item: object) -> bytes:
+def _cell(item: object) -> bytes:
     """All of one object as bytes."""
     if isinstance(item, np.ndarray) and not item.dtype.hasobject:
         return f"array {item.dtype.str} {item.shape} ".encode() + item.tobytes()
@@ -68,3 +115,26 @@ def _told(item: object) -> bytes:
         f"A cell holds {type(item).__name__}, whose content cannot be compared. Numbers, text, "
         "dates and arrays of numbers can."
     )
+
+
+MISSING = "missing"
+"""Version of a package that is not installed."""
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of those of these packages that are installed."""
+    known = {name: package_version(name) for name in packages}
+    return {name: version for name, version in known.items() if version != MISSING}
+
+
+@cache
+def package_version(name: str) -> str:
+    """Version of a package by the name it is installed or imported under; "" if it has none."""
+    try:
+        return metadata.version("scikit-learn" if name == "sklearn" else name)
+    except metadata.PackageNotFoundError:
+        pass
+    try:
+        return str(getattr(import_module(name), "__version__", ""))
+    except ImportError:
+        return MISSING

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import platform
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from dushapley.errors import InvalidOption
+from dushapley.hashing import versions
 from dushapley_paper.data import check
 from dushapley_paper.experiment import Experiment, Profile
 from dushapley_paper.registry import EXPERIMENTS
@@ -59,20 +59,9 @@ def reproduce(name: str, profile: Profile = "quick", seed: int = 0) -> Record:
         "seed": seed,
         "seconds": round(time.perf_counter() - begun, 1),
         "machine": f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}",
-        "versions": versions(),
+        "versions": versions(LIBRARIES),
         "result": result,
     }
-
-
-def versions() -> dict[str, str]:
-    """Versions of the libraries that decide numbers, where they are installed."""
-    found = {}
-    for library in LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def save(record: Record, folder: Path) -> Path:

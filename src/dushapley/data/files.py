@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dushapley.data.tables import check_columns, refuse_other_columns, refuse_twins
 from dushapley.errors import InvalidOwners
+from dushapley.hashing import sha256
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ class SourceFile:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the bytes, as other programs compute it."""
-        return hashlib.sha256(self.content).hexdigest()
+        return sha256(self.content).hex()
 
     @property
     def owner(self) -> str:

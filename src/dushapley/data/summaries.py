@@ -13,7 +13,6 @@ should know this before they hand it over.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -27,6 +26,7 @@ from dushapley.arrays import Array, FloatArray
 from dushapley.data.files import PathLike, SourceFile
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOwners
+from dushapley.hashing import array_chunk, sha256
 
 Kind = Literal["regression", "classification", "bins"]
 
@@ -71,12 +71,8 @@ class Statistics:
     @property
     def content(self) -> str:
         """Content hash: equal statistics, equal hash."""
-        parts = [self.arrays[name] for name in ARRAYS[self.kind]]
-        sha = hashlib.sha256(f"{self.kind} {self.n_rows} {self.n_features}".encode())
-        for part in parts:
-            sha.update(f";{part.dtype.str} {part.shape}:".encode())
-            sha.update(np.ascontiguousarray(part).tobytes())
-        return sha.hexdigest()
+        arrays = (array_chunk(self.arrays[name]) for name in ARRAYS[self.kind])
+        return sha256(f"{self.kind} {self.n_rows} {self.n_features}", *arrays).hex()
 
     def save(self, path: PathLike) -> Path:
         """Write a small .npz file of plain arrays; read it back with `load`."""

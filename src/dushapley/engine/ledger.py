@@ -9,7 +9,6 @@ sealed by a checksum, so that damage is noticed and never taken for an evaluatio
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -30,6 +29,7 @@ from dushapley.errors import (
     LedgerUnreadable,
 )
 from dushapley.games.base import Outcome
+from dushapley.hashing import checksum
 
 FORMAT = "dushapley.ledger/2"
 _SCHEMA = (
@@ -249,23 +249,14 @@ def sealed(key: bytes, outcome: Outcome, context: str) -> Row:
     scores = None if outcome.scores is None else outcome.scores.tobytes()
     spread = None if outcome.spread is None else repr(float(outcome.spread))
     value = repr(float(outcome.value))
-    seal = _seal(context, key, value, outcome.failure, scores, spread)
+    seal = checksum(context, key, value, outcome.failure, scores, spread)
     return key, value, outcome.failure, scores, spread, seal
 
 
 def unsealed(row: Row, context: str) -> Outcome | None:
     """A stored evaluation, or None when it is not what was once stored."""
     key, value, failure, scores, spread, seal = row
-    if _seal(context, key, value, failure, scores, spread) != seal:
+    if checksum(context, key, value, failure, scores, spread) != seal:
         return None
     array = None if scores is None else np.frombuffer(scores, dtype=np.float64)
     return Outcome(float(value), failure, array, None if spread is None else float(spread))
-
-
-def _seal(*parts: object) -> bytes:
-    """Checksum of a row and its context; each part with its length, so that none run together."""
-    sha = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        body = b"none" if part is None else part if isinstance(part, bytes) else str(part).encode()
-        sha.update(f"{type(part).__name__} {len(body)} ".encode() + body)
-    return sha.digest()

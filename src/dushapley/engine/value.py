@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from time import monotonic
 from typing import Any, Self
 
@@ -28,6 +27,7 @@ from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game, as_game
+from dushapley.hashing import package_version
 from dushapley.protocol import Estimate
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
@@ -284,7 +284,7 @@ class Run:
             guarantee=estimate.guarantee,
             notes=(*reason, *estimate.notes, *self.game.notes),
             details=estimate.details,
-            version=version("dushapley"),
+            version=package_version("dushapley"),
             **counted,
         )
 

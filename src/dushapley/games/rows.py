@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from copy import copy
 from typing import Self
@@ -14,7 +13,7 @@ from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_values
-from dushapley.hashing import digest
+from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
 from dushapley.validation import check_names, check_sizes, pool_name
 
@@ -70,9 +69,7 @@ class RowsGame(Game):
         if draw is None:
             raise InvalidGame("Part of an owner's rows was asked for without a draw id.")
         name = f"{draw} {self.owners.hashes[owner]} {self.ranks[owner]} {count}"
-        # one random number per row from an extendable hash: the same in every version of numpy
-        numbers = np.frombuffer(hashlib.shake_128(name.encode()).digest(8 * size), dtype="<u8")
-        return np.sort(np.argpartition(numbers, count)[:count])
+        return np.sort(np.argpartition(random_numbers(name, size), count)[:count])
 
     def pool(self, counts: IntArray, draw: int | None) -> tuple[Array, Array | None]:
         """Rows and targets of one pool, in the order of content."""
@@ -103,7 +100,7 @@ class RowsGame(Game):
                 parts.append(self.owners.hashes[j])
             elif counts[j] > 0:
                 parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {counts[j]} {draw}")
-        return hashlib.sha256("\n".join(parts).encode()).digest()
+        return sha256("\n".join(parts))
 
 
 class DatasetGame(RowsGame):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import platform
@@ -11,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dushapley.errors import InvalidSettlement
+from dushapley.hashing import sha256, versions
 from dushapley.results.uncertainty import MIDDLE_95, plausible_values
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import (
@@ -283,7 +282,7 @@ def settle(
         payments=tuple(amount_of(c, places) for c in coins),
         low=low,
         high=high,
-        record={"versions": versions(), **(record or {})},
+        record={"versions": versions_here(), **(record or {})},
     )
 
 
@@ -322,15 +321,9 @@ def seal(body: Mapping[str, Any]) -> str:
     """Hash of a settlement's content: whoever changes a number breaks it."""
     rest = {name: item for name, item in body.items() if name != "seal"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256(text).hex()
 
 
-def versions() -> dict[str, str]:
+def versions_here() -> dict[str, str]:
     """What computes here, by name and version."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return {"python": platform.python_version(), **versions(PACKAGES)}

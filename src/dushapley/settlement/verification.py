@@ -17,7 +17,7 @@ from dushapley.estimators.registry import AUTO
 from dushapley.games import as_game
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import amount_of
-from dushapley.settlement.settlement import Settlement, seal, settle, versions
+from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
 from dushapley.terminal import table
 
 TOLERANCE = 1e-9
@@ -289,6 +289,6 @@ def _game(now: str | None, settled: str | None) -> Finding:
 
 def _versions(stored: Settlement) -> Finding:
     """Other versions are not a fault, but the first suspect where something differs."""
-    then, now = stored.record.get("versions", {}), versions()
+    then, now = stored.record.get("versions", {}), versions_here()
     other = [f"{n} {then[n]} → {now.get(n, 'none')}" for n in then if then[n] != now.get(n)]
     return Finding("versions", True, "differ: " + ", ".join(other) if other else "the same")

@@ -160,6 +160,7 @@ class Dask(Remote):
     def _refuse_without_us(self, parcel: Parcel) -> None:
         """Refuse workers that lack this library: they could not even receive a task to say so."""
         found: dict[str, Any] = {}
+        # `version` is Python's own: a worker that lacks this library has nothing else to run
         with suppress(OSError, TimeoutError):  # of workers that are just dying; others will come
             found = self.client.run(
                 version, "dushapley", on_error="return", callback_timeout=FAREWELL

@@ -10,9 +10,7 @@ import pickle
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from io import BytesIO
 from types import FunctionType
 from typing import Any
@@ -22,6 +20,7 @@ import numpy as np
 from dushapley.engine.executors.base import Shipment
 from dushapley.errors import DUShapleyError, InvalidGame, WorkersDiffer
 from dushapley.games.model.owncode import ELSEWHERE, is_own
+from dushapley.hashing import MISSING, versions
 
 ALIGNED = 64
 """Bytes: each array of a parcel begins at a multiple, as arithmetic on it likes."""
@@ -64,8 +63,12 @@ class Parcel:
         return shipment
 
     def _refuse_other_versions(self) -> None:
-        here = versions(name for name in self.packages if name != "Python")
-        others = [f"{n} {here[n]} (driver: {v})" for n, v in self.packages.items() if here[n] != v]
+        here = _versions(name for name in self.packages if name != "Python")
+        others = [
+            f"{name} {found} (driver: {wanted})"
+            for name, wanted in self.packages.items()
+            if (found := here.get(name, MISSING)) != wanted
+        ]
         if others:
             raise WorkersDiffer(
                 f"A worker has {', '.join(others)}, so its results could differ in some bit. "
@@ -105,7 +108,7 @@ def pack(shipment: Shipment) -> Parcel:
     bounds = [(start, start + part.nbytes) for start, part in zip(starts, parts, strict=False)]
     for (start, end), part in zip(bounds, parts, strict=True):
         contents.data[start:end] = part
-    return Parcel(contents, bounds, versions(sorted(BITS | _installed(modules))))
+    return Parcel(contents, bounds, _versions(sorted(BITS | _installed(modules))))
 
 
 def _describe(shipment: Shipment) -> tuple[bytes, list[pickle.PickleBuffer], set[str]]:
@@ -146,18 +149,6 @@ def _installed(modules: set[str]) -> set[str]:
     }
 
 
-def versions(names: Iterable[str]) -> dict[str, str]:
+def _versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions here of Python and of these packages."""
-    return {"Python": ".".join(map(str, sys.version_info[:2]))} | {n: _version(n) for n in names}
-
-
-@cache
-def _version(name: str) -> str:
-    try:
-        return version("scikit-learn" if name == "sklearn" else name)
-    except PackageNotFoundError:
-        pass
-    try:
-        return str(getattr(import_module(name), "__version__", ""))
-    except ImportError:
-        return "missing"
+    return {"Python": ".".join(map(str, sys.version_info[:2])), **versions(packages)}

@@ -6,7 +6,6 @@ cannot be described says so instead of being mixed up with another.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.games.model.owncode import own_code
-from dushapley.hashing import digest
+from dushapley.hashing import digest, package_version
 
 
 class Indescribable(Exception):
@@ -76,4 +75,4 @@ def _describe_object(thing: Any) -> str:
 def package_of(model: Any) -> str:
     """Package and version that a model's class comes from."""
     top = type(model).__module__.split(".")[0]
-    return f"{top} {getattr(sys.modules.get(top), '__version__', '')}"
+    return f"{top} {package_version(top)}"

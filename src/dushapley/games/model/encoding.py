@@ -10,7 +10,7 @@ import numpy as np
 from dushapley.arrays import Array
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOwners
-from dushapley.hashing import digest
+from dushapley.hashing import digest, package_version
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,9 @@ class Encoding:
         self.vectorizer = vectorizer()
         told = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
         self.kept = without_noise(told, self.vectorizer)
-        self.name = digest("skrub", version(), str(self.columns), *sorted(owners.hashes))
+        self.name = digest(
+            "skrub", package_version("skrub"), str(self.columns), *sorted(owners.hashes)
+        )
 
     def __call__(self, X: Array) -> Array:
         """Rows of objects as rows of numbers."""
@@ -109,13 +111,6 @@ def vectorizer() -> Any:
         low_cardinality=OneHotEncoder(handle_unknown="ignore", sparse_output=False),
         high_cardinality=StringEncoder(random_state=0),
     )
-
-
-def version() -> str:
-    """Version of skrub."""
-    from importlib.metadata import version as installed
-
-    return installed("skrub")
 
 
 def as_frame(X: Array, columns: Mapping[str, str]) -> pd.DataFrame:

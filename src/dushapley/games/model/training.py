@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import signal
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dushapley.errors import InvalidGame
+from dushapley.hashing import whole_number
 from dushapley.validation import is_number, is_whole
 
 LONGEST = 1e8
@@ -87,8 +87,7 @@ def _idle_seed(part: Any) -> bool:
 
 def derived(seed: int, repeat: int, name: str) -> int:
     """A seed of 31 bits that depends on all three."""
-    text = hashlib.sha256(f"{seed} {repeat} {name}".encode()).digest()
-    return int.from_bytes(text[:4], "big") >> 1
+    return whole_number(f"{seed} {repeat} {name}", 4) >> 1
 
 
 def refuse_drifting(model: Any, repeats: int) -> None:

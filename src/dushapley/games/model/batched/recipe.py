@@ -7,7 +7,6 @@ initial weights and which rows a mini-batch holds.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +15,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import InvalidOption
+from dushapley.hashing import whole_number
 from dushapley.validation import check_whole
 
 Optimizer = Literal["sgd", "adam"]
@@ -92,8 +92,7 @@ class Recipe:
         return [first, second, np.zeros((len(labels), 1))]
 
     def _output_weights(self, label: Any) -> FloatArray:
-        name = int.from_bytes(hashlib.sha256(str(label).encode()).digest()[:8], "big")
-        rng = np.random.default_rng([self.seed, 2, name])
+        rng = np.random.default_rng([self.seed, 2, whole_number(str(label), 8)])
         return rng.normal(0, np.sqrt(1 / self.hidden), self.hidden)
 
     def batch_positions(self, n_rows: IntArray | int) -> IntArray:
