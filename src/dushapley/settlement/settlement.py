@@ -265,7 +265,11 @@ def settle(
     >>> [str(p) for p in ds.settle(v, 100, currency="EUR").payments]
     ['33.34', '33.33', '33.33']
     """
-    _refuse_unsettled(valuation)
+    if not valuation.complete:
+        raise InvalidSettlement(
+            "This valuation was stopped early, so nobody could compute it again. Run the same "
+            "again with its ledger to go on, then settle."
+        )
     places = check_decimals(decimals, check_currency(currency))
     amount = check_pot(pot, places)
     part = check_floor(floor, negative)
@@ -307,14 +311,6 @@ def intervals(
         for end in ends
     )
     return low, high
-
-
-def _refuse_unsettled(valuation: Valuation) -> None:
-    if not valuation.complete:
-        raise InvalidSettlement(
-            "This valuation was stopped early, so nobody could compute it again. Run the same "
-            "again with its ledger to go on, then settle."
-        )
 
 
 def seal(body: Mapping[str, Any]) -> str:

@@ -165,7 +165,7 @@ def what_if(
         before, after = (
             value(
                 world,
-                method,
+                method=method,
                 options=options,
                 budget=budget,
                 precision=precision,
