@@ -16,7 +16,7 @@ def decimal(value: float, digits: int) -> str:
 def whole(value: float) -> str:
     """A count, thousands apart; a few decimals where it is none."""
     number = float(value)
-    return f"{number:,.0f}" if number == int(number) else f"{number:,.2f}"
+    return f"{number:,.0f}" if number.is_integer() else f"{number:,.2f}"
 
 
 def percent(share: float, digits: int = 1) -> str:

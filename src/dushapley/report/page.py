@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dushapley.errors import InvalidSettlement
@@ -102,6 +103,7 @@ def _finalize(thing: Any) -> Any:
     return printable(thing, keep="\n\t") if plain else thing
 
 
+@cache
 def _environment() -> Environment:
     import jinja2
 

@@ -50,17 +50,17 @@ def figures(numbers: dict[str, Any], highlight: int | None = None) -> list[dict[
     makers = {"history": settling, "curve": learning, "stages": adding, "size": size_and_value}
     drawn = []
     for name, maker in makers.items():
-        told = maker(numbers, highlight) if numbers.get(name) else None
-        if told is not None:
-            title, caption, draw = told
+        if numbers.get(name) and (figure := maker(numbers, highlight)) is not None:
+            title, caption, draw = figure
             drawn.append({"name": name, "title": title, "caption": caption, "svg": svg(name, draw)})
     return drawn
 
 
-Told = tuple[str, str, Callable[["Axes"], None]] | None
+Drawing = tuple[str, str, Callable[["Axes"], None]] | None
+"""Title, caption and what draws it; None where there is too little to draw."""
 
 
-def settling(numbers: dict[str, Any], highlight: int | None) -> Told:
+def settling(numbers: dict[str, Any], highlight: int | None) -> Drawing:
     """Values of all owners after so many questions."""
     asked = np.array(numbers["history"]["asked"])
     values = np.array(numbers["history"]["values"], dtype=np.float64)
@@ -70,30 +70,27 @@ def settling(numbers: dict[str, Any], highlight: int | None) -> Told:
     def draw(ax: Axes) -> None:
         _lines(ax, asked, values.T, numbers["negative"], highlight)
         ax.locator_params(axis="x", integer=True)
-        ax.set_xlabel("evaluations")
-        ax.set_ylabel("value")
+        ax.set(xlabel="evaluations", ylabel="value")
 
     if highlight is not None:
         return "Your value settling", "Your value as questions were answered.", draw
     return "Values settling", "Each line is an owner’s value as questions are answered.", draw
 
 
-def learning(numbers: dict[str, Any], highlight: int | None) -> Told:
+def learning(numbers: dict[str, Any], highlight: int | None) -> Drawing:
     """Worth of pools against their rows; drawn for all owners together only."""
     rows = np.array(numbers["curve"]["rows"])
     values = np.array(numbers["curve"]["values"])
     if highlight is not None or len(set(rows.tolist())) < 4:
         return None
     edges = np.quantile(rows, np.linspace(0, 1, int(np.clip(len(rows) // 8, 3, 12)) + 1))
-    bins = np.clip(np.searchsorted(edges, rows, side="right") - 1, 0, len(edges) - 2)
-    used = sorted(set(bins.tolist()))
-    middle = [(np.median(rows[bins == b]), np.median(values[bins == b])) for b in used]
+    bins = np.clip(np.searchsorted(edges, rows, side="right"), 1, len(edges) - 1)
+    middle = [[np.median(x[bins == b]) for b in np.unique(bins)] for x in (rows, values)]
 
     def draw(ax: Axes) -> None:
         ax.scatter(rows, values, s=9, color=MUTED, alpha=0.35, linewidths=0, gid="marks")
-        ax.plot(*zip(*middle, strict=True), color=ACCENT, linewidth=1.8)
-        ax.set_xlabel("rows in the pool")
-        ax.set_ylabel("score")
+        ax.plot(*middle, color=ACCENT, linewidth=1.8)
+        ax.set(xlabel="rows in the pool", ylabel="score")
 
     return (
         "What more data bring",
@@ -103,11 +100,9 @@ def learning(numbers: dict[str, Any], highlight: int | None) -> Told:
     )
 
 
-def adding(numbers: dict[str, Any], highlight: int | None) -> Told:
+def adding(numbers: dict[str, Any], highlight: int | None) -> Drawing:
     """Mean gain of each owner by how much of the others' rows is already there."""
-    gains = np.array(
-        [[np.nan if x is None else x for x in row] for row in numbers["stages"]], dtype=np.float64
-    )
+    gains = np.array(numbers["stages"], dtype=np.float64)  # None becomes NaN
     if np.isfinite(gains).sum(axis=1).max(initial=0) < 2:
         return None
     stages = (np.arange(gains.shape[1]) + 0.5) / gains.shape[1]
@@ -115,20 +110,18 @@ def adding(numbers: dict[str, Any], highlight: int | None) -> Told:
     def draw(ax: Axes) -> None:
         _lines(ax, stages, gains, numbers["negative"], highlight, end=0)
         ax.axhline(0, color=INK, linewidth=0.8)
-        ax.set_xlim(0, 1)
         ax.set_xticks([0, 0.5, 1], ["nobody", "half", "all"])
-        ax.set_xlabel("of the others’ rows already in the pool")
-        ax.set_ylabel("gain")
+        ax.set(xlim=(0, 1), xlabel="of the others’ rows already in the pool", ylabel="gain")
 
     how = " Read off all pools by a local regression." if numbers["fitted"] else ""
     if highlight is not None:
-        told = "Data usually add much to a small pool and little to a large one."
-        return "What you add as the pool grows", told + how, draw
-    told = "Most owners add much to little data and little to much; below zero, data do harm."
-    return "What each owner adds as the pool grows", told + how, draw
+        caption = "Data usually add much to a small pool and little to a large one."
+        return "What you add as the pool grows", caption + how, draw
+    caption = "Most owners add much to little data and little to much; below zero, data do harm."
+    return "What each owner adds as the pool grows", caption + how, draw
 
 
-def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Told:
+def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Drawing:
     """Share of the value against share of the rows."""
     sizes, shares = (np.array(numbers["size"][name]) for name in ("sizes", "shares"))
     if highlight is not None or len(sizes) < 2 or len(shares) < 2:
@@ -144,11 +137,9 @@ def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Told:
                 str(k + 1), (sizes[k], shares[k]), (5, 3), textcoords="offset points", fontsize=8.5
             )
         ax.axhline(0, color=INK, linewidth=0.8)
-        ax.set_xlim(0, end)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda x, _: percent(x, 0))
-        ax.set_xlabel("share of the rows")
-        ax.set_ylabel("share of the value")
+        ax.set(xlim=(0, end), xlabel="share of the rows", ylabel="share of the value")
 
     return (
         "Size against quality",
@@ -212,20 +203,17 @@ def _labelled(n: int) -> list[int]:
 def svg(name: str, draw: Callable[[Axes], None]) -> str:
     """Draw one figure and make its SVG at home in a page: own ids, the page's colours and font."""
     import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        FigureCanvasSVG(figure)
         figure.patch.set_alpha(0)
         ax = figure.add_subplot()
         ax.patch.set_alpha(0)
         draw(ax)
         ax.margins(x=0.06)
-        text = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(text, format="svg", metadata=nothing)
+        figure.savefig(text := io.StringIO(), format="svg", metadata=nothing)
     return _at_home(text.getvalue(), name)
 
 
