@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
-from dushapley.errors import InvalidOption
-from dushapley.games.rows import RowsGame
+from dushapley.games.rows import RowsGame, blocks
+from dushapley_paper.classifiers import numbers_for
 
 TIE = 1 - 1e-5
 """Gains above this part of the best one are equal to it: float32 cannot tell them apart."""
@@ -84,53 +84,36 @@ class BoostedTreesGame(RowsGame):
         super().__init__(owners)
         self.boosting = boosting or Boosting()
         self.block = block
-        self.device = device
-        self.xp = _namespace(device)
+        self.numbers = numbers_for(device, "float32")
+        self.xp = self.numbers.xp
         X = np.concatenate([owners.X[j] for j in self.order])
-        targets = np.concatenate([self._target(j) for j in self.order]).astype(np.float32)
+        targets = np.concatenate([self._target(j) for j in self.order])
         edges = quantile_edges(X, self.boosting.bins)
-        codes, self.test_codes = codes_of(X, edges), self._put(codes_of(X_test, edges).T)
-        self.codes, self.y = self._put(codes.T), self._put(targets)
-        self.judged = self._put(np.asarray(y_test, dtype=np.float32))
-        self.at_most = self._put(up_to_bin(codes, self.boosting.bins))
-        self.blocks = np.repeat(self.order, self.sizes[self.order].astype(np.int64))
-        self.membership = self._put(
-            (self.blocks[None, :] == np.arange(self.n_players)[:, None]).astype(np.float32)
-        )
+        codes = codes_of(X, edges)
+        self.test_codes = self.numbers.index(codes_of(X_test, edges).T)
+        self.codes, self.y = self.numbers.index(codes.T), self.numbers.array(targets)
+        self.judged = self.numbers.array(y_test)
+        self.at_most = self.numbers.array(up_to_bin(codes, self.boosting.bins))
+        owner_of = np.repeat(self.order, self.sizes[self.order].astype(np.int64))
+        self.membership = self.numbers.array(owner_of == np.arange(self.n_players)[:, None])
         self.empty = -float(np.var(y_test))
 
-    def _put(self, values: Array) -> Any:
-        return values if self.device is None else self.xp.asarray(values, device=self.device)
-
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        parts = []
-        for start in range(0, len(queries), self.block):
-            some = slice(start, start + self.block)
-            parts.append(self._block(queries[some], None if draws is None else draws[some]))
-        return np.concatenate(parts)
+        parts = blocks(queries, draws, self.block)
+        return np.concatenate([self._block(pools, ids) for pools, ids in parts])
 
     def _block(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         counts = self.counts(queries)
         padded = np.zeros((self.block, self.n_players), dtype=np.float32)
         padded[: len(queries)] = counts == self.sizes
-        held = self._put(padded) @ self.membership
+        held = self.numbers.array(padded) @ self.membership
         partial = np.flatnonzero(((counts > 0) & (counts < self.sizes)).any(axis=1))
         if len(partial):
             assert draws is not None
-            masks = [self._rows(counts[p], int(draws[p])) for p in partial.tolist()]
-            held[partial] = self._put(np.stack(masks).astype(np.float32))
-        scores = _numpy(train(self, held))[: len(queries)].astype(np.float64)
+            masks = [self.row_mask(counts[p], int(draws[p])) for p in partial.tolist()]
+            held[partial] = self.numbers.array(np.stack(masks))
+        scores = self.numbers.to_numpy(train(self, held))[: len(queries)].astype(np.float64)
         return np.where(counts.any(axis=1), scores, self.empty)
-
-    def _rows(self, counts: IntArray, draw: int) -> BoolArray:
-        """Which of all rows one pool holds."""
-        parts = []
-        for j in self.order:
-            taken = np.zeros(int(self.sizes[j]), dtype=np.bool_)
-            if counts[j]:
-                taken[self.rows_of(j, int(counts[j]), draw)] = True
-            parts.append(taken)
-        return np.concatenate(parts)
 
 
 def train(game: BoostedTreesGame, held: Any) -> Any:
@@ -154,7 +137,7 @@ def grow(game: BoostedTreesGame, held: Any, missed: Any, rows: Any) -> tuple[Any
     `rows`: how many rows each pool holds up to each bin, the same for all its trees.
     """
     xp, boosting = game.xp, game.boosting
-    node = (held * 0).astype(np.int64) if game.device is None else (held * 0).long()
+    node = xp.zeros_like(held, dtype=xp.int64)
     test_node = node[:, :1] + 0 * game.test_codes[0]
     sums = [missed @ game.at_most]
     counts = [rows]
@@ -227,23 +210,6 @@ def codes_of(X: Array, edges: FloatArray) -> IntArray:
 def up_to_bin(codes: IntArray, bins: int) -> Array:
     """Shape (rows, features·bins): one where an entry falls into the bin or below it."""
     return (codes[:, :, None] <= np.arange(bins)).reshape(len(codes), -1).astype(np.float32)
-
-
-def _namespace(device: str | None) -> Any:
-    if device is None:
-        return np
-    try:
-        import torch
-    except ImportError as error:
-        raise InvalidOption(
-            f"device={device!r} needs torch, which is not installed. Install dushapley[torch], or "
-            "leave device out."
-        ) from error
-    return torch
-
-
-def _numpy(values: Any) -> Array:
-    return values if isinstance(values, np.ndarray) else values.cpu().numpy()
 
 
 def _column(xp: Any, like: Any) -> Any:

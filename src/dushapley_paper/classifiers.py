@@ -11,7 +11,7 @@ from dushapley.games.model.batched.judging import Judge
 from dushapley.games.model.batched.membership import memberships
 from dushapley.games.model.batched.program import Program, Trained
 from dushapley.games.model.batched.recipe import Recipe
-from dushapley.games.rows import RowsGame
+from dushapley.games.rows import RowsGame, blocks
 
 
 class ClassifierGame(RowsGame):
@@ -53,25 +53,28 @@ class ClassifierGame(RowsGame):
         self.program = Program(
             recipe, owners.X, codes, range(self.n_classes), self.numbers, list(self.order)
         )
+        sizes = self.sizes.astype(np.int64)[self.order]
+        self.owner_of = np.repeat(self.order, sizes)
+        self.seat = np.repeat(np.arange(self.n_players), sizes)
+        self.position = np.concatenate([np.arange(size) for size in sizes])
+        self.classes = np.concatenate([codes[j] for j in self.order])
         self.judge = Judge(self.program, X_test, np.asarray(y_test, dtype=np.int64))
         self.block = block
         self.empty = float(np.bincount(y_test, minlength=self.n_classes).max() / len(y_test))
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         parts = []
-        for start in range(0, len(queries), self.block):
-            some = slice(start, start + self.block)
-            counts = self.counts(queries[some])
-            trained = self.train(counts, None if draws is None else draws[some])
-            scores = self.judge.accuracy(trained)
+        for pools, ids in blocks(queries, draws, self.block):
+            counts = self.counts(pools)
+            scores = self.judge.accuracy(self.train(counts, ids))
             parts.append(np.where(counts.any(axis=1), scores, self.empty))
         return np.concatenate(parts)
 
     def train(self, counts: IntArray, draws: IntArray | None) -> Trained:
         """Train the pools that take these counts of rows."""
         sizes = self.sizes.astype(np.int64)
-        held = memberships(counts, sizes, draws, self.rows_of, list(self.order))
-        return self.program.train(len(counts), held)
+        members = memberships(counts, sizes, draws, self.rows_of, list(self.order))
+        return self.program.train(len(counts), members)
 
 
 class ManyOwnersGame(ClassifierGame):
@@ -84,22 +87,6 @@ class ManyOwnersGame(ClassifierGame):
     """
 
     precision = "tf32"
-
-    def __init__(
-        self,
-        owners: Owners,
-        X_test: Array,
-        y_test: Array,
-        recipe: Recipe,
-        device: str | None = None,
-        block: int = 4096,
-    ) -> None:
-        super().__init__(owners, X_test, y_test, recipe, device, block)
-        sizes = self.sizes.astype(np.int64)[self.order]
-        self.owner_of = np.repeat(self.order, sizes)
-        self.position = np.concatenate([np.arange(size) for size in sizes])
-        self.seat = np.repeat(np.arange(self.n_players), sizes)
-        self.classes = np.concatenate([self._target(j) for j in self.order]).astype(np.int64)
 
     def train(self, counts: IntArray, draws: IntArray | None) -> Trained:
         n_rows = counts.sum(axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.method import Method
-from dushapley.estimators.moments import Moments
+from dushapley.estimators.moments import Moments, final
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 MOST_CELLS = 2**22
@@ -51,22 +51,22 @@ def du(problem: Problem) -> Conversation:
     while moments.count < replicates:
         gains = yield from middle(problem, moments.estimate())
         moments.add(((first + last + gains) / n)[None, :])
-    estimate = moments.estimate()
-    assert estimate is not None
+    estimate = final(moments.estimate())
     return replace(estimate, notes=(BIAS_NOTE,) if problem.fractions == "rows" else ())
 
 
 def ends(problem: Problem) -> Generator[Ask, FloatArray, tuple[FloatArray, FloatArray]]:
     """Terms k=0 and k=I−1 of every owner, which are coalitions and shared by all replicates."""
-    n = problem.n_players
-    alone = np.eye(n, dtype=np.bool_)
-    if n == 2:  # all but one *is* the other one alone
-        singles = yield Ask(alone)
-        without = singles[::-1]
-    else:
-        answers = yield Ask(np.concatenate([alone, ~alone]))
-        singles, without = answers[:n], answers[n:]
-    return singles - problem.empty, problem.full - without
+    alone, without = yield from alone_and_without(problem.n_players)
+    return alone - problem.empty, problem.full - without
+
+
+def alone_and_without(n: int) -> Generator[Ask, FloatArray, tuple[FloatArray, FloatArray]]:
+    """Ask every owner alone, and everybody but each."""
+    own = np.eye(n, dtype=np.bool_)
+    answers = yield Ask(own if n == 2 else np.concatenate([own, ~own]))
+    # of two owners, all but one *is* the other one alone
+    return answers[:n], answers[::-1] if n == 2 else answers[n:]
 
 
 def middle(problem: Problem, so_far: Estimate | None) -> Generator[Ask, FloatArray, FloatArray]:
@@ -113,9 +113,8 @@ def draw_share(rng: np.random.Generator, sizes: IntArray, share: float) -> Float
     return np.asarray(drawn / np.maximum(sizes, 1))
 
 
-def one_replicate(n_players: int, options: Mapping[str, Any]) -> int:
+def one_replicate(n_players: int, _options: Mapping[str, Any]) -> int:
     """Distinct evaluations of one replicate: 2I(I−1)+2, and 4 for two owners."""
-    del options
     return 4 if n_players == 2 else 2 * n_players * (n_players - 1) + 2
 
 

@@ -68,9 +68,8 @@ def shapley_weights(n_players: int) -> FloatArray:
     return np.array([1 / (n_players * comb(n_players - 1, s)) for s in range(n_players)])
 
 
-def all_coalitions(n_players: int, options: Mapping[str, Any]) -> int:
+def all_coalitions(n_players: int, _options: Mapping[str, Any]) -> int:
     """Cost of enumeration."""
-    del options
     return int(2**n_players)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.method import Keeps, Method, Option, two_squares
-from dushapley.estimators.moments import Moments
-from dushapley.estimators.permutation import finished
+from dushapley.estimators.moments import Gains, replicated
 from dushapley.estimators.subsets import random_subsets
-from dushapley.protocol import Ask, Conversation, Problem
+from dushapley.protocol import Conversation, Problem
 
 
 def group_testing(problem: Problem) -> Conversation:
@@ -36,17 +36,18 @@ def group_testing(problem: Problem) -> Conversation:
     n = problem.n_players
     dummy = problem.options["form"] == "improved"
     chances, scale = size_chances(n + int(dummy))
-    moments = Moments(n)
-    while moments.count < problem.budget:
-        some = min(max(1, problem.batch), problem.budget - moments.count)
-        sizes = 1 + problem.rng.choice(len(chances), size=some, p=chances)
+
+    def draw(count: int) -> tuple[BoolArray, Gains]:
+        sizes = 1 + problem.rng.choice(len(chances), size=count, p=chances)
         masks = random_subsets(problem.rng, sizes, n + int(dummy))
-        answers = yield Ask(masks[:, :n], moments.estimate())
-        inside = masks.astype(np.float64)
+        return masks[:, :n], partial(gains, masks.astype(np.float64))
+
+    def gains(inside: FloatArray, answers: FloatArray) -> FloatArray:
         baseline = inside[:, n:] if dummy else inside.mean(axis=1, keepdims=True)
-        gains = scale * (answers - problem.empty)[:, None] * (inside[:, :n] - baseline)
-        moments.add(gains if dummy else gains + problem.total / n)
-    return finished(moments)
+        found = scale * (answers - problem.empty)[:, None] * (inside[:, :n] - baseline)
+        return found if dummy else found + problem.total / n
+
+    return (yield from replicated(problem, 1, draw))
 
 
 def size_chances(n_players: int) -> tuple[FloatArray, float]:
@@ -57,9 +58,8 @@ def size_chances(n_players: int) -> tuple[FloatArray, float]:
     return weights / scale, scale
 
 
-def one_coalition(n_players: int, options: Mapping[str, Any]) -> int:
+def one_coalition(_n_players: int, _options: Mapping[str, Any]) -> int:
     """∅, everybody, and one coalition."""
-    del n_players, options
     return 3
 
 

@@ -114,7 +114,6 @@ class Method:
         return self.biased(options) if callable(self.biased) else self.biased
 
 
-def two_squares(n_players: int, options: Mapping[str, Any]) -> int:
+def two_squares(n_players: int, _options: Mapping[str, Any]) -> int:
     """Default budget of the sampling methods: 2I², what DU-Shapley costs (at least 4)."""
-    del options
     return max(4, 2 * n_players**2)

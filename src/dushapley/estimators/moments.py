@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import FloatArray, Queries
 from dushapley.estimators.calibration import Extremes, Spread, sum_of_cubes
-from dushapley.protocol import Estimate
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
+
+Gains = Callable[[FloatArray], FloatArray]
+"""Maps the answers of some replicates' pools to what each owner adds, one row per replicate."""
 
 ENOUGH = 30
 """Replicates from which on a standard error needs no warning."""
@@ -91,6 +95,35 @@ class Moments:
         covariance = self.scatter / (self.count * (self.count - 1))
         notes = warnings_of(self.count, spread.errors)
         return spread.around(self.sums.mean, covariance, self.count, notes)
+
+
+def replicated(
+    problem: Problem, cost: int, draw: Callable[[int], tuple[Queries, Gains]]
+) -> Conversation:
+    """Average as many independent replicates of `cost` pools each as the budget buys.
+
+    Parameters
+    ----------
+    problem
+        What is to be estimated.
+    cost
+        Pools that one replicate asks for.
+    draw
+        Draws so many replicates: their pools, and what maps the answers to one row of gains each.
+    """
+    moments = Moments(problem.n_players)
+    affordable, at_once = problem.budget // cost, max(1, problem.batch // cost)
+    while moments.count < affordable:
+        pools, gains = draw(min(at_once, affordable - moments.count))
+        answers = yield Ask(pools, moments.estimate())
+        moments.add(gains(answers))
+    return final(moments.estimate())
+
+
+def final(estimate: Estimate | None) -> Estimate:
+    """The last estimate of a method whose least budget buys one."""
+    assert estimate is not None
+    return estimate
 
 
 def warnings_of(count: int, errors: FloatArray) -> tuple[str, ...]:

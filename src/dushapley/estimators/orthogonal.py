@@ -13,13 +13,13 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.calibration import Extremes, Spread
 from dushapley.estimators.method import Method, two_squares
-from dushapley.estimators.moments import Moments
+from dushapley.estimators.moments import Moments, final
 from dushapley.estimators.permutation import (
     both_ways,
-    finished,
     marginals,
     one_pair,
     one_walk,
+    paired_marginals,
     prefixes,
 )
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
@@ -46,17 +46,14 @@ def orthogonal(problem: Problem) -> Conversation:
     means, weights, extremes = np.empty((0, n)), np.empty(0), Extremes(n)
     while left > 0:
         blocks, width = (min(at_once, left // (n - 1)), n - 1) if left >= n - 1 else (1, left)
-        orders = directions(problem.rng, blocks, width, n).argsort(axis=1)
-        answers = yield Ask(prefixes(both_ways(orders)), weighted_mean(means, weights, extremes))
-        gains = marginals(both_ways(orders), answers, problem)
-        gains = (gains[: len(orders)] + gains[len(orders) :]) / 2
+        orders = both_ways(directions(problem.rng, blocks, width, n).argsort(axis=1))
+        answers = yield Ask(prefixes(orders), weighted_mean(means, weights, extremes))
+        gains = paired_marginals(problem, orders, answers)
         means = np.concatenate([means, gains.reshape(blocks, width, n).mean(axis=1)])
         weights = np.concatenate([weights, np.full(blocks, float(width))])
         extremes.add(gains)
         left -= blocks * width
-    estimate = weighted_mean(means, weights, extremes)
-    assert estimate is not None
-    return estimate
+    return final(weighted_mean(means, weights, extremes))
 
 
 def directions(rng: np.random.Generator, blocks: int, width: int, n_players: int) -> FloatArray:
@@ -104,7 +101,7 @@ def sobol(problem: Problem) -> Conversation:
         orders = sobol_orders(problem.rng, walks // scramblings, n)
         gains = yield from walk(problem, orders, moments.estimate())
         moments.add(gains.mean(axis=0, keepdims=True), gains)
-    return finished(moments)
+    return final(moments.estimate())
 
 
 def walk(
@@ -116,18 +113,17 @@ def walk(
     for start in range(0, len(orders), at_once):
         some = orders[start : start + at_once]
         answers = yield Ask(prefixes(some), so_far)
-        gains.append(marginals(some, answers, problem))
+        gains.append(marginals(problem, some, answers))
     return np.concatenate(gains)
 
 
 def sobol_orders(rng: np.random.Generator, count: int, n_players: int) -> IntArray:
     """Orders from the first `count` points of one scrambled Sobol sequence."""
+    from scipy.special import ndtri
     from scipy.stats import qmc  # slow to import, and only needed here
 
     sequence = qmc.Sobol(n_players - 1, scramble=True, rng=rng)
     points = sequence.random_base2(max(0, count - 1).bit_length())[:count]
-    from scipy.special import ndtri
-
     normal = ndtri(np.clip(points, 1e-12, 1 - 1e-12))
     return (normal @ hyperplane(n_players)).argsort(axis=1)
 

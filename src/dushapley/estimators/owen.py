@@ -11,8 +11,7 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.calibration import Extremes, Spread, sum_of_cubes
 from dushapley.estimators.method import Keeps, Method, Option, two_squares
-from dushapley.estimators.moments import Moments
-from dushapley.estimators.permutation import finished
+from dushapley.estimators.moments import Gains, final, replicated
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 
@@ -53,9 +52,7 @@ def shared(problem: Problem) -> Conversation:
         answers = yield Ask(with_neighbours(masks), shared_estimate(problem, drawn))
         table = answers.reshape(len(masks), n + 1)
         drawn = drawn.and_these(np.where(masks, 1, -1) * (table[:, :1] - table[:, 1:]), masks)
-    estimate = shared_estimate(problem, drawn)
-    assert estimate is not None
-    return estimate
+    return final(shared_estimate(problem, drawn))
 
 
 @dataclass(frozen=True)
@@ -164,19 +161,19 @@ def mean_by_others(rest: FloatArray, place: IntArray, which: BoolArray) -> Float
 def per_owner(problem: Problem) -> Conversation:
     """Own draws for every owner."""
     n = problem.n_players
-    rounds = problem.budget // (2 * n)
-    at_once = max(1, problem.batch // (2 * n))
     own = np.eye(n, dtype=np.bool_)
-    moments = Moments(n)
-    while moments.count < rounds:
-        some = min(at_once, rounds - moments.count)
-        chances = problem.rng.random((some, n, 1))
-        others = problem.rng.random((some, n, n)) < chances
+
+    def draw(rounds: int) -> tuple[BoolArray, Gains]:
+        chances = problem.rng.random((rounds, n, 1))
+        others = problem.rng.random((rounds, n, n)) < chances
         pools = np.stack([others | own, others & ~own])
-        answers = yield Ask(pools.reshape(-1, n), moments.estimate())
-        with_owner, without = answers.reshape(2, some, n)
-        moments.add(with_owner - without)
-    return finished(moments)
+        return pools.reshape(-1, n), with_less_without
+
+    def with_less_without(answers: FloatArray) -> FloatArray:
+        with_owner, without = answers.reshape(2, -1, n)
+        return np.asarray(with_owner - without)
+
+    return (yield from replicated(problem, 2 * n, draw))
 
 
 def least(n_players: int, options: Mapping[str, Any]) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.method import Method, two_squares
-from dushapley.estimators.moments import Moments
-from dushapley.protocol import Ask, Conversation, Estimate, Problem
+from dushapley.estimators.moments import Gains, replicated
+from dushapley.protocol import Conversation, Problem
 
 
 def permutation(problem: Problem) -> Conversation:
@@ -24,15 +25,12 @@ def permutation(problem: Problem) -> Conversation:
     Cost: M(I−1)+2 evaluations. Unbiased; every walk shares out exactly u(all) − u(∅). Standard
     errors from the spread of walks.
     """
-    moments = Moments(problem.n_players)
-    walks = problem.budget // (problem.n_players - 1)
-    at_once = max(1, problem.batch // (problem.n_players - 1))
-    while moments.count < walks:
-        some = min(at_once, walks - moments.count)
-        orders = random_orders(problem.rng, some, problem.n_players)
-        answers = yield Ask(prefixes(orders), moments.estimate())
-        moments.add(marginals(orders, answers, problem))
-    return finished(moments)
+
+    def draw(walks: int) -> tuple[BoolArray, Gains]:
+        orders = random_orders(problem.rng, walks, problem.n_players)
+        return prefixes(orders), partial(marginals, problem, orders)
+
+    return (yield from replicated(problem, problem.n_players - 1, draw))
 
 
 def antithetic(problem: Problem) -> Conversation:
@@ -48,16 +46,12 @@ def antithetic(problem: Problem) -> Conversation:
     Cost: 2M(I−1)+2 evaluations. Unbiased; shares out exactly u(all) − u(∅). Standard errors from
     the spread of pairs. Mitchell et al. (2022), section 4.
     """
-    moments = Moments(problem.n_players)
-    pairs = problem.budget // (2 * (problem.n_players - 1))
-    at_once = max(1, problem.batch // (2 * (problem.n_players - 1)))
-    while moments.count < pairs:
-        some = min(at_once, pairs - moments.count)
-        orders = both_ways(random_orders(problem.rng, some, problem.n_players))
-        answers = yield Ask(prefixes(orders), moments.estimate())
-        gains = marginals(orders, answers, problem)
-        moments.add((gains[:some] + gains[some:]) / 2)
-    return finished(moments)
+
+    def draw(pairs: int) -> tuple[BoolArray, Gains]:
+        orders = both_ways(random_orders(problem.rng, pairs, problem.n_players))
+        return prefixes(orders), partial(paired_marginals, problem, orders)
+
+    return (yield from replicated(problem, 2 * (problem.n_players - 1), draw))
 
 
 def both_ways(orders: IntArray) -> IntArray:
@@ -65,11 +59,10 @@ def both_ways(orders: IntArray) -> IntArray:
     return np.concatenate([orders, orders[:, ::-1]])
 
 
-def finished(moments: Moments) -> Estimate:
-    """The final estimate of a method whose least budget buys at least one replicate."""
-    estimate = moments.estimate()
-    assert estimate is not None
-    return estimate
+def paired_marginals(problem: Problem, orders: IntArray, answers: FloatArray) -> FloatArray:
+    """Mean of the contributions along every order and its reverse, shape (pairs, I)."""
+    forwards, backwards = np.split(marginals(problem, orders, answers), 2)
+    return (forwards + backwards) / 2
 
 
 def random_orders(rng: np.random.Generator, count: int, n_players: int) -> IntArray:
@@ -91,7 +84,7 @@ def prefixes(orders: IntArray) -> BoolArray:
     return joined.reshape(-1, n)
 
 
-def marginals(orders: IntArray, answers: FloatArray, problem: Problem) -> FloatArray:
+def marginals(problem: Problem, orders: IntArray, answers: FloatArray) -> FloatArray:
     """Marginal contribution of every owner in every walk, shape (walks, I)."""
     walks, n = orders.shape
     path = np.empty((walks, n + 1))
@@ -102,15 +95,13 @@ def marginals(orders: IntArray, answers: FloatArray, problem: Problem) -> FloatA
     return gains
 
 
-def one_walk(n_players: int, options: Mapping[str, Any]) -> int:
+def one_walk(n_players: int, _options: Mapping[str, Any]) -> int:
     """Budget of a single walk."""
-    del options
     return n_players + 1
 
 
-def one_pair(n_players: int, options: Mapping[str, Any]) -> int:
+def one_pair(n_players: int, _options: Mapping[str, Any]) -> int:
     """Budget of one order walked both ways."""
-    del options
     return 2 * n_players
 
 

@@ -11,6 +11,7 @@ from dushapley.arrays import FloatArray
 from dushapley.estimators.calibration import Spread, sum_of_cubes
 from dushapley.estimators.design import Design, kernel_design, levels, leverage_design
 from dushapley.estimators.method import Method, Option, two_squares
+from dushapley.estimators.moments import final
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 UNDETERMINED = (
@@ -88,8 +89,7 @@ def regress(
             so_far = solve_exact_matrix(problem, part, answers)
         else:
             so_far = solve(problem, part, answers, size_intercepts=size_intercepts)
-    assert so_far is not None
-    return so_far
+    return final(so_far)
 
 
 def solve(
@@ -185,9 +185,8 @@ def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Sprea
     return np.sum(covariances, axis=0), spread
 
 
-def kernel_least(n_players: int, options: Mapping[str, Any]) -> int:
+def kernel_least(n_players: int, _options: Mapping[str, Any]) -> int:
     """As many coalitions as there are unknowns, twice; or all of them."""
-    del options
     return int(min(2 * n_players + 2, 2**n_players))
 
 

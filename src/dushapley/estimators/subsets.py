@@ -25,6 +25,11 @@ def random_subsets(rng: np.random.Generator, sizes: IntArray, n_players: int) ->
 def all_subsets(n_players: int, size: int) -> BoolArray:
     """Every coalition of one size, in lexicographic order; shape (C(I, size), I)."""
     members = np.array(list(combinations(range(n_players), size)), dtype=np.int64)
+    return subsets_of(members, n_players)
+
+
+def subsets_of(members: IntArray, n_players: int) -> BoolArray:
+    """Coalitions given by their members, one row of numbers each, as masks."""
     masks = np.zeros((len(members), n_players), dtype=np.bool_)
     np.put_along_axis(masks, members, True, axis=1)
     return masks

@@ -10,6 +10,7 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.cells import WITH, WITHOUT, Cells, populations
+from dushapley.estimators.du import alone_and_without
 from dushapley.estimators.method import Method, Option, two_squares
 from dushapley.estimators.semivalues import SHAPLEY, is_semivalue, semivalue_weights
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
@@ -123,10 +124,7 @@ def stratified_svarm(problem: Problem) -> Conversation:
 def exact_sizes(problem: Problem, cells: Cells) -> Questions:
     """Ask coalitions of one and of all but one; they fill four sizes exactly."""
     n = problem.n_players
-    own = np.eye(n, dtype=np.bool_)
-    answers = yield Ask(own if n == 2 else np.concatenate([own, ~own]))
-    alone = answers[:n]
-    without = alone[::-1] if n == 2 else answers[n:]
+    alone, without = yield from alone_and_without(n)
     cells.know(WITHOUT, 0, problem.empty)
     cells.know(WITH, n, problem.full)
     cells.know(WITH, n - 1, (without.sum() - without) / (n - 1))
@@ -241,9 +239,8 @@ def warm_up_cost(n_players: int) -> int:
     return 2 * sum(-(-n_players // size) for size in range(2, n_players - 1))
 
 
-def svarm_least(n_players: int, options: Mapping[str, Any]) -> int:
+def svarm_least(n_players: int, _options: Mapping[str, Any]) -> int:
     """Warm-up, ∅ and everybody."""
-    del options
     return 2 * n_players + 2
 
 

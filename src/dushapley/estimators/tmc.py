@@ -8,8 +8,8 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.method import Method, Option, two_squares
-from dushapley.estimators.moments import Moments
-from dushapley.estimators.permutation import finished, one_walk, random_orders
+from dushapley.estimators.moments import Moments, final
+from dushapley.estimators.permutation import one_walk, random_orders
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 
@@ -33,7 +33,7 @@ def tmc(problem: Problem) -> Conversation:
         gains, asked = yield from truncated_walks(problem, walks, moments.estimate())
         moments.add(gains)
         left -= asked
-    return finished(moments)
+    return final(moments.estimate())
 
 
 def truncated_walks(

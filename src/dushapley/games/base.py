@@ -120,6 +120,17 @@ class Game(ABC):
     repeats: int = 1
     deterministic: bool = False
 
+    def _set_owners(
+        self,
+        sizes: ArrayLike | None,
+        names: Sequence[str] | None = None,
+        n_players: int | None = None,
+    ) -> None:
+        """Check who the owners are; as many as there are sizes where nothing else is said."""
+        self.sizes = check_sizes(sizes, n_players)
+        self.n_players = len(self.sizes)
+        self.names = check_names(names, self.n_players)
+
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
         """Utilities of m pools, shape (m,)."""
         return self.evaluate(*self.check(np.asarray(fractions), draws))
@@ -257,9 +268,7 @@ class CallableGame(Game):
                 "Pass a callable that maps an (m, I) boolean matrix to m numbers."
             )
         self.function = function
-        self.n_players = check_whole(n_players, "n_players")
-        self.sizes = check_sizes(sizes, self.n_players)
-        self.names = check_names(names, self.n_players)
+        self._set_owners(sizes, names, check_whole(n_players, "n_players"))
         self.cheap = cheap
         self.block = check_whole(block, "block")
         if fingerprint is not None:
@@ -311,9 +320,7 @@ class TableGame(Game):
             )
         table.setflags(write=False)
         self.values = table
-        self.n_players = n_players
-        self.sizes = check_sizes(sizes, n_players)
-        self.names = check_names(names, n_players)
+        self._set_owners(sizes, names, n_players)
         self.fingerprint = digest("table", table, self.sizes, *self.names)
         self._bits = 1 << np.arange(n_players)
 

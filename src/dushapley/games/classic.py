@@ -13,7 +13,7 @@ from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.validation import check_names, check_sizes
+from dushapley.validation import check_sizes
 
 
 class ClassicGame(Game):
@@ -29,9 +29,7 @@ class ClassicGame(Game):
     ) -> None:
         self.rule = rule
         self.shapley_values = np.asarray(shapley_values, dtype=np.float64)
-        self.n_players = len(self.shapley_values)
-        self.sizes = check_sizes(None, self.n_players)
-        self.names = check_names(None, self.n_players)
+        self._set_owners(None, n_players=len(self.shapley_values))
         self.fingerprint = fingerprint
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:

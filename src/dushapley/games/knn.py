@@ -60,7 +60,6 @@ class KNNGame(RowsGame):
         self.fingerprint = digest(self._context, *sorted(owners.hashes))
         rows = np.concatenate([as_numbers(owners.X[j]) for j in self.order])
         targets = np.concatenate([self._target(j) for j in self.order])
-        self._starts = np.cumsum([0] + [len(owners.X[j]) for j in self.order])
         from scipy.spatial.distance import cdist
 
         distances = cdist(self.X_test, rows, "sqeuclidean")
@@ -72,22 +71,11 @@ class KNNGame(RowsGame):
         return self._context
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        counts = self.counts(queries)
-        ids = [None] * len(counts) if draws is None else draws.tolist()
-        pools = (self._held(row, draw) for row, draw in zip(counts, ids, strict=True))
-        return np.array([self._score(held) for held in pools], dtype=np.float64)
+        pools = (self.row_mask(*taken) for taken in self.each(queries, draws))
+        return np.array([self._score(rows) for rows in pools], dtype=np.float64)
 
-    def _held(self, counts: IntArray, draw: int | None) -> BoolArray:
-        """Which of all rows, in the order of content, a pool holds."""
-        held = np.zeros(self._starts[-1], dtype=np.bool_)
-        for position, j in enumerate(self.order):
-            if counts[j] > 0:
-                part = held[self._starts[position] : self._starts[position + 1]]
-                part[self.rows_of(j, int(counts[j]), draw)] = True
-        return held
-
-    def _score(self, held: BoolArray) -> float:
-        inside = held[self._near]
+    def _score(self, rows: BoolArray) -> float:
+        inside = rows[self._near]
         nearest = inside & (np.cumsum(inside, axis=1) <= self.k)
         return float((nearest & self._right).sum() / (self.k * len(inside)))
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_values
 from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
-from dushapley.validation import check_names, check_sizes, pool_name
+from dushapley.validation import pool_name
 
 
 class RowsGame(Game):
@@ -34,9 +34,7 @@ class RowsGame(Game):
 
     def __init__(self, owners: Owners) -> None:
         self.owners = owners
-        self.n_players = len(owners)
-        self.names = check_names(owners.names, len(owners))
-        self.sizes = check_sizes(owners.sizes)
+        self._set_owners(owners.sizes, owners.names)
         self.ranks = [owners.hashes[:j].count(h) for j, h in enumerate(owners.hashes)]
         self.order = content_order(owners)
 
@@ -82,15 +80,27 @@ class RowsGame(Game):
             return X, None
         return X, np.concatenate([self._target(j)[rows] for j, rows in parts])
 
+    def each(self, queries: Queries, draws: IntArray | None) -> Iterator[tuple[IntArray, Any]]:
+        """Rows taken of each owner and draw id, pool by pool."""
+        ids = [None] * len(queries) if draws is None else draws.tolist()
+        return zip(self.counts(queries), ids, strict=True)
+
+    def row_mask(self, counts: IntArray, draw: int | None) -> BoolArray:
+        """Which of all rows, in the order of content, a pool holds."""
+        ends = np.cumsum(self.sizes[self.order]).astype(np.int64)
+        mask = np.zeros(ends[-1], dtype=np.bool_)
+        for j, part in zip(self.order, np.split(mask, ends[:-1]), strict=True):
+            if counts[j] > 0:
+                part[self.rows_of(j, int(counts[j]), draw)] = True
+        return mask
+
     def _target(self, owner: int) -> Array:
         target = self.owners.y[owner]
         assert target is not None
         return target
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
-        counts = self.counts(queries)
-        ids = [None] * len(counts) if draws is None else draws.tolist()
-        return [self._key(row, draw) for row, draw in zip(counts.tolist(), ids, strict=True)]
+        return [self._key(counts.tolist(), draw) for counts, draw in self.each(queries, draws)]
 
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """The multiset of (content, rows taken, and which draw where only part is taken)."""
@@ -101,6 +111,14 @@ class RowsGame(Game):
             elif counts[j] > 0:
                 parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {counts[j]} {draw}")
         return sha256("\n".join(parts))
+
+
+def blocks(
+    queries: Queries, draws: IntArray | None, size: int
+) -> list[tuple[Queries, IntArray | None]]:
+    """Pools and their draws, so many at a time."""
+    cuts = [slice(start, start + size) for start in range(0, len(queries), size)]
+    return [(queries[cut], None if draws is None else draws[cut]) for cut in cuts]
 
 
 class DatasetGame(RowsGame):
@@ -161,10 +179,8 @@ class DatasetGame(RowsGame):
         return self._context
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        counts = self.counts(queries)
-        ids = [None] * len(counts) if draws is None else draws.tolist()
-        rows = zip(queries, counts, ids, strict=True)
-        return np.array([self._utility(query, count, draw) for query, count, draw in rows])
+        pools = zip(queries, self.each(queries, draws), strict=True)
+        return np.array([self._utility(query, *taken) for query, taken in pools])
 
     def _utility(self, query: Array, counts: IntArray, draw: int | None) -> float:
         X, y = self.pool(counts, draw)

@@ -8,6 +8,7 @@ from typing import Any
 
 from dushapley.estimators.exact import exact
 from dushapley.estimators.method import Method
+from dushapley.estimators.moments import final
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 
@@ -50,8 +51,7 @@ def gp(problem: Problem) -> Conversation:
         answers = yield Ask(pools, so_far)
         study.learn(pools, answers)
         so_far = study.estimate()
-    assert so_far is not None
-    return so_far
+    return final(so_far)
 
 
 def everything(problem: Problem) -> Conversation:
@@ -61,15 +61,13 @@ def everything(problem: Problem) -> Conversation:
     return replace(estimate, notes=(note,))
 
 
-def least(n_players: int, options: Mapping[str, Any]) -> int:
+def least(n_players: int, _options: Mapping[str, Any]) -> int:
     """2I+2 evaluations: nobody, everybody, each owner alone and as many pools; or all 2^I."""
-    del options
     return min(2 * n_players + 2, int(2**n_players))
 
 
-def default(n_players: int, options: Mapping[str, Any]) -> int:
+def default(n_players: int, _options: Mapping[str, Any]) -> int:
     """6I evaluations, or all 2^I."""
-    del options
     return min(6 * n_players, int(2**n_players))
 
 

@@ -23,7 +23,6 @@ observed pool counts with its observed utility.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from math import comb
 
 import numpy as np
@@ -34,6 +33,7 @@ from dushapley.estimators.exact import bits, shapley_weights
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
 from dushapley.estimators.gp.kernel import View
+from dushapley.estimators.subsets import all_subsets, subsets_of
 
 BLOCK = 2**17
 """Entries of a covariance matrix made at a time, so that memory stays bounded."""
@@ -59,18 +59,19 @@ def functional(n_players: int, points: int, rng: np.random.Generator) -> Functio
 
     Sizes with few pools are taken whole, the others by a balanced sample.
     """
-    everybody = np.ones((1, n_players), dtype=np.bool_)
     if 2**n_players <= points:
-        return _complete(n_players)
+        pools = bits(np.arange(1, 2**n_players), n_players)
+        return Functional(pools, exact_weights(pools).T)
     affordable = points // (PER_OWNER * n_players)
     sizes, shares = size_grid(n_players, min(max(affordable, LEAST_SIZES), MOST_SIZES))
     per_size = max(points // len(sizes), PER_OWNER * n_players)
-    pools, weights = [everybody], [np.full((n_players, 1), 1 / n_players)]
+    parts = [np.ones((1, n_players), dtype=np.bool_)]
+    weights = [np.full((n_players, 1), 1 / n_players)]
     for size, share in zip(sizes.tolist(), shares.tolist(), strict=True):
         some = pools_of_size(n_players, size, per_size, rng)
-        pools.append(some)
+        parts.append(some)
         weights.append(slopes(some) * (share / (n_players - 1)))
-    return Functional(np.concatenate(pools), np.concatenate(weights, axis=1))
+    return Functional(np.concatenate(parts), np.concatenate(weights, axis=1))
 
 
 def slopes(pools: BoolArray) -> FloatArray:
@@ -81,11 +82,6 @@ def slopes(pools: BoolArray) -> FloatArray:
     """
     centred = pools - pools.mean(axis=0)
     return np.asarray(np.linalg.solve(centred.T @ centred + 1.0, centred.T))
-
-
-def _complete(n_players: int) -> Functional:
-    pools = bits(np.arange(1, 2**n_players), n_players)
-    return Functional(pools, exact_weights(pools).T)
 
 
 def size_grid(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
@@ -110,22 +106,13 @@ def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator
     as many; of pools of more than half of the owners the complements are drawn.
     """
     if comb(n_players, size) <= most:
-        return _all_of_size(n_players, size)
+        return all_subsets(n_players, size)
     if 2 * size > n_players:
         return ~pools_of_size(n_players, n_players - size, most, rng)
     cuts = n_players // size
     orders = np.tile(np.arange(n_players), (-(-most // cuts), 1))
     members = rng.permuted(orders, axis=1)[:, : cuts * size].reshape(-1, size)
-    pools = np.zeros((len(members), n_players), dtype=np.bool_)
-    np.put_along_axis(pools, members, True, axis=1)
-    return pools[:most]
-
-
-def _all_of_size(n_players: int, size: int) -> BoolArray:
-    members = np.array(list(combinations(range(n_players), size)))
-    pools = np.zeros((len(members), n_players), dtype=np.bool_)
-    np.put_along_axis(pools, members, True, axis=1)
-    return pools
+    return subsets_of(members[:most], n_players)
 
 
 def exact_weights(pools: Queries) -> FloatArray:

@@ -35,7 +35,7 @@ from dushapley.games.size.curves import (
 )
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.validation import check_names, check_sizes, is_whole
+from dushapley.validation import check_sizes, is_whole
 
 FLOOR_TOLERANCE = 1e-12
 """Relative slack when a whole number is floored: A²/B misses it by a few rounding errors."""
@@ -88,9 +88,7 @@ class SizeGame(Game):
         names: Sequence[str] | None = None,
         fingerprint: str | None = None,
     ) -> None:
-        self.sizes = check_sizes(sizes)
-        self.n_players = len(self.sizes)
-        self.names = check_names(names, self.n_players)
+        self._set_owners(sizes, names)
         self.w = w
         self.curve = as_curve(w, second_derivative, shape)
         content = fingerprint if fingerprint is not None else self.curve.name
@@ -159,9 +157,7 @@ class LinearRegressionGame(Game):
         *,
         names: Sequence[str] | None = None,
     ) -> None:
-        self.sizes = check_sizes(sizes)
-        self.n_players = len(self.sizes)
-        self.names = check_names(names, self.n_players)
+        self._set_owners(sizes, names)
         self.gamma = check_sizes(
             np.broadcast_to(gamma, self.sizes.shape) if np.ndim(gamma) == 0 else gamma,
             self.n_players,
@@ -259,9 +255,7 @@ class RegressogramGame(Game):
             raise InvalidGame("w must be a function of the pooled counts, vectorised.")
         self.w = w
         self.curve = as_curve(w, None, None)
-        self.sizes = check_sizes(self.counts.sum(axis=1))
-        self.n_players = len(self.sizes)
-        self.names = check_names(names, self.n_players)
+        self._set_owners(self.counts.sum(axis=1), names)
         content = fingerprint if fingerprint is not None else self.curve.name
         if content is not None:
             self.fingerprint = digest(

@@ -11,7 +11,6 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
 from dushapley.hashing import digest
-from dushapley.validation import check_names, check_sizes
 
 
 class RidgeGame(Game):
@@ -73,9 +72,7 @@ class RidgeGame(Game):
         if d < 1 or not blocks or any(b.ndim != 2 or b.shape[1] != d or not len(b) for b in blocks):
             raise InvalidGame("designs must be (n_i, d) matrices of at least a row, theta (d,).")
         self.lam = float(lam)
-        self.sizes = check_sizes([len(block) for block in blocks])
-        self.n_players = len(blocks)
-        self.names = check_names(names, self.n_players)
+        self._set_owners([len(block) for block in blocks], names)
         self.noise = np.broadcast_to(np.asarray(noise, dtype=np.float64), (len(blocks),)).copy()
         self.test_moment = np.eye(d) if test_moment is None else np.array(test_moment, dtype=float)
         self.moments = np.stack([block.T @ block / len(block) for block in blocks])

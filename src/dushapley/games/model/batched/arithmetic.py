@@ -154,7 +154,8 @@ def arithmetic(
         return Arithmetic("numpy", precision or "float32", "cpu", **_ON_CPU)
     if name != "torch":
         raise InvalidOption(f"backend is {name!r}; choose 'numpy' or 'torch'.")
-    found = device or ("cuda" if _torch().cuda.is_available() else "cpu")
+    torch = _torch()
+    found = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if found == "cpu":
         _check_precision(precision, ("float32", "float64", "float16"), "torch on the CPU")
         return Arithmetic("torch", precision or "float32", "cpu", **_TORCH_ON_CPU)

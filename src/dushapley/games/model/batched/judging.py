@@ -32,9 +32,7 @@ class Judge:
             numbers = replace(numbers, precision="float32")
         self.program = program
         self.numbers = numbers
-        padded = np.zeros((len(X), program.width))
-        padded[:, : program.n_features] = X
-        padded[:, program.n_features] = 1
+        padded = program.padded(X)
         cuts = range(0, len(X), numbers.piece)
         self.pieces = [numbers.array(padded[a : a + numbers.piece].T.copy()) for a in cuts]
         self.answers = [numbers.index(codes[a : a + numbers.piece]) for a in cuts]
@@ -114,8 +112,7 @@ class Judge:
         return whole
 
     def _scores(self, weights: list[Any], XT: Any) -> Any:
-        t, k, d = weights[0].shape
-        below = (weights[0].reshape(t * k, d) @ XT).reshape(t, k, -1)
+        below = self.program.across(weights[0], XT)
         if len(weights) == 1:
             return below
         xp = self.numbers.xp

@@ -18,6 +18,7 @@ from dushapley.games.model.batched.judging import Judge
 from dushapley.games.model.batched.membership import memberships
 from dushapley.games.model.batched.program import Program, Trained
 from dushapley.games.model.outcomes import average
+from dushapley.games.rows import blocks
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -92,7 +93,7 @@ class BatchedPath:
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of pools, block by block, keeping nothing else."""
         found = []
-        for part, ids in self._blocks(queries, draws):
+        for part, ids in blocks(queries, draws, self.block):
             if self.game.scoring == "accuracy":
                 trained = self._train(part, ids)
                 mean = np.mean([j.accuracy(t) for j, t in trained], axis=0)
@@ -103,14 +104,8 @@ class BatchedPath:
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Utilities with their test rows and the spread of repeats."""
-        parts = [self._judge(part, ids) for part, ids in self._blocks(queries, draws)]
+        parts = [self._judge(part, ids) for part, ids in blocks(queries, draws, self.block)]
         return [outcome for part in parts for outcome in part]
-
-    def _blocks(
-        self, queries: Queries, draws: IntArray | None
-    ) -> list[tuple[Queries, IntArray | None]]:
-        cuts = [slice(a, a + self.block) for a in range(0, len(queries), self.block)]
-        return [(queries[cut], None if draws is None else draws[cut]) for cut in cuts]
 
     def _nobody(self, queries: Queries) -> Any:
         return ~self.game.counts(queries).any(axis=1)

@@ -117,11 +117,15 @@ class Program:
         return cut
 
     def _prepared(self, X: Array) -> Any:
-        """Rows with an intercept, padded with zeros, as matrix products read them."""
-        padded = np.zeros((_round_up(len(X), self.numbers.align), self.width))
+        """Rows as matrix products read them."""
+        return self.numbers.factor(self.numbers.array(self.padded(X, self.numbers.align)))
+
+    def padded(self, X: Array, align: int = 1) -> FloatArray:
+        """Rows with an intercept, padded with zeros; as many as a multiple of `align`."""
+        padded = np.zeros((_round_up(len(X), align), self.width))
         padded[: len(X), : self.n_features] = X
         padded[: len(X), self.n_features] = 1
-        return self.numbers.factor(self.numbers.array(padded))
+        return padded
 
     def _targets(self, codes: IntArray) -> FloatArray:
         if self.sign_only:
@@ -153,7 +157,8 @@ class Program:
             if self.recipe.batch_size is None:
                 weights = self._full_batch(n_pools, members, present, n_rows)
             else:
-                weights = self._mini_batches(n_pools, members, present, n_rows)
+                rows = self._batch_rows(n_pools, members, n_rows)
+                weights = self.train_rows(rows, present, n_rows)
             return Trained(weights, present, n_rows)
 
     def _count(self, n_pools: int, members: list[Membership]) -> IntArray:
@@ -245,7 +250,7 @@ class Program:
 
     def _piece_slopes(self, weights: list[Any], piece: Piece, mark: Any, absent: Any) -> list[Any]:
         if self.recipe.hidden == 0:
-            missed = self._activate(self._across(weights[0], piece.XT), absent)
+            missed = self._activate(self.across(weights[0], piece.XT), absent)
             if not self.split:
                 missed -= piece.targets
             if mark is not None:
@@ -255,7 +260,7 @@ class Program:
         if mark is not None:
             real = mark * real
         return self._network_slopes(
-            weights, self._across(weights[0], piece.XT), piece.targets, real, absent, piece.X
+            weights, self.across(weights[0], piece.XT), piece.targets, real, absent, piece.X
         )
 
     def _network_slopes(
@@ -271,7 +276,7 @@ class Program:
         first = self._back(back, X) if X.ndim == 2 else numbers.sums(back, X)
         return [first, second, missed.sum(axis=2, keepdims=True, dtype=numbers.dtype)]
 
-    def _across(self, weights: Any, XT: Any) -> Any:
+    def across(self, weights: Any, XT: Any) -> Any:
         """(t, k, d) weights times the same rows for all pools: (t, k, n)."""
         t, k, d = weights.shape
         return (weights.reshape(t * k, d) @ XT).reshape(t, k, -1)
@@ -292,12 +297,6 @@ class Program:
         xp.exp(scores, out=scores)
         scores /= scores.sum(axis=1, keepdims=True)
         return scores
-
-    def _mini_batches(
-        self, n_pools: int, members: list[Membership], present: BoolArray, n_rows: IntArray
-    ) -> list[Any]:
-        rows = self._batch_rows(n_pools, members, n_rows)
-        return self.train_rows(rows, present, n_rows)
 
     def train_rows(self, rows: IntArray, present: BoolArray, n_rows: IntArray) -> list[Any]:
         """Train pools given by the rows of their mini-batches, shape (pools, steps · batch_size).

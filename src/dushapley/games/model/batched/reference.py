@@ -20,16 +20,29 @@ from dushapley.games.model.batched.recipe import BETA_1, BETA_2, EPSILON, FLAT, 
 class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What both reference classifiers share: training, step by step, and prediction."""
 
-    steps: int
-    learning_rate: float
-    optimizer: Optimizer
-    momentum: float
-    batch_size: int | None
-    l2: float
-    random_state: int | None
-    classes: ArrayLike | None
-    center: ArrayLike | None
-    scale: ArrayLike | None
+    def __init__(
+        self,
+        steps: int,
+        learning_rate: float,
+        optimizer: Optimizer,
+        momentum: float,
+        batch_size: int | None,
+        l2: float,
+        random_state: int | None,
+        classes: ArrayLike | None,
+        center: ArrayLike | None,
+        scale: ArrayLike | None,
+    ) -> None:
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.batch_size = batch_size
+        self.l2 = l2
+        self.random_state = random_state
+        self.classes = classes
+        self.center = center
+        self.scale = scale
 
     def recipe(self) -> Recipe:
         """How this classifier is trained, checked."""
@@ -140,16 +153,10 @@ class SoftmaxRegression(_GradientClassifier):
         center: ArrayLike | None = None,
         scale: ArrayLike | None = None,
     ) -> None:
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.batch_size = batch_size
-        self.l2 = l2
-        self.random_state = random_state
-        self.classes = classes
-        self.center = center
-        self.scale = scale
+        super().__init__(
+            steps, learning_rate, optimizer, momentum, batch_size, l2, random_state, classes,
+            center, scale,
+        )  # fmt: skip
 
 
 class SmallMLP(_GradientClassifier):
@@ -188,16 +195,10 @@ class SmallMLP(_GradientClassifier):
         scale: ArrayLike | None = None,
     ) -> None:
         self.hidden = hidden
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.batch_size = batch_size
-        self.l2 = l2
-        self.random_state = random_state
-        self.classes = classes
-        self.center = center
-        self.scale = scale
+        super().__init__(
+            steps, learning_rate, optimizer, momentum, batch_size, l2, random_state, classes,
+            center, scale,
+        )  # fmt: skip
 
 
 class PlainSteps:
