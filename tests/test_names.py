@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import dushapley as ds
-from dushapley.cli import options
+from dushapley.cli.job import Job
 from dushapley.cli.main import main
 from dushapley.errors import BudgetTooSmall, InvalidGame, InvalidOption
 from dushapley.games.model.catalogue import MODELS
@@ -101,7 +101,7 @@ def test_wrong_names_and_tasks_are_refused(folder: Path) -> None:
 
 def test_every_name_has_a_line_and_is_in_the_help() -> None:
     assert list(ds.models()) == list(MODELS)
-    help_of_model = options.Model.__metadata__[0].help
+    help_of_model = get_type_hints(Job, include_extras=True)["model"].__metadata__[0].help
     assert all(name in help_of_model for name in ds.models())
     for line in [*ds.models().values(), *ds.scores().values()]:
         assert 10 < len(line) < 100, line

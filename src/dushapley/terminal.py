@@ -1,4 +1,4 @@
-"""Tables in the terminal, and names and numbers as they are shown everywhere."""
+"""Tables and sentences in the terminal, and names and numbers as they are shown everywhere."""
 
 from __future__ import annotations
 
@@ -72,6 +72,11 @@ def table(
     with console.capture() as text:
         console.print(grid)
     return "\n".join(f"{' ' * indent}{line}".rstrip() for line in text.get().splitlines())
+
+
+def say(sentence: str) -> None:
+    """Tell the person, not the pipe."""
+    print(sentence, file=sys.stderr)
 
 
 def columns() -> int | None:

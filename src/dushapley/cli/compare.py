@@ -10,9 +10,9 @@ import typer
 from dushapley.cli import options as o
 from dushapley.cli.consent import agree_on_evaluations
 from dushapley.cli.delivery import refuse_no_folder
-from dushapley.cli.job import Job, Means, refuse_unknown, say
+from dushapley.cli.job import Job
 from dushapley.errors import InvalidOption, InvalidValuation
-from dushapley.terminal import columns, table
+from dushapley.terminal import columns, say, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 def compare(
     job: Job,
-    means: Means,
+    means: o.Means,
     methods: Methods = "gp,stratified-svarm,leverage,permutation,du,random",
     budgets: Budgets = None,
     seeds: Seeds = 5,
@@ -53,7 +53,7 @@ def compare(
     names = [name.strip() for name in methods.split(",") if name.strip()]
     chosen = numbers(budgets)
     for name in names:
-        refuse_unknown(name)
+        o.refuse_unknown(name)
     refuse_unable_to_draw(picture)
     game = job.game()
     wanted = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]

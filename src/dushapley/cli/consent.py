@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dushapley.cli.job import Means, say
+from dushapley.cli.options import Means
 from dushapley.errors import InvalidOption
+from dushapley.terminal import say
 
 if TYPE_CHECKING:
     from dushapley.engine.plan import Plan

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from dushapley.cli import options as o
-from dushapley.cli.job import Job, one_of, say
+from typer import Option
+
+from dushapley.cli.job import Job, one_of
 from dushapley.errors import InvalidOption, InvalidSettlement
+from dushapley.terminal import say
 
 if TYPE_CHECKING:
     from dushapley.games import FoldsGame, Game, ModelGame
@@ -24,10 +26,20 @@ SETTLEMENT = Path("settlement.json")
 class Pot:
     """Money to be shared, and by which rule. Attributes are options by the same names."""
 
-    pot: o.Pot = None
-    currency: o.Currency = ""
-    negative: o.Negative = "clip"
-    floor: o.Floor = None
+    pot: Annotated[
+        str | None, Option(help="Share this amount of money, to the cent.", metavar="AMOUNT")
+    ] = None
+    currency: Annotated[str, Option(help="Its currency, say EUR.")] = ""
+    negative: Annotated[
+        str,
+        Option(
+            help="Negative values: clip = paid nothing, charge = pay in, floor = everybody gets "
+            "something."
+        ),
+    ] = "clip"
+    floor: Annotated[
+        str | None, Option(help="With floor: part of an equal share for everybody [default: 0.1].")
+    ] = None
 
     def __post_init__(self) -> None:
         from dushapley.settlement.money import (
@@ -64,9 +76,16 @@ class Pot:
 class Delivery(Pot):
     """What is wanted of a result besides the table. Attributes are options by the same names."""
 
-    settlement: o.Settlement = SETTLEMENT
-    report: o.Report = None
-    report_for: o.ReportFor = None
+    settlement: Annotated[
+        Path, Option(help="Where the settlement goes, if there is a pot.", metavar="FILE")
+    ] = SETTLEMENT
+    report: Annotated[
+        Path | None, Option(help="Write a page to read in a browser.", metavar="FILE")
+    ] = None
+    report_for: Annotated[
+        list[str] | None,
+        Option(help="And one for this owner, silent on the others; repeat.", metavar="OWNER"),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

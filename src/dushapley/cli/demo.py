@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dushapley.cli import options as o
-from dushapley.cli.job import say
+from dushapley.terminal import say
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,26 +1,24 @@
-"""From files and options to a game, and by what method and means it is run.
-
-Options that commands share, in groups; each group checks itself before any file is read.
-"""
+"""From files and options to a game: what `value`, `quote` and their kin have in common."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
 
 from dushapley.cli import options as o
 from dushapley.errors import InvalidOption
+from dushapley.terminal import say
 
 if TYPE_CHECKING:
     from dushapley.arrays import Array
     from dushapley.data.files import SourceFile
     from dushapley.data.owners import Owners
-    from dushapley.games import FoldsGame, Game, ModelGame
+    from dushapley.games import FoldsGame, ModelGame
     from dushapley.games.model.catalogue import Choice
 
 
@@ -53,19 +51,52 @@ class Job:
     target: o.Target
     owner: o.Owner = None
     by_file: o.ByFile = False
-    test: o.Test = None
-    holdout: o.Holdout = None
-    cv: o.Cv = None
+    test: Annotated[
+        Path | None,
+        Option(
+            exists=True, dir_okay=False, help="Test rows, of nobody who is valued.", metavar="FILE"
+        ),
+    ] = None
+    holdout: Annotated[
+        float | None,
+        Option(help="Instead: keep back this part of every owner's rows.", metavar="F"),
+    ] = None
+    cv: Annotated[
+        int | None, Option(help="Instead: cross-validate in so many folds.", metavar="K")
+    ] = None
     task: o.Task = "auto"
-    model: o.Model = None
-    scoring: o.Scoring = None
-    empty: o.Empty = "constant"
-    on_failure: o.OnFailure = "raise"
-    repeats: o.Repeats = 1
-    timeout: o.Timeout = None
-    memory: o.Memory = None
-    encode: o.Encode = "pooled"
-    model_seed: o.ModelSeed = 0
+    model: Annotated[
+        str | None,
+        Option(
+            help="logistic, ridge, lda, naive-bayes, gradient-boosting, gbdt, random-forest, knn, "
+            "mlp, or a dotted path "
+            "[default: logistic for classes, ridge for numbers].",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
+    scoring: Annotated[
+        str | None,
+        Option(
+            help="A score of scikit-learn [default: accuracy for classes, r2 for numbers].",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
+    empty: Annotated[str, Option(help="Worth of no data: constant, zero or a number.")] = "constant"
+    on_failure: Annotated[
+        str, Option(help="A training that fails: raise, or empty = as no data.")
+    ] = "raise"
+    repeats: Annotated[int, Option(help="Trainings averaged per pool.", min=1)] = 1
+    timeout: Annotated[float | None, Option(help="Seconds a training may take.")] = None
+    memory: Annotated[
+        str | None,
+        Option(help="Memory a training may take beyond the data, like 500MB.", metavar="SIZE"),
+    ] = None
+    encode: Annotated[
+        str, Option(help="Text and dates to numbers: pooled = once, or training.")
+    ] = "pooled"
+    model_seed: Annotated[int, Option(help="Seed of models and of hold-out.", min=0)] = 0
 
     def __post_init__(self) -> None:
         from dushapley.games.model.catalogue import check_task
@@ -173,101 +204,8 @@ class Job:
 
     def record(self) -> dict[str, Any]:
         """The options as plain data; files by their names only."""
-        from dataclasses import asdict
-
         names = [path.name for path in self.files]
         return asdict(self) | {"files": names, "test": self.test and self.test.name}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Which method is asked, and how much. Attributes are options by the same names."""
-
-    method: o.Method = "auto"
-    option: o.MethodOption = None
-    budget: o.Budget = None
-    seed: o.Seed = 0
-
-    def __post_init__(self) -> None:
-        from dushapley.validation import check_budget
-
-        refuse_unknown(self.method)
-        check_budget(self.budget)
-        o.method_options(self.option or [])
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The method's own options, by name."""
-        return o.method_options(self.option or [])
-
-
-@dataclass(frozen=True)
-class Means:
-    """Workers, and where paid work is kept. Attributes are options by the same names."""
-
-    jobs: o.Jobs = 1
-    ledger: o.Ledger = None
-    no_ledger: o.NoLedger = False
-    yes: o.Yes = False
-
-    def __post_init__(self) -> None:
-        refuse_workers(self.jobs)
-
-    def ledger_of(self, game: Game) -> Path | None:
-        """The file that keeps what is paid for this game; one that cannot is refused."""
-        from dushapley.engine.evaluator import refuse_ledger
-
-        path = None if self.no_ledger else self.ledger or announced_ledger(game)
-        refuse_ledger(game, path)
-        return path
-
-    def usable_ledger_of(self, game: Game) -> Path | None:
-        """The same, tried: for those who time trials before they open it."""
-        from dushapley.engine.ledger import Ledger
-
-        path = self.ledger_of(game)
-        if path is not None:
-            assert game.context is not None
-            Ledger(path, game.context).close()  # opens, or says why not
-        return path
-
-
-def refuse_workers(jobs: int) -> None:
-    """Refuse a number of workers that is none."""
-    from dushapley.engine.executors import check_executor
-
-    check_executor("local", jobs, None)
-
-
-def refuse_unknown(method: str) -> None:
-    """Refuse a misspelt method before any file is read."""
-    from dushapley.estimators.registry import AUTO, find
-
-    if method != AUTO:
-        find(method)
-
-
-def announced_ledger(game: Game) -> Path | None:
-    """The default ledger of this game, told to the person."""
-    if game.cheap:
-        say("no ledger: this model is made of sums, and an evaluation costs nothing")
-        return None
-    if game.context is None:
-        say("no ledger: the model's content cannot be compared between runs")
-        return None
-    path = default_ledger(game.context)
-    say(f"ledger: {path} (what is paid is kept; run again to go on)")
-    return path
-
-
-def default_ledger(context: str) -> Path:
-    """Where paid work is kept unless told otherwise: one file per context and format."""
-    from dushapley.engine.ledger import FORMAT
-
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(home) / "dushapley"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{context[:24]}-{FORMAT.rsplit('/', 1)[1]}.sqlite"
 
 
 def one_of(game: ModelGame | FoldsGame) -> ModelGame:
@@ -287,8 +225,3 @@ def model_in_words(game: ModelGame | FoldsGame) -> str:
     model = one.model.steps[-1][1] if encodes_itself else one.model
     way = "each pool fitted by itself" if one.path is None else one.path.name
     return f"{in_words(model)}; {way}"
-
-
-def say(sentence: str) -> None:
-    """Tell the person, not the pipe."""
-    print(sentence, file=sys.stderr)

@@ -1,15 +1,24 @@
-"""Options that several commands share, written once, and how their words are read."""
+"""Options that several commands share, one by one and in groups, and how their words are read.
+
+A group checks itself when it is made: before any file is read.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from dushapley.errors import InvalidOption
+from dushapley.terminal import say
+
+if TYPE_CHECKING:
+    from dushapley.games import Game
 
 Files = Annotated[
     list[Path],
@@ -23,89 +32,107 @@ Owner = Annotated[
     str | None, Option(help="Column that says whose row it is.", metavar="COL", show_default=False)
 ]
 ByFile = Annotated[bool, Option("--by-file", help="One file per owner.")]
-Test = Annotated[
-    Path | None,
-    Option(exists=True, dir_okay=False, help="Test rows, of nobody who is valued.", metavar="FILE"),
-]
-Holdout = Annotated[
-    float | None, Option(help="Instead: keep back this part of every owner's rows.", metavar="F")
-]
-Cv = Annotated[int | None, Option(help="Instead: cross-validate in so many folds.", metavar="K")]
 Task = Annotated[str, Option(help="auto, classification or regression.")]
-Model = Annotated[
-    str | None,
-    Option(
-        help="logistic, ridge, lda, naive-bayes, gradient-boosting, gbdt, random-forest, knn, "
-        "mlp, or a dotted path "
-        "[default: logistic for classes, ridge for numbers].",
-        metavar="NAME",
-        show_default=False,
-    ),
-]
-Scoring = Annotated[
-    str | None,
-    Option(
-        help="A score of scikit-learn [default: accuracy for classes, r2 for numbers].",
-        metavar="NAME",
-        show_default=False,
-    ),
-]
-Empty = Annotated[str, Option(help="Worth of no data: constant, zero or a number.")]
-OnFailure = Annotated[str, Option(help="A training that fails: raise, or empty = as no data.")]
-Repeats = Annotated[int, Option(help="Trainings averaged per pool.", min=1)]
-Timeout = Annotated[float | None, Option(help="Seconds a training may take.")]
-Memory = Annotated[
-    str | None,
-    Option(help="Memory a training may take beyond the data, like 500MB.", metavar="SIZE"),
-]
-Encode = Annotated[str, Option(help="Text and dates to numbers: pooled = once, or training.")]
-ModelSeed = Annotated[int, Option(help="Seed of models and of hold-out.", min=0)]
-Method = Annotated[str, Option(help="See `dushapley methods`.")]
-MethodOption = Annotated[
-    list[str] | None,
-    Option("--option", help="Option of the method, name=value; may be repeated.", metavar="K=V"),
-]
-Budget = Annotated[int | None, Option(help="Most evaluations (trainings) to ask for.")]
 Seed = Annotated[int, Option(help="Seed of the method.", min=0)]
 Jobs = Annotated[int, Option(help="Workers; -1 for all processors.")]
-Precision = Annotated[
-    float | None, Option(help="Stop when 95% intervals are this part of the spread.")
-]
-Ledger = Annotated[Path | None, Option(help="File that keeps paid work.", metavar="FILE")]
-NoLedger = Annotated[bool, Option("--no-ledger", help="Keep nothing.")]
-Yes = Annotated[bool, Option("--yes", help="Do not time trials and ask before long work.")]
-Pot = Annotated[
-    str | None, Option(help="Share this amount of money, to the cent.", metavar="AMOUNT")
-]
-Currency = Annotated[str, Option(help="Its currency, say EUR.")]
-Negative = Annotated[
-    str,
-    Option(
-        help="Negative values: clip = paid nothing, charge = pay in, floor = everybody gets "
-        "something."
-    ),
-]
-Floor = Annotated[
-    str | None, Option(help="With floor: part of an equal share for everybody [default: 0.1].")
-]
-Settlement = Annotated[
-    Path, Option(help="Where the settlement goes, if there is a pot.", metavar="FILE")
-]
-Report = Annotated[Path | None, Option(help="Write a page to read in a browser.", metavar="FILE")]
-ReportFor = Annotated[
-    list[str] | None,
-    Option(help="And one for this owner, silent on the others; repeat.", metavar="OWNER"),
-]
-Executor = Annotated[str, Option(help="Where the work runs: local, dask or ray.")]
-Address = Annotated[
-    str | None,
-    Option(help="Of the Dask or Ray cluster, like tcp://host:8786.", metavar="A"),
-]
-MaxSeconds = Annotated[
-    float | None, Option(help="Stop after so many seconds, with the estimate so far.")
-]
 Json = Annotated[bool, Option("--json", help="JSON on stdout, exact to the last bit.")]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which method is asked, and how much. Attributes are options by the same names."""
+
+    method: Annotated[str, Option(help="See `dushapley methods`.")] = "auto"
+    option: Annotated[
+        list[str] | None,
+        Option(
+            "--option", help="Option of the method, name=value; may be repeated.", metavar="K=V"
+        ),
+    ] = None
+    budget: Annotated[int | None, Option(help="Most evaluations (trainings) to ask for.")] = None
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        from dushapley.validation import check_budget
+
+        refuse_unknown(self.method)
+        check_budget(self.budget)
+        method_options(self.option or [])
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The method's own options, by name."""
+        return method_options(self.option or [])
+
+
+@dataclass(frozen=True)
+class Means:
+    """Workers, and where paid work is kept. Attributes are options by the same names."""
+
+    jobs: Jobs = 1
+    ledger: Annotated[Path | None, Option(help="File that keeps paid work.", metavar="FILE")] = None
+    no_ledger: Annotated[bool, Option("--no-ledger", help="Keep nothing.")] = False
+    yes: Annotated[bool, Option("--yes", help="Do not time trials and ask before long work.")] = (
+        False
+    )
+
+    def __post_init__(self) -> None:
+        refuse_workers(self.jobs)
+
+    def ledger_of(self, game: Game) -> Path | None:
+        """The file that keeps what is paid for this game, if there is to be one."""
+        return None if self.no_ledger else self.ledger or announced_ledger(game)
+
+    def usable_ledger_of(self, game: Game) -> Path | None:
+        """The same, tried: for those who time trials before they open it."""
+        from dushapley.engine.evaluator import refuse_ledger
+        from dushapley.engine.ledger import Ledger
+
+        path = self.ledger_of(game)
+        refuse_ledger(game, path)
+        if path is not None:
+            assert game.context is not None
+            Ledger(path, game.context).close()  # opens, or says why not
+        return path
+
+
+def refuse_workers(jobs: int) -> None:
+    """Refuse a number of workers that is none."""
+    from dushapley.engine.executors import check_executor
+
+    check_executor("local", jobs, None)
+
+
+def refuse_unknown(method: str) -> None:
+    """Refuse a misspelt method before any file is read."""
+    from dushapley.estimators.registry import AUTO, find
+
+    if method != AUTO:
+        find(method)
+
+
+def announced_ledger(game: Game) -> Path | None:
+    """The default ledger of this game, told to the person."""
+    if game.cheap:
+        say("no ledger: this model is made of sums, and an evaluation costs nothing")
+        return None
+    if game.context is None:
+        say("no ledger: the model's content cannot be compared between runs")
+        return None
+    path = default_ledger(game.context)
+    say(f"ledger: {path} (what is paid is kept; run again to go on)")
+    return path
+
+
+def default_ledger(context: str) -> Path:
+    """Where paid work is kept unless told otherwise: one file per context and format."""
+    from dushapley.engine.ledger import FORMAT
+
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(home) / "dushapley"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{context[:24]}-{FORMAT.rsplit('/', 1)[1]}.sqlite"
 
 
 def refuse_unclear_owners(owner: str | None, by_file: bool) -> None:

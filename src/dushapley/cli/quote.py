@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dushapley.cli import options as o
 from dushapley.cli.consent import clock
-from dushapley.cli.job import Job, refuse_workers
+from dushapley.cli.job import Job
 from dushapley.terminal import columns, table
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
     """What each method would cost here, from three timed trainings, before paying."""
     import dushapley as ds
 
-    refuse_workers(jobs)
+    o.refuse_workers(jobs)
     frame = ds.quote(job.game(), n_jobs=jobs)
     print(frame.to_json(orient="records", indent=1, double_precision=15) if json else shown(frame))
 

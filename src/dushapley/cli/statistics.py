@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dushapley.cli import options as o
-from dushapley.cli.job import say
+from dushapley.terminal import say
 
 
 def statistics(

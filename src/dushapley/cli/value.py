@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import shlex
+from typing import Annotated
 
 import typer
 
 from dushapley.cli import options as o
 from dushapley.cli.consent import agree_on_plan
 from dushapley.cli.delivery import Delivery
-from dushapley.cli.job import Asked, Job, Means, say
+from dushapley.cli.job import Job
 from dushapley.errors import Stopped
+from dushapley.terminal import say
 
 
 def value(
     context: typer.Context,
     job: Job,
-    asked: Asked,
-    means: Means,
+    asked: o.Asked,
+    means: o.Means,
     wanted: Delivery,
-    precision: o.Precision = None,
-    max_seconds: o.MaxSeconds = None,
-    executor: o.Executor = "local",
-    address: o.Address = None,
+    precision: Annotated[
+        float | None, typer.Option(help="Stop when 95% intervals are this part of the spread.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds, with the estimate so far.")
+    ] = None,
+    executor: Annotated[
+        str, typer.Option(help="Where the work runs: local, dask or ray.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of the Dask or Ray cluster, like tcp://host:8786.", metavar="A"),
+    ] = None,
     json: o.Json = False,
 ) -> None:
     """What each owner's data is worth."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dushapley.cli import options as o
-from dushapley.cli.job import Inputs, Job, default_ledger, refuse_workers
+from dushapley.cli.job import Inputs, Job
 from dushapley.errors import InvalidOption, InvalidSettlement
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def verify(
     jobs: o.Jobs = 1,
 ) -> None:
     """Compute a settlement again and say whether it holds: exit code 0 if so, else 1."""
-    refuse_workers(jobs)
+    o.refuse_workers(jobs)
     from dushapley.data.files import sources
     from dushapley.settlement.verification import Finding, as_stored, value_findings, verdict_on
 
@@ -47,7 +47,7 @@ def verify(
 
     def of_values() -> list[Finding]:
         game = recorded_job(record, inputs, model).game_of(inputs)
-        trusted = default_ledger(game.context) if from_ledger and game.context else ledger
+        trusted = o.default_ledger(game.context) if from_ledger and game.context else ledger
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
         return value_findings(data, game, ledger=trusted, n_jobs=jobs)
 

@@ -12,9 +12,9 @@ import typer
 from dushapley.cli import options as o
 from dushapley.cli.consent import agree_on_evaluations
 from dushapley.cli.delivery import Pot
-from dushapley.cli.job import Asked, Job, Means, say
+from dushapley.cli.job import Job
 from dushapley.errors import InvalidOption
-from dushapley.terminal import short_name, table
+from dushapley.terminal import say, short_name, table
 
 if TYPE_CHECKING:
     from dushapley.games import Game
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def what_if(
     job: Job,
-    asked: Asked,
-    means: Means,
+    asked: o.Asked,
+    means: o.Means,
     pot: Pot,
     leave: Annotated[str | None, typer.Option(help="This owner leaves.", metavar="OWNER")] = None,
     join: Annotated[
