@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 MOST_COLUMNS = 10_000
-"""Wide enough for any table: the same text whatever terminal it is printed to."""
+"""Wide enough for any table, so that its text does not depend on the terminal."""
 DECEPTIVE = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories of characters that turn, hide or break the text around them."""
+"""Unicode categories of characters that reverse, hide or break the text around them."""
 
 
 def table(
@@ -33,13 +33,13 @@ def table(
     Parameters
     ----------
     headers, rows
-        Titles of the columns (none: no line of titles), and the cells; a row may end early.
+        Titles of the columns (empty: no title line) and cells; a row may end early.
     left
-        Positions of the columns aligned to the left; numbers stand right.
+        Positions of the left-aligned columns; the others are right-aligned.
     indent
         Spaces before every line.
     width
-        Columns to fit into by wrapping the last cell of each row, between words; None never wraps.
+        Columns to fit into by wrapping the last cell of each row between words; None never wraps.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def columns() -> int | None:
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Text with a � for every character that could turn, hide or break what stands around it.
+    r"""Text in which � replaces what could reverse, hide or break the text around it.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def short_name(name: str, width: int = 40) -> str:
-    """An owner's name, printable and no wider than so many columns.
+    """An owner's name, printable and at most `width` columns wide.
 
     Examples
     --------

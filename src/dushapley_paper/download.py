@@ -20,7 +20,7 @@ CHECKSUMS = {
     "203/yearpredictionmsd.zip": "06f801af323bb7798e800583acce4ea1ed2697ac12c23f4424aea0a7a3d09e11",
     "222/bank+marketing.zip": "e0bf5f5de5b846e2f18e9d90606637267d46dfa260e0f17bb12e605db5efbeb4",
 }
-"""SHA-256 of every file of the archive: another one is another experiment."""
+"""SHA-256 of every file of the archive: a different file is a different experiment."""
 ADULT_COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
     "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week",
@@ -54,7 +54,7 @@ def download(names: Iterable[str]) -> list[Path]:
 
 
 def unzipped(file: str, *inside: str) -> bytes:
-    """A file out of a zip of the archive, or out of a zip inside it; the zip stays in the folder.
+    """A file from a zip of the archive, or from a zip inside it; the zip stays in the folder.
 
     Raises
     ------
@@ -72,8 +72,8 @@ def unzipped(file: str, *inside: str) -> bytes:
         path = pooch.retrieve(address, CHECKSUMS[file], fname=Path(file).name, path=folder)
     except ValueError as error:
         raise DataMissing(
-            f"{address} has changed: {error} Try again; if it stays so, make the file yourself "
-            "from the original and put it into the folder."
+            f"{address} has changed: {error} Try again; if that does not help, prepare the "
+            "file yourself from the original and put it into the folder."
         ) from error
     content = Path(path).read_bytes()
     for name in inside:
@@ -83,7 +83,7 @@ def unzipped(file: str, *inside: str) -> bytes:
 
 
 def adult() -> pd.DataFrame:
-    """Both files of the census income data, `split` telling which."""
+    """Both files of the census income data, `split` says which."""
     import pandas as pd
 
     parts = []

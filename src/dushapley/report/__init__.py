@@ -1,12 +1,12 @@
 """The page people read: `summarize` (valuation → plain dict, pure) and `render` (dict → HTML).
 
 One file, no network, no script needed to read it: figures are drawn here, as static SVG by
-matplotlib, and not in the browser. A page that is mailed, printed and argued about should show the
-same picture to everybody and forever; a plotting library in JavaScript would add 900 KB that
+matplotlib, not in the browser. A page that is mailed, printed and argued about should show the
+same picture to everybody, forever; a plotting library in JavaScript would add 900 KB that
 nobody can read to 60 KB that anybody can. Colours are CSS variables, so the figures follow light
 and dark mode; text in them stays text. The picture that matters most, values with their error
-bars, is part of the table itself (a few SVG shapes in every row), so that it sorts with it, bends
-to a phone and reads as well with 2 owners as with 100. Owners' names never enter a figure.
+bars, is part of the table itself (a few SVG shapes in every row), so that it sorts with it, fits
+a phone and reads as well with 2 owners as with 100. Owners' names never enter a figure.
 """
 
 from dushapley.report.page import owner_page, render, report

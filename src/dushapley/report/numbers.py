@@ -7,14 +7,12 @@ MINUS = "−"
 
 def decimal(value: float, digits: int) -> str:
     """A number with a real minus sign, and never a negative zero."""
-    text = f"{value:,.{digits}f}" if digits >= 0 else f"{value:.3e}"
-    if not any(c in "123456789" for c in text):
-        text = text.lstrip("-")
+    text = f"{value:z,.{digits}f}" if digits >= 0 else f"{value:z.3e}"
     return text.replace("-", MINUS)
 
 
 def whole(value: float) -> str:
-    """A count, thousands apart; a few decimals where it is none."""
+    """A count with its thousands separated; with two decimals where it is not whole."""
     number = float(value)
     return f"{number:,.0f}" if number.is_integer() else f"{number:,.2f}"
 

@@ -1,4 +1,4 @@
-"""The page itself: a summary poured into a template, everything inside one file."""
+"""The page itself: a summary poured into a template, all in one file."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def owner_page(
     title: str = "What your data are worth",
     about: Mapping[str, str] | None = None,
 ) -> str:
-    """A page for one owner that tells it its own numbers, and of the others only totals.
+    """A page for one owner: its own numbers, and only totals of the others'.
 
     Totals are the number of owners and rows, u(nobody), u(all) and the pot. Left out: names,
     sizes, values, payments and order of the others, file names, notes (they may name owners) and
     pools. With two owners, totals minus one's own are the other's: no page can hide that.
-    `about` is shown as given, so give it nothing about others.
+    `about` is shown as it is, so put nothing about others into it.
     """
     summary = summarize(valuation, settlement, title=title, about=about)
     positions = [k for k, row in enumerate(summary["rows"]) if row["name"] == owner]
@@ -79,7 +79,7 @@ def owner_page(
 
 
 def private(summary: Plain, position: int) -> Plain:
-    """What of a summary one owner may see; everything else is not hidden but absent."""
+    """What one owner may see of a summary; everything else is absent, not hidden."""
     row = {k: v for k, v in summary["rows"][position].items() if k not in ("rank", "rank_range")}
     shown = summary["figures"]
     own: Plain = {"negative": [shown["negative"][position]]}
@@ -98,7 +98,7 @@ def private(summary: Plain, position: int) -> Plain:
 
 
 def _finalize(thing: Any) -> Any:
-    """Names could hold characters that turn or hide other text; what is markup already stays."""
+    """Replace deceptive characters, which names may hold; leave what is already markup."""
     plain = isinstance(thing, str) and not hasattr(thing, "__html__")
     return printable(thing, keep="\n\t") if plain else thing
 

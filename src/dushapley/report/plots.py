@@ -14,7 +14,7 @@ from dushapley.report.numbers import percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Drawn in colours that occur nowhere else, which the page then replaces by its variables.
+# Drawn in colours that occur nowhere else, which the page then replaces with its variables.
 INK, MUTED, ACCENT, WARN, LINE = ("#010203", "#010204", "#010205", "#010206", "#010207")
 VARIABLES = {INK: "--ink", MUTED: "--muted", ACCENT: "--accent", WARN: "--warn", LINE: "--line"}
 WIDTH, HEIGHT = 4.6, 3.0
@@ -78,7 +78,7 @@ def settling(numbers: dict[str, Any], highlight: int | None) -> Drawing:
 
 
 def learning(numbers: dict[str, Any], highlight: int | None) -> Drawing:
-    """Worth of pools against their rows; drawn for all owners together only."""
+    """Worth of pools against their rows; only drawn for all owners together."""
     rows = np.array(numbers["curve"]["rows"])
     values = np.array(numbers["curve"]["values"])
     if highlight is not None or len(set(rows.tolist())) < 4:
@@ -113,11 +113,11 @@ def adding(numbers: dict[str, Any], highlight: int | None) -> Drawing:
         ax.set_xticks([0, 0.5, 1], ["nobody", "half", "all"])
         ax.set(xlim=(0, 1), xlabel="of the others’ rows already in the pool", ylabel="gain")
 
-    how = " Read off all pools by a local regression." if numbers["fitted"] else ""
+    how = " Estimated from all pools by local regression." if numbers["fitted"] else ""
     if highlight is not None:
-        caption = "Data usually add much to a small pool and little to a large one."
+        caption = "Data usually add a lot to a small pool and little to a large one."
         return "What you add as the pool grows", caption + how, draw
-    caption = "Most owners add much to little data and little to much; below zero, data do harm."
+    caption = "Most owners add a lot to little data and little to a lot; below zero, they do harm."
     return "What each owner adds as the pool grows", caption + how, draw
 
 
@@ -201,7 +201,7 @@ def _labelled(n: int) -> list[int]:
 
 
 def svg(name: str, draw: Callable[[Axes], None]) -> str:
-    """Draw one figure and make its SVG at home in a page: own ids, the page's colours and font."""
+    """Draw one figure as SVG that is at home in a page: own ids, the page's colours and font."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

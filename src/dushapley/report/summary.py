@@ -169,7 +169,7 @@ def _lead(valuation: Valuation, settlement: Settlement | None, rows: list[Plain]
     total = valuation.u_full - valuation.u_empty
     digits = decimals_for(np.array([valuation.u_full, valuation.u_empty, total]))
     first = (
-        f"Pooling the data of {len(rows)} owners moves the score from "
+        f"Pooling the data of {plural(len(rows), 'owner', 'owners')} moves the score from "
         f"{decimal(valuation.u_empty, digits)} (nobody’s data) to "
         f"{decimal(valuation.u_full, digits)} (everybody’s)."
     )

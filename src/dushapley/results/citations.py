@@ -16,7 +16,7 @@ PAPERS = {
 
 
 def bibtex(valuation: Valuation | None = None, *, method: str | None = None) -> str:
-    """BibTeX of what a result stands on: the Shapley value, and the method that ran.
+    """BibTeX of what a result rests on: the Shapley value, and the method that ran.
 
     Parameters
     ----------
