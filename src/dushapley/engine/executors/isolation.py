@@ -5,6 +5,10 @@ worker. Inside it an alarm and the operating system's limit turn most excesses i
 that training; where they do not (compiled code that never returns, a process killed for memory)
 the trainer is ended from outside and another one started. Either way the game's failure policy
 decides what the pool counts as. Games without limits are paid in the worker itself.
+
+Pebble was tried instead and is shorter, but it starts its processes by `multiprocessing`: those of
+a Dask worker, which is a daemon, are refused ("daemonic processes are not allowed to have
+children"), and every script would need `if __name__ == "__main__":` or fail.
 """
 
 from __future__ import annotations
