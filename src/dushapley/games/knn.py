@@ -56,8 +56,7 @@ class KNNGame(RowsGame):
         self.X_test, self.y_test = check_test_set(owners, np.asarray(X_test), np.asarray(y_test))
         self.k = check_k(k)
         labels = [str(label) for label in self.y_test.tolist()]
-        self._context = digest("knn game", self.k, self.X_test, *labels)
-        self.fingerprint = digest(self._context, *sorted(owners.hashes))
+        self._identify(digest("knn game", self.k, self.X_test, *labels))
         rows = np.concatenate([as_numbers(owners.X[j]) for j in self.order])
         targets = np.concatenate([self._target(j) for j in self.order])
         from scipy.spatial.distance import cdist
@@ -65,10 +64,6 @@ class KNNGame(RowsGame):
         distances = cdist(self.X_test, rows, "sqeuclidean")
         self._near = np.argsort(distances, axis=1, kind="stable")
         self._right = targets[self._near] == self.y_test[:, None]
-
-    @property
-    def context(self) -> str:
-        return self._context
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         pools = (self.row_mask(*taken) for taken in self.each(queries, draws))

@@ -31,12 +31,23 @@ class RowsGame(Game):
     fractions: Fractions = "rows"
     X_test: Array | None = None
     y_test: Array | None = None
+    _context: str | None = None
 
     def __init__(self, owners: Owners) -> None:
         self.owners = owners
         self._set_owners(owners.sizes, owners.names)
         self.ranks = [owners.hashes[:j].count(h) for j, h in enumerate(owners.hashes)]
         self.order = content_order(owners)
+
+    @property
+    def context(self) -> str | None:
+        return self._context
+
+    def _identify(self, context: str | None, *policy: str | float) -> None:
+        """Name the pools by what decides their values, the game also by its policy and owners."""
+        self._context = context
+        if context is not None:
+            self.fingerprint = digest(context, *policy, *sorted(self.owners.hashes))
 
     def closed_form(self, method: str) -> Estimate | None:
         """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
@@ -163,20 +174,13 @@ class DatasetGame(RowsGame):
             )
         super().__init__(owners)
         self.utility = utility
-        self._context = None if fingerprint is None else digest("dataset game", fingerprint)
-        if self._context is not None:
-            self.fingerprint = digest(self._context, *sorted(owners.hashes))
+        self._identify(None if fingerprint is None else digest("dataset game", fingerprint))
 
     def with_owners(self, owners: Owners) -> Self:
         """The same utility over other owners."""
         other = super().with_owners(owners)
-        if self._context is not None:
-            other.fingerprint = digest(self._context, *sorted(owners.hashes))
+        other._identify(self._context)
         return other
-
-    @property
-    def context(self) -> str | None:
-        return self._context
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         pools = zip(queries, self.each(queries, draws), strict=True)

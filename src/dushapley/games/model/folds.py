@@ -49,7 +49,6 @@ class FoldsGame(RowsGame):
     [0.0, 1.0]
     """
 
-    trained = True
     block = 1
 
     def __init__(
@@ -64,24 +63,17 @@ class FoldsGame(RowsGame):
         self.games = [make(*split) for split in folds(owners, number, seed)]
         rows = np.array([len(game.y_test) for game in self.games], dtype=np.float64)
         self.parts = rows / rows.sum()
-        self.repeats = self.games[0].repeats
-        self.deterministic = self.games[0].deterministic
-        one = self.games[0].limits
-        self.limits = replace(one, trainings=one.trainings * number)
+        first = self.games[0]
+        self.repeats, self.deterministic = first.repeats, first.deterministic
+        self.limits = replace(first.limits, trainings=first.limits.trainings * number)
         contexts = [game.context for game in self.games]
         nobody = [game.nobody.value for game in self.games]
-        self._context = None if None in contexts else digest("folds", *contexts, *nobody)
-        if self._context is not None:
-            self.fingerprint = digest(self._context, *sorted(owners.hashes))
+        self._identify(None if None in contexts else digest("folds", *contexts, *nobody))
         self.notes = (
             f"The test set is the owners' own rows, by {number}-fold cross-validation: wrong "
             "labels are in the test as well.",
-            *self.games[0].notes,
+            *first.notes,
         )
-
-    @property
-    def context(self) -> str | None:
-        return self._context
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])

@@ -147,8 +147,7 @@ class ModelGame(RowsGame):
         self._makers = [Fresh(seeded(self.model, self.seed, r)) for r in range(self.repeats)]
         self._train_by(fast_path(self) if fast else None)
         self.notes = self._notes()
-        self._context = self._describe(fingerprint)
-        self._identify()
+        self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
 
     def _train_by(self, path: FastPath | None) -> None:
         """Train pools on this path, which says how many at a time and of which fractions."""
@@ -162,13 +161,6 @@ class ModelGame(RowsGame):
         self.path = path
         pace = FITTED if path is None else path
         self.block, self.cheap, self.fractions = pace.block, pace.cheap, pace.fractions
-
-    def _identify(self) -> None:
-        """Name the game by all that decides its values, where that can be told."""
-        if self._context is not None:
-            self.fingerprint = digest(
-                self._context, self.on_failure, self.nobody.value, *sorted(self.owners.hashes)
-            )
 
     def with_owners(self, owners: Owners) -> Self:
         """The same model, test set, encoding and classes over other owners.
@@ -190,16 +182,12 @@ class ModelGame(RowsGame):
                 "With these owners the models would be trained by other arithmetic, so that what "
                 "was paid could not be reused. Make a new game of all owners."
             )
-        other._identify()
+        other._identify(self._context, self.on_failure, self.nobody.value)
         return other
 
     def prepared(self, X: Array) -> Array:
         """A newcomer's rows, encoded as everybody's were."""
         return X if self.encoding is None else self.encoding(X)
-
-    @property
-    def context(self) -> str | None:
-        return self._context
 
     @property
     def templates(self) -> list[Any]:
@@ -215,10 +203,8 @@ class ModelGame(RowsGame):
         """Train and score every pool; failures raise or count as u(∅), as `on_failure` says."""
         if self.path is not None:
             return self.path.outcomes(queries, draws)
-        counts = self.counts(queries)
-        ids = [None] * len(counts) if draws is None else draws.tolist()
-        rows = zip(queries, counts, ids, strict=True)
-        return [self.outcome(query, count, draw) for query, count, draw in rows]
+        pools = zip(queries, self.each(queries, draws), strict=True)
+        return [self.outcome(query, *taken) for query, taken in pools]
 
     def outcome(self, query: Array, counts: IntArray, draw: int | None) -> Outcome:
         """Train on one pool; fast paths hand over here what they do not take."""
