@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import sys
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -359,6 +360,13 @@ def test_another_file_than_the_known_one_is_refused(
     with pytest.raises(DataMissing, match=r"adult\.zip has changed: SHA256 .* does not match"):
         fetching.download(["adult"])
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_downloads_say_how_to_get_pooch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataMissing, match=r"pip install 'dushapley\[paper\]'"):
+        fetching.download(["adult"])
 
 
 def test_downloads_need_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,3 +226,14 @@ def test_csv_holds_no_formula() -> None:
     for line in text.splitlines()[1:]:
         assert line.lstrip('"')[0] not in "=+-@\t"
     assert '"plain, with comma"' in text
+
+
+@pytest.mark.parametrize(
+    ("currency", "decimals"),
+    [("EUR", 2), ("jpy", 0), ("PYG", 0), ("KWD", 3), ("IQD", 3), ("CLF", 4), ("RSD", 2), ("", 2),
+     ("points", 2)],
+)  # fmt: skip
+def test_decimals_are_those_of_iso_4217(currency: str, decimals: int) -> None:
+    """Babel leaves out coins that shops no longer take; a settlement must not."""
+    v = ds.value(ds.TableGame([0, 1, 2, 4]), "exact")
+    assert ds.settle(v, 100, currency=currency).decimals == decimals
