@@ -11,7 +11,7 @@ import numpy as np
 from dushapley.arrays import FloatArray
 from dushapley.games.base import Game
 from dushapley_paper.cases import Utilities
-from dushapley_paper.experiment import Outcome, standing
+from dushapley_paper.experiment import Outcome, standard_error, standing
 from dushapley_paper.trials import Rival, du_evaluations, exact_values, squared_errors
 
 RIVALS: dict[str, Rival] = {
@@ -101,8 +101,7 @@ def summary(errors: Sequence[float] | None) -> dict[str, float] | None:
     """Mean, its standard error, and how many there were."""
     if errors is None:
         return None
-    se = np.std(errors, ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
-    return {"mse": float(np.mean(errors)), "se": float(se), "seeds": len(errors)}
+    return {"mse": float(np.mean(errors)), "se": standard_error(errors), "seeds": len(errors)}
 
 
 def outcome(errors: Mapping[str, Any], ours: str, rivals: Sequence[str]) -> Outcome:

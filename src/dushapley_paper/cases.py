@@ -8,10 +8,10 @@ trainings are wanted) and can be kept in a folder named by ``DUSHAPLEY_TABLES``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from dushapley_paper.boosting import BoostedTreesGame, Boosting
 from dushapley_paper.classifiers import ClassifierGame
 from dushapley_paper.data import load
 from dushapley_paper.splits import Scenario, Split, Spread, split
+
+Thing = TypeVar("Thing")
+Made = TypeVar("Made")
 
 TABLES = "DUSHAPLEY_TABLES"
 """Name of the environment variable that names the folder of stored tables."""
@@ -150,16 +153,24 @@ def known(cases: Iterable[Case]) -> tuple[list[tuple[Case, Utilities]], list[str
 
     Results name the latter; where all do, the first one's error says what to do.
     """
-    found: list[tuple[Case, Utilities]] = []
-    missing: dict[str, TableMissing] = {}
-    for case in cases:
-        try:
-            found.append((case, utilities(case)))
-        except TableMissing as error:
-            missing[case.key] = error
+    found, missing = attempted(cases, utilities)
     if missing and not found:
         raise next(iter(missing.values()))
-    return found, list(missing)
+    return list(found.items()), [case.key for case in missing]
+
+
+def attempted(
+    things: Iterable[Thing], make: Callable[[Thing], Made]
+) -> tuple[dict[Thing, Made], dict[Thing, TableMissing]]:
+    """What could be made of each thing, and the errors of those that need a GPU first."""
+    found: dict[Thing, Made] = {}
+    missing: dict[Thing, TableMissing] = {}
+    for thing in things:
+        try:
+            found[thing] = make(thing)
+        except TableMissing as error:
+            missing[thing] = error
+    return found, missing
 
 
 def compute(case: Case, rows: Split, device: str | None) -> Utilities:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
-from dushapley_paper.experiment import Finding, Result, judge, short, standing
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from dushapley_paper.experiment import Axes, Figure, Finding, Result, judge, short, standing
 
 COLOURS = ("#2f6fb2", "#b2532f", "#3d8f5f", "#8a5fb0")
 
@@ -48,20 +44,28 @@ def ratio_rows(
 
 def draw_curves(result: Result, columns: int) -> Figure:
     """MSE against budget, one panel each, DU-Shapley as the horizontal line."""
-    import matplotlib.pyplot as plt
-
     panels = result["panels"]
-    rows = -(-len(panels) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(3.1 * columns, 2.7 * rows), squeeze=False, layout="constrained"
-    )
+    figure, axes = new_figure(-(-len(panels) // columns), columns, width=3.1, height=2.7)
     for ax, panel in zip(axes.ravel(), panels, strict=False):
         draw_panel(ax, panel, result["ratios"])
     for ax in axes.ravel()[len(panels) :]:
         ax.set_axis_off()
-    handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=9)
+    legend_below(figure, axes, 3)
     return figure
+
+
+def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
+    """A grid of panels, each of this size in inches."""
+    import matplotlib.pyplot as plt
+
+    size = (width * columns, height * rows)
+    return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+
+
+def legend_below(figure: Figure, axes: Any, columns: int) -> None:
+    """The legend of the first panel, which is that of all, under the figure."""
+    handles, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=9)
 
 
 def draw_panel(ax: Axes, panel: Result, ratios: Sequence[float]) -> None:

@@ -175,32 +175,19 @@ def _codes(column: pd.Series[Any]) -> FloatArray:
     return np.asarray(column.astype(str).astype("category").cat.codes, dtype=np.float64)
 
 
-def _read_breast(path: Path) -> Table:
-    import pandas as pd
+def _numbers(name: str, target: str, task: Task, note: str) -> Callable[[Path], Table]:
+    """Reads a frame of numbers; `{rows}` in the note is how many there are."""
 
-    frame = pd.read_parquet(path)
-    target = frame.pop("target").to_numpy().astype(np.int64)
-    note = "30 features and 569 rows; the paper prints 699 rows, which is the 9-feature set"
-    X = standardised(frame.to_numpy())
-    return Table("breast-cancer", X, target, "classification", note)
+    def read(path: Path) -> Table:
+        import pandas as pd
 
+        frame = pd.read_parquet(path)
+        y = frame.pop(target).to_numpy()
+        y = standardised(y) if task == "regression" else y.astype(np.int64)
+        X = standardised(frame.to_numpy())
+        return Table(name, X, y, task, note.format(rows=f"{len(frame):,}"))
 
-def _read_housing(path: Path) -> Table:
-    import pandas as pd
-
-    frame = pd.read_parquet(path)
-    target = standardised(frame.pop("MedHouseVal").to_numpy())
-    X = standardised(frame.to_numpy())
-    return Table("cal-housing", X, target, "regression", "target standardised")
-
-
-def _read_year(path: Path) -> Table:
-    import pandas as pd
-
-    frame = pd.read_parquet(path)
-    target = standardised(frame.pop("year").to_numpy())
-    note = f"target standardised; {len(frame):,} of the 515,345 songs"
-    return Table("year", standardised(frame.to_numpy()), target, "regression", note)
+    return read
 
 
 def _make_regression() -> Table:
@@ -216,26 +203,16 @@ def _make_regression() -> Table:
     )
 
 
-def _read_bbc(path: Path) -> Table:
-    with np.load(path) as file:
-        X, y = file["X"].astype(np.float64), file["y"].astype(np.int64)
-    note = "MiniLM sentence embeddings, not DistilBERT's"
-    return Table("BBC", standardised(X), y, "classification", note)
+def _embeddings(name: str, note: str, *parts: str) -> Callable[[Path], Table]:
+    """Reads arrays X and y, in one part or in several that carry these endings."""
 
+    def read(path: Path) -> Table:
+        with np.load(path) as file:
+            X, y = (np.concatenate([file[a + part] for part in parts or ("",)]) for a in "Xy")
+        X = standardised(X.astype(np.float64))
+        return Table(name, X, y.astype(np.int64), "classification", note)
 
-def _read_imdb(path: Path) -> Table:
-    with np.load(path) as file:
-        X, y = file["X"].astype(np.float64), file["y"].astype(np.int64)
-    note = "MiniLM sentence embeddings of 6,000 reviews, not DistilBERT's of 50,000"
-    return Table("IMDB", standardised(X), y, "classification", note)
-
-
-def _read_cifar(path: Path) -> Table:
-    with np.load(path) as file:
-        X = np.concatenate([file["X_train"], file["X_test"]]).astype(np.float64)
-        y = np.concatenate([file["y_train"], file["y_test"]]).astype(np.int64)
-    note = "ResNet50 features (Keras weights) of 6,000 pictures"
-    return Table("CIFAR10", standardised(X), y, "classification", note)
+    return read
 
 
 UCI = "https://archive.ics.uci.edu/dataset"
@@ -248,28 +225,44 @@ SOURCES = {
     "breast-cancer": DataSource(
         "breast_cancer_diagnostic.parquet",
         f"{UCI}/17/breast+cancer+wisconsin+diagnostic",
-        _read_breast,
+        _numbers(
+            "breast-cancer",
+            "target",
+            "classification",
+            "30 features and 569 rows; the paper prints 699 rows, which is the 9-feature set",
+        ),
     ),
     "cal-housing": DataSource(
         "california_housing.parquet",
         "https://www.dcc.fc.up.pt/~ltorgo/Regression/cal_housing.html",
-        _read_housing,
+        _numbers("cal-housing", "MedHouseVal", "regression", "target standardised"),
     ),
-    "year": DataSource("year_msd_90f_1176.parquet", f"{UCI}/203/yearpredictionmsd", _read_year),
+    "year": DataSource(
+        "year_msd_90f_1176.parquet",
+        f"{UCI}/203/yearpredictionmsd",
+        _numbers("year", "year", "regression", "target standardised; {rows} of the 515,345 songs"),
+    ),
     "BBC": DataSource(
-        "bbc_minilm_emb.npz", f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}", _read_bbc, False
+        "bbc_minilm_emb.npz",
+        f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}",
+        _embeddings("BBC", "MiniLM sentence embeddings, not DistilBERT's"),
+        False,
     ),
     "IMDB": DataSource(
         "imdb_minilm_emb.npz",
         f"https://ai.stanford.edu/~amaas/data/sentiment; {EMBED}",
-        _read_imdb,
+        _embeddings(
+            "IMDB", "MiniLM sentence embeddings of 6,000 reviews, not DistilBERT's of 50,000"
+        ),
         False,
     ),
     "CIFAR10": DataSource(
         "cifar10_resnet50_emb.npz",
         "https://www.cs.toronto.edu/~kriz/cifar.html; embed it yourself, and store X_train, "
         "y_train, X_test and y_test by numpy.savez",
-        _read_cifar,
+        _embeddings(
+            "CIFAR10", "ResNet50 features (Keras weights) of 6,000 pictures", "_train", "_test"
+        ),
         False,
     ),
 }

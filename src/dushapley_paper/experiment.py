@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import floor, log10, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from dushapley.arrays import FloatArray
 from dushapley.estimators.calibration import student
 from dushapley.results.uncertainty import half_width
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:
+    Axes = Figure = Any  # matplotlib is loaded only to draw
 
 Profile = Literal["quick", "full"]
 """quick: small enough for every test run. full: the paper's own sizes, or the nearest we have."""
@@ -101,8 +107,6 @@ class Experiment:
         The figure in the paper's layout, or None where the paper has a table.
     settings
         What the paper leaves open and what was chosen.
-    published
-        The paper's numbers, as data.
     needs
         Data sets it reads.
     dependence
@@ -117,7 +121,6 @@ class Experiment:
     sheets: Callable[[Result], list[Sheet]]
     draw: Callable[[Result], Figure] | None = None
     settings: tuple[str, ...] = ()
-    published: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     dependence: Callable[[Result], list[Dependence]] | None = None
 
@@ -151,6 +154,11 @@ def standing(gap: float, *noise: tuple[float, int]) -> Outcome:
         if abs(gap) <= half_width(float(student(freedom))) * sqrt(variance):
             return "level"
     return "level" if gap == 0 else "won" if gap > 0 else "lost"
+
+
+def standard_error(sample: Sequence[float] | FloatArray) -> float:
+    """Of the mean of independent numbers; 0 where a single one tells nothing."""
+    return float(np.std(sample, ddof=1) / np.sqrt(len(sample))) if len(sample) > 1 else 0.0
 
 
 def judge(won: int, of: int, level: int = 0) -> Finding:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.games.size.games import effective_rows
-from dushapley_paper.experiment import ClaimVerdict, Experiment, Profile, Result, Sheet, short
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dushapley_paper.experiment import (
+    ClaimVerdict,
+    Experiment,
+    Figure,
+    Profile,
+    Result,
+    Sheet,
+    short,
+)
 
 OWNERS = (10, 50, 500)
 BINS = 50

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING
 
 from dushapley.guarantees import du_bias, group_testing_samples, kappa, permutation_samples
-from dushapley_paper.curves import COLOURS
+from dushapley_paper.curves import COLOURS, legend_below, new_figure
 from dushapley_paper.experiment import (
     ClaimVerdict,
     Dependence,
     Experiment,
+    Figure,
     Outcome,
     Profile,
     Result,
@@ -21,10 +21,7 @@ from dushapley_paper.experiment import (
     standing,
 )
 from dushapley_paper.figure_2_truth import counterexample, measured, truth_claims, truth_sheet
-from dushapley_paper.theory import Base, averaged, draw_band, draw_game, highest, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dushapley_paper.theory import PANEL, Base, averaged, draw_band, draw_game, highest
 
 OWNERS = (10, 20, 50, 100, 200, 500)
 LARGEST = (10, 50, 100)
@@ -236,7 +233,7 @@ def sheets(result: Result) -> list[Sheet]:
 
 def draw(result: Result) -> Figure:
     """δ = 0.01 above, 0.1 below; n_max from left to right."""
-    figure, axes = new_figure(2, 3)
+    figure, axes = new_figure(2, 3, **PANEL)
     owners = result["owners"]
     for ax, p in zip(axes.ravel(), result["panels"], strict=True):
         ax.plot(owners, [n**2 for n in owners], color="#222222", label="DU-Shapley, I²")
@@ -247,8 +244,7 @@ def draw(result: Result) -> Figure:
         ax.set_title(f"n_max = {p['n_max']}, δ = {p['delta']}", fontsize=9)
     for row in axes:
         row[0].set_ylabel("iterations", fontsize=9)
-    handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=9)
+    legend_below(figure, axes, 1 + len(METHODS))
     return figure
 
 

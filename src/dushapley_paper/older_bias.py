@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dushapley.guarantees import older_bound, permutation_error
-from dushapley_paper.curves import COLOURS
 from dushapley_paper.experiment import (
     ClaimVerdict,
     Dependence,
     Experiment,
+    Figure,
     Profile,
     Result,
     Sheet,
     judge,
     short,
 )
-from dushapley_paper.theory import Base, averaged, draw_band, draw_game, gap, highest, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dushapley_paper.theory import Base, averaged, draw_game, draw_series, gap, highest
 
 OWNERS = (10, 30, 100, 300, 1000, 3000)
 LARGEST = (100, 1000, 10_000)
@@ -156,15 +151,9 @@ def sheets(result: Result) -> list[Sheet]:
 
 def draw(result: Result) -> Figure:
     """n_max from left to right."""
-    figure, axes = new_figure(1, 3)
-    for ax, p in zip(axes[0], result["panels"], strict=True):
-        for (key, said), colour in zip(SERIES.items(), COLOURS, strict=True):
-            draw_band(ax, result["owners"], [q[key] for q in p["points"]], said, colour)
-        ax.set_xscale("log")
+    figure, axes = draw_series(result, SERIES)
+    for ax in axes:
         ax.set_yscale("log")
-        ax.set_title(f"n_max = {p['n_max']:,}", fontsize=9)
-    handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 

@@ -168,7 +168,6 @@ EXPERIMENT = Experiment(
     run=run,
     claims=claims,
     sheets=sheets,
-    published=PUBLISHED,
     needs=("adult", "breast-cancer", "bank", "cal-housing", "year"),
     settings=(
         "Games, conventions and numbers of seeds are table-1's, owners alike; all that is found is "

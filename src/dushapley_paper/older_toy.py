@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dushapley.arrays import FloatArray
@@ -14,6 +12,7 @@ from dushapley_paper.experiment import (
     ClaimVerdict,
     Dependence,
     Experiment,
+    Figure,
     Profile,
     Result,
     Sheet,
@@ -21,9 +20,6 @@ from dushapley_paper.experiment import (
     short,
 )
 from dushapley_paper.trials import MONTE_CARLO, error_curves, exact_values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 D = 10
 RATIOS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING
 
 from dushapley.guarantees import du_bias, svarm_failure
-from dushapley_paper.curves import COLOURS
 from dushapley_paper.experiment import (
     ClaimVerdict,
     Dependence,
     Experiment,
+    Figure,
     Profile,
     Result,
     Sheet,
@@ -18,10 +17,7 @@ from dushapley_paper.experiment import (
     short,
     standing,
 )
-from dushapley_paper.theory import averaged, draw_band, draw_game, highest, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dushapley_paper.theory import averaged, draw_game, draw_series, highest
 
 OWNERS = (5, 10, 20, 50, 100, 200)
 LARGEST = (2000, 3000, 5000, 10_000)
@@ -122,17 +118,10 @@ def sheets(result: Result) -> list[Sheet]:
 
 def draw(result: Result) -> Figure:
     """One panel per largest size, one curve per reading."""
-    figure, axes = new_figure(1, len(result["panels"]))
-    for ax, p in zip(axes[0], result["panels"], strict=True):
-        for (reading, said), colour in zip(READINGS.items(), COLOURS, strict=False):
-            points = [point[reading] for point in p["points"]]
-            draw_band(ax, result["owners"], points, said, colour)
-        ax.set_xscale("log")
+    figure, axes = draw_series(result, READINGS)
+    for ax in axes:
         ax.set_ylim(-0.05, 1.05)
-        ax.set_title(f"n_max = {p['n_max']:,}", fontsize=9)
-    axes[0][0].set_ylabel("probability", fontsize=9)
-    handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
+    axes[0].set_ylabel("probability", fontsize=9)
     return figure
 
 

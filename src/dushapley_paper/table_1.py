@@ -160,7 +160,6 @@ EXPERIMENT = Experiment(
     run=run,
     claims=claims,
     sheets=sheets,
-    published=PUBLISHED,
     needs=("adult", "breast-cancer", "bank", "cal-housing", "year"),
     settings=(
         "Owners' sizes are in proportion to whole numbers drawn from 1 to 10; the test set has 10% "

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ from dushapley.arrays import FloatArray, IntArray
 from dushapley.engine.value import value
 from dushapley.games.model.batched.recipe import Recipe
 from dushapley.games.nearest import knn_values
-from dushapley_paper.cases import TABLES, TableMissing, device_name, gpu
+from dushapley_paper.cases import TABLES, TableMissing, attempted, device_name, gpu
 from dushapley_paper.classifiers import ManyOwnersGame
 from dushapley_paper.data import Table, load
-from dushapley_paper.experiment import Experiment, Profile, Result
+from dushapley_paper.experiment import Experiment, Profile, Result, standard_error
 from dushapley_paper.neighbours import knn_point_sums
 from dushapley_paper.splits import Split, Spread, draw_sizes, spoil
-from dushapley_paper.table_2_page import PUBLISHED, SETS, SHARES, claims, dependence, sheets
+from dushapley_paper.table_2_page import SETS, SHARES, claims, dependence, sheets
 from dushapley_paper.trials import du_evaluations
 
 REPETITIONS = {"quick": 2, "full": 3}
@@ -82,13 +83,7 @@ def known(names: Sequence[str], profile: Profile, seed: int) -> tuple[dict[str, 
 
     Where there is none of a data set, the first error says what to do.
     """
-    parts: dict[str, Result] = {}
-    missing: dict[str, TableMissing] = {}
-    for name in names:
-        try:
-            parts[name] = part(name, profile, seed)
-        except TableMissing as error:
-            missing[name] = error
+    parts, missing = attempted(names, partial(part, profile=profile, seed=seed))
     if not set(parts) & set(SETS):
         raise next(iter(missing.values()))
     return parts, list(missing)
@@ -224,9 +219,8 @@ def averaged(runs: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
         result[method] = {}
         for score in runs[0][method]:
             each = np.array([r[method][score] for r in runs])
-            se = each.std(ddof=1) / np.sqrt(len(each)) if len(each) > 1 else 0.0
             result[method][score] = {
-                "mean": float(each.mean()), "se": float(se), "all": each.tolist()
+                "mean": float(each.mean()), "se": standard_error(each), "all": each.tolist()
             }  # fmt: skip
     return result
 
@@ -256,7 +250,6 @@ EXPERIMENT = Experiment(
     run=run,
     claims=claims,
     sheets=sheets,
-    published=PUBLISHED,
     needs=SETS,
     settings=(
         "NLD, noisy label detection: F1 of finding the owners with wrong labels among the least "

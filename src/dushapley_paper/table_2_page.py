@@ -18,6 +18,7 @@ from dushapley_paper.experiment import (
     Sheet,
     judge,
     qualified,
+    standard_error,
     standing,
 )
 
@@ -77,12 +78,7 @@ def gaps(scores: Mapping[str, Any], rival: str, column: str) -> Any:
 def against(scores: Mapping[str, Any], rival: str, column: str) -> Outcome:
     """Whether DU-Shapley is better than a rival in a column: repetitions share rows and noise."""
     gap = gaps(scores, rival, column)
-    return standing(float(gap.mean()), (noise_of(gap), len(gap)))
-
-
-def noise_of(gap: Any) -> float:
-    """Standard error of a mean gap; one repetition tells none."""
-    return float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else 0.0
+    return standing(float(gap.mean()), (standard_error(gap), len(gap)))
 
 
 def clear_from(result: Result, rival: str, columns: Sequence[str]) -> tuple[float, int]:
@@ -92,7 +88,7 @@ def clear_from(result: Result, rival: str, columns: Sequence[str]) -> tuple[floa
     """
     found = [gaps(scores, rival, c) for scores in result["sets"].values() for c in columns]
     differ = [gap for gap in found if gap.any()]
-    widths = [half_width(float(student(len(gap) - 1.0))) * noise_of(gap) for gap in differ]
+    widths = [half_width(float(student(len(gap) - 1.0))) * standard_error(gap) for gap in differ]
     return (float(np.median(widths)) if widths else 0.0), len(found) - len(differ)
 
 
@@ -170,7 +166,7 @@ def overall(
             for scores in result["sets"].values()
         ]
     )
-    return float(deals.mean()), float(deals.std(ddof=1) / np.sqrt(len(deals))), len(deals)
+    return float(deals.mean()), standard_error(deals), len(deals)
 
 
 def published_not_worse(rivals: tuple[str, ...]) -> int:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import floor, log
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from dushapley.engine.value import value
 from dushapley.games.size.curves import rational
 from dushapley.games.size.games import SizeGame
-from dushapley_paper.experiment import Outcome, standing
+from dushapley_paper.curves import COLOURS, legend_below, new_figure
+from dushapley_paper.experiment import Axes, Figure, Outcome, Result, standard_error, standing
 from dushapley_paper.trials import du_evaluations
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Base = Literal["10", "e"]
 
@@ -67,7 +64,7 @@ def averaged(found: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
     return {
         name: {
             "mean": float(np.mean(column := [f[name] for f in found])),
-            "se": float(np.std(column, ddof=1) / np.sqrt(len(column))),
+            "se": standard_error(column),
             "count": len(column),
             "low": float(np.quantile(column, 0.025)),
             "high": float(np.quantile(column, 0.975)),
@@ -76,13 +73,20 @@ def averaged(found: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
     }
 
 
-def new_figure(rows: int, columns: int) -> tuple[Figure, Any]:
-    """A grid of panels in the size all theory figures have."""
-    import matplotlib.pyplot as plt
+PANEL = {"width": 3.4, "height": 2.9}
+"""Size of a panel of the theory figures, in inches."""
 
-    return plt.subplots(
-        rows, columns, figsize=(3.4 * columns, 2.9 * rows), squeeze=False, layout="constrained"
-    )
+
+def draw_series(result: Result, series: Mapping[str, str]) -> tuple[Figure, list[Axes]]:
+    """One panel per largest size, side by side; one curve per entry of `series`."""
+    figure, axes = new_figure(1, len(result["panels"]), **PANEL)
+    for ax, panel in zip(axes[0], result["panels"], strict=True):
+        for (key, said), colour in zip(series.items(), COLOURS, strict=False):
+            draw_band(ax, result["owners"], [q[key] for q in panel["points"]], said, colour)
+        ax.set_xscale("log")
+        ax.set_title(f"n_max = {panel['n_max']:,}", fontsize=9)
+    legend_below(figure, axes, 2)
+    return figure, list(axes[0])
 
 
 def draw_band(
