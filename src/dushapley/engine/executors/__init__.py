@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from dushapley.engine.executors.base import Executor, OutOfTime
@@ -10,7 +12,10 @@ from dushapley.validation import is_whole
 
 __all__ = ["EXECUTORS", "Executor", "OutOfTime", "check_executor", "make_executor"]
 
-EXECUTORS = ("local", "dask", "ray")
+EXECUTORS: dict[str, str | Callable[..., Executor]] = {
+    name: f"dushapley.engine.executors.{name}.{name.title()}" for name in ("local", "dask", "ray")
+}
+"""Makers of executors, called with (n_jobs, address, until); a dotted path is loaded when used."""
 
 
 def check_executor(name: object, n_jobs: object, address: object) -> None:
@@ -35,7 +40,7 @@ def make_executor(
     Parameters
     ----------
     name
-        "local", "dask" or "ray".
+        One of `EXECUTORS`.
     n_jobs
         Number of workers on this machine; a cluster that is already there has its own.
     address
@@ -44,14 +49,8 @@ def make_executor(
         When to give up, by `time.monotonic`.
     """
     check_executor(name, n_jobs, address)
-    if name == "dask":
-        from dushapley.engine.executors.dask import Dask
-
-        return Dask(n_jobs, address, until)
-    if name == "ray":
-        from dushapley.engine.executors.ray import Ray
-
-        return Ray(n_jobs, address, until)
-    from dushapley.engine.executors.local import Local
-
-    return Local(n_jobs, until)
+    maker = EXECUTORS[name]
+    if isinstance(maker, str):
+        module, _, kind = maker.rpartition(".")
+        maker = getattr(import_module(module), kind)
+    return maker(n_jobs, address, until)

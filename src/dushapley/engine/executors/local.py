@@ -44,11 +44,13 @@ class Local:
     ----------
     n_jobs
         Number of workers; 1 stays in the process, -1 takes all processors.
+    address
+        None: this machine has none.
     until
         When to give up, by `time.monotonic`.
     """
 
-    def __init__(self, n_jobs: int = 1, until: float = float("inf")) -> None:
+    def __init__(self, n_jobs: int = 1, address: None = None, until: float = float("inf")) -> None:
         self.n_jobs, self.until = n_jobs, until
         self._stack = ExitStack()
         self._workers: Any = None
