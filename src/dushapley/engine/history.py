@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.propagation import Transcript
+from dushapley.validation import is_partial
 
 MOST_POOLS, MOST_ENTRIES, MOST_POINTS = 4096, 2**18, 400
-MOST_BITS = 62
-"""Owners whose coalitions fit a whole number."""
 STAGES = 5
 """Pools are told apart by how much of the others' data they hold: fifths of it."""
 ENOUGH_PAIRS = 0.6
@@ -68,10 +67,10 @@ class Notes:
         if ask.so_far is not None:
             self._estimates.append((self.asked, ask.so_far))
         self.asked += len(answers)
-        pools = np.asarray(ask.queries, dtype=np.float64)
-        for row in range(min(len(pools), self.room - len(self._pools))):
-            key = _key(pools[row], ask.draws, row)
-            self._pools[key] = (pools[row], float(answers[row]))
+        pools = np.asarray(ask.queries, dtype=np.float64)[: self.room - len(self._pools)]
+        draws = [b""] * len(pools) if ask.draws is None else [d.tobytes() for d in ask.draws]
+        keys = map(_key, pools, draws, is_partial(pools))
+        self._pools |= zip(keys, zip(pools, answers.tolist(), strict=False), strict=False)
 
     def told(self, final: Estimate) -> dict[str, Any]:
         """All of it as plain numbers; see `trail`."""
@@ -123,49 +122,35 @@ class Notes:
         n = len(self.sizes)
         sums, counts = np.zeros((n, STAGES)), np.zeros((n, STAGES), dtype=np.int64)
         others = np.maximum(self.sizes.sum() - self.sizes, 1e-300)
-        pools = np.array([pool for pool, _ in self._pools.values()])
-        if n <= MOST_BITS and not ((pools > 0) & (pools < 1)).any():
-            return self._whole_pairs(pools, others, sums, counts)
-        for key, (pool, value) in self._pools.items():
-            draw = key[pool.nbytes :]
-            for i in np.flatnonzero(pool == 1):
-                before = pool.copy()
-                before[i] = 0.0
-                known = self._pools.get(before.tobytes() + (draw if _partial(before) else b""))
-                if known is not None:
-                    stage = min(STAGES - 1, int(STAGES * (before @ self.sizes) / others[i]))
-                    sums[i, stage] += value - known[1]
-                    counts[i, stage] += 1
-        return sums, counts
-
-    def _whole_pairs(
-        self, pools: FloatArray, others: FloatArray, sums: FloatArray, counts: IntArray
-    ) -> tuple[FloatArray, IntArray]:
-        """The same where all pools are coalitions: known by their bits, compared all at once."""
-        bit = np.left_shift(1, np.arange(len(others), dtype=np.int64))
-        code = (pools > 0) @ bit
-        order = np.argsort(code)
-        sorted_code, held = code[order], pools @ self.sizes
-        worth = np.array([value for _, value in self._pools.values()])
-        for i, own in enumerate(bit):
-            inside = np.flatnonzero(pools[:, i] > 0)
-            at = np.searchsorted(sorted_code, code[inside] - own)
-            known = sorted_code[np.minimum(at, len(order) - 1)] == code[inside] - own
-            inside, before = inside[known], order[at[known]]
-            stage = np.minimum(STAGES - 1, (STAGES * held[before] / others[i]).astype(np.int64))
+        pools, worth = self._asked()
+        rows = pools @ self.sizes
+        position = {key: number for number, key in enumerate(self._pools)}
+        draws = [key[pools[0].nbytes :] for key in self._pools]
+        for i in range(n):
+            inside = np.flatnonzero(pools[:, i] == 1)
+            without = pools[inside]
+            without[:, i] = 0.0
+            keys = map(_key, without, [draws[number] for number in inside], is_partial(without))
+            before = np.array([position.get(key, -1) for key in keys], dtype=np.int64)
+            inside, before = inside[before >= 0], before[before >= 0]
+            stage = np.minimum(STAGES - 1, (STAGES * rows[before] / others[i]).astype(np.int64))
             np.add.at(sums[i], stage, worth[inside] - worth[before])
             np.add.at(counts[i], stage, 1)
         return sums, counts
 
+    def _asked(self) -> tuple[FloatArray, FloatArray]:
+        """All pools, and what they are worth."""
+        pools, worth = zip(*self._pools.values(), strict=True)
+        return np.array(pools), np.array(worth)
+
     def _slopes(self) -> FloatArray:
         """Ridge regression of worth on membership, pools weighted by their distance in rows."""
-        pools = np.array([pool for pool, _ in self._pools.values()])
-        worth = np.array([value for _, value in self._pools.values()])
-        n, held = len(self.sizes), pools @ self.sizes / max(float(self.sizes.sum()), 1e-300)
+        pools, worth = self._asked()
+        n, part = len(self.sizes), pools @ self.sizes / max(float(self.sizes.sum()), 1e-300)
         slopes = np.full((n, STAGES), np.nan)
         for stage in range(STAGES):
             middle = (stage + 0.5) / STAGES
-            weights = np.exp(-0.5 * ((held - middle) / BANDWIDTH) ** 2)
+            weights = np.exp(-0.5 * ((part - middle) / BANDWIDTH) ** 2)
             if weights.sum() < LEAST_POOLS * n:  # fewer pools than slopes tell nothing
                 continue
             centred = pools - weights @ pools / weights.sum()
@@ -181,13 +166,6 @@ class Notes:
         return [None if pair is None else pair[1] for pair in known]
 
 
-def _key(pool: FloatArray, draws: IntArray | None, row: int) -> bytes:
+def _key(pool: FloatArray, draw: bytes, partial: bool) -> bytes:
     """Whole owners need no draw to be known by; parts of them do."""
-    if draws is None or not _partial(pool):
-        return pool.tobytes()
-    return pool.tobytes() + int(draws[row]).to_bytes(8, "big")
-
-
-def _partial(pool: FloatArray) -> bool:
-    inside: BoolArray = (pool > 0) & (pool < 1)
-    return bool(inside.any())
+    return pool.tobytes() + (draw if partial else b"")

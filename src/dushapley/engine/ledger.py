@@ -15,8 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
 from time import monotonic, sleep
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -139,16 +138,13 @@ class Ledger:
         self._refuse_foreign()
         self._db.execute("pragma journal_mode = wal")
         self._db.execute("pragma synchronous = normal")
-        self._db.execute("begin immediate")  # proves now that we may write
-        try:
+        with self._db:
+            self._db.execute("begin immediate")  # proves now that we may write
             for statement in _SCHEMA:
                 self._db.execute(statement)
             for name, value in (("format", FORMAT), ("context", self.context)):
                 self._db.execute("insert or ignore into about values (?, ?)", (name, value))
             return dict(self._db.execute("select name, value from about").fetchall())
-        finally:
-            if self._db.in_transaction:
-                self._db.execute("commit")
 
     def _refuse_foreign(self) -> None:
         """Refuse a database that is somebody else's before anything is written to it."""
@@ -204,20 +200,11 @@ class Ledger:
                 "paid now could not be found again. Put it back, and run the same again to go on."
             )
         try:
-            return self._commit(rows)
+            with self._db:  # which commits, or takes all of it back
+                self._db.execute("begin immediate")
+                return self._db.executemany(_INSERT, rows).rowcount
         except sqlite3.Error as error:
             raise self._refusal(error) from error
-
-    def _commit(self, rows: list[Row]) -> int:
-        try:
-            self._db.execute("begin immediate")
-            news = self._db.executemany(_INSERT, rows).rowcount
-            self._db.execute("commit")
-        except sqlite3.Error:
-            if self._db.in_transaction:
-                self._db.execute("rollback")
-            raise
-        return news
 
     def __len__(self) -> int:
         return int(self._execute("select count(*) from evaluations", ())[0][0])
@@ -232,15 +219,10 @@ class Ledger:
         """Close the file; everything written is already safe."""
         self._db.close()
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

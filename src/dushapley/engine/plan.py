@@ -86,20 +86,18 @@ def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | 
     if options:
         raise InvalidOption("auto takes no options; name the method whose options these are.")
     granted = 6 * n_players if budget is None else budget
-    everything = 2**n_players
-    name = "exact" if everything <= granted else FALLBACK
-    chosen = find(name)
-    complete = chosen.complete(None)
-    cost = everything if name == "exact" else _price(chosen, complete, n_players, granted)
-    everyone = all_coalitions(n_players)
-    if name == "exact":
-        reason = f"auto: all {everyone} coalitions fit the budget of {granted:,}, so exact."
+    everyone = f"auto: all {all_coalitions(n_players)} coalitions"
+    if 2**n_players <= granted:
+        reason = f"{everyone} fit the budget of {granted:,}, so exact."
+        chosen, price = find("exact"), 2**n_players
     else:
+        chosen = find(FALLBACK)
+        price = _price(chosen, chosen.complete(None), n_players, granted)
         reason = (
-            f"auto: all {everyone} coalitions exceed the budget of {granted:,}, so {name}, "
-            "which learns from the pools it asks and is the most accurate method at such budgets."
+            f"{everyone} exceed the budget of {granted:,}, so {FALLBACK}, which learns from the "
+            "pools it asks and is the most accurate method at such budgets."
         )
-    return Plan(chosen, complete, cost, f"{AUTO} → {name}", reason)
+    return Plan(chosen, chosen.complete(None), price, f"{AUTO} → {chosen.name}", reason)
 
 
 def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: int | None) -> int:

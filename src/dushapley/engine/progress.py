@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from dushapley.protocol import Estimate
 from dushapley.results.uncertainty import half_width
@@ -30,7 +29,7 @@ class Progress:
         self.show = sys.stderr.isatty() if show is None else show
         self._bar: Bar | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self.show:
             from rich.console import Console
             from rich.progress import (
@@ -77,11 +76,6 @@ class Progress:
 
         self._bar.update(self._task, description=escape(", ".join(told)))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
