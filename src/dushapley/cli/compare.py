@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json as jsons
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.consent import agree_on_evaluations
 from dushapley.cli.delivery import refuse_no_folder
 from dushapley.cli.job import Job
 from dushapley.errors import InvalidOption, InvalidValuation
+from dushapley.estimators.registry import AUTO, find
 from dushapley.terminal import columns, say, table
+from dushapley.validation import check_budget
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dushapley.results.valuation import Valuation
 
 Methods = Annotated[str, typer.Option(help="Methods by name, with commas between.")]
 Budgets = Annotated[
@@ -63,10 +66,9 @@ def compare(
     paying = [n for n in names if ledger is None or known is not None or asks_shares(n)]
     trainings = len(paying) * seeds * sum(wanted) + (2**game.n_players if known is None else 0)
     agree_on_evaluations(game, trainings, means)
-    from dushapley.engine.compare import compare as run
 
     values = None if known is None else known.values
-    frame = run(game, names, wanted, range(seeds), values, n_jobs=means.jobs, ledger=ledger)
+    frame = ds.compare(game, names, wanted, range(seeds), values, n_jobs=means.jobs, ledger=ledger)
     print(frame.to_json(orient="records", indent=1) if json else summary(frame))
     if known is not None and (told := doubt(known)):
         say(told)
@@ -76,8 +78,6 @@ def compare(
 
 def numbers(text: str | None) -> list[int]:
     """Budgets from the command line."""
-    from dushapley.validation import check_budget
-
     try:
         found = [int(part) for part in (text or "").split(",") if part.strip()]
     except ValueError as error:
@@ -100,19 +100,13 @@ def refuse_unable_to_draw(picture: Path | None) -> None:
 
 def asks_shares(name: str) -> bool:
     """Whether a method trains on more than whole owners, whose pools the exact values have paid."""
-    from dushapley.estimators.registry import AUTO, find
-
     return name != AUTO and find(name).need(find(name).complete(None)) != "coalitions"
 
 
-def valuation_in(path: Path, names: tuple[str, ...]) -> Valuation:
+def valuation_in(path: Path, names: tuple[str, ...]) -> ds.Valuation:
     """A stored valuation of the same owners."""
-    import json as jsons
-
-    from dushapley.results.valuation import Valuation
-
     try:
-        stored = Valuation.from_dict(jsons.loads(path.read_text(encoding="utf-8")))
+        stored = ds.Valuation.from_dict(jsons.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise InvalidValuation(
             f"{path} holds no valuation ({error}). Write one with `value --json`."
@@ -122,7 +116,7 @@ def valuation_in(path: Path, names: tuple[str, ...]) -> Valuation:
     return stored
 
 
-def doubt(reference: Valuation) -> str:
+def doubt(reference: ds.Valuation) -> str:
     """What errors measured against these values cannot tell."""
     if reference.std_errors is None:
         known = reference.method_run == "exact"
@@ -171,9 +165,7 @@ def draw(frame: pd.DataFrame, picture: Path) -> None:
     """Error against budget as a picture."""
     from matplotlib.figure import Figure
 
-    from dushapley.engine.compare import plot_comparison
-
     figure = Figure(figsize=(7, 4.5), layout="constrained")
-    plot_comparison(frame, figure.subplots())
+    ds.plot_comparison(frame, figure.subplots())
     figure.savefig(picture)
     say(f"Picture written to {picture}")

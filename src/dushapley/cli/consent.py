@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
+import dushapley as ds
 from dushapley.cli.options import Means
+from dushapley.engine import quote
+from dushapley.engine.plan import Plan
 from dushapley.errors import InvalidOption
 from dushapley.terminal import say
-
-if TYPE_CHECKING:
-    from dushapley.engine.plan import Plan
-    from dushapley.games import Game
 
 ASK_ABOVE = 120.0
 """Seconds of estimated work above which a person is asked first."""
 
 
-def agree_on_plan(game: Game, plan: Plan, means: Means) -> None:
+def agree_on_plan(game: ds.Game, plan: Plan, means: Means) -> None:
     """Say what will run, and ask if it is likely to be long; who agreed before pays no trial."""
-    from dushapley.engine import quote
-
     each = 0.0 if means.yes else quote.seconds_each(game)
     seconds = each * plan.budget / quote.workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
@@ -32,10 +28,8 @@ def agree_on_plan(game: Game, plan: Plan, means: Means) -> None:
     agree_on_seconds(seconds, yes=means.yes)
 
 
-def agree_on_evaluations(game: Game, evaluations: int, means: Means) -> None:
+def agree_on_evaluations(game: ds.Game, evaluations: int, means: Means) -> None:
     """Ask before so many evaluations, if they are likely to take long."""
-    from dushapley.engine import quote
-
     if evaluations and not means.yes:
         seconds = quote.seconds_each(game) * evaluations / quote.workers(means.jobs)
         agree_on_seconds(seconds, yes=means.yes)

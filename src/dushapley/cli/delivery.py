@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
+import dushapley as ds
 from dushapley.cli.job import Job, one_of
 from dushapley.errors import InvalidOption, InvalidSettlement
+from dushapley.report import owner_page, report, summarize, text_table
+from dushapley.settlement.money import check_currency, check_decimals, check_floor, check_pot
 from dushapley.terminal import say
-
-if TYPE_CHECKING:
-    from dushapley.games import FoldsGame, Game, ModelGame
-    from dushapley.results.valuation import Valuation
-    from dushapley.settlement.settlement import Settlement
 
 SETTLEMENT = Path("settlement.json")
 """Where a settlement is written unless told otherwise."""
@@ -42,12 +40,6 @@ class Pot:
     ] = None
 
     def __post_init__(self) -> None:
-        from dushapley.settlement.money import (
-            check_currency,
-            check_decimals,
-            check_floor,
-            check_pot,
-        )
 
         if self.pot is None and (self.currency, self.negative, self.floor) != ("", "clip", None):
             raise InvalidOption(
@@ -61,12 +53,10 @@ class Pot:
         except InvalidSettlement as error:
             raise InvalidOption(str(error)) from error
 
-    def shared(self, result: Valuation, record: dict[str, Any] | None = None) -> Settlement:
+    def shared(self, result: ds.Valuation, record: dict[str, Any] | None = None) -> ds.Settlement:
         """The pot, shared by the values."""
-        from dushapley.settlement.settlement import settle
-
         assert self.pot is not None
-        return settle(
+        return ds.settle(
             result, self.pot, currency=self.currency, negative=self.negative, floor=self.floor,
             record=record,
         )  # fmt: skip
@@ -96,7 +86,7 @@ class Delivery(Pot):
         refuse_no_folder(self.report)
         refuse_no_folder(None if self.pot is None else self.settlement)
 
-    def refuse_strangers(self, game: Game) -> None:
+    def refuse_strangers(self, game: ds.Game) -> None:
         """Refuse pages for people who own nothing here, before any training."""
         for name in self.report_for or ():
             if name not in game.names:
@@ -107,16 +97,14 @@ class Delivery(Pot):
 
     def hand_over(
         self,
-        result: Valuation,
+        result: ds.Valuation,
         job: Job,
-        game: ModelGame | FoldsGame,
+        game: ds.ModelGame | ds.FoldsGame,
         command: str,
         *,
         json: bool,
     ) -> None:
         """Data on stdout, files where they were asked for."""
-        from dushapley.report import owner_page, report, summarize, text_table
-
         record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
         settled = self._settle(result, record)
         if json:
@@ -131,7 +119,7 @@ class Delivery(Pot):
             path = self.report.with_name(page_name(self.report, game.names.index(name), name))
             self._write(path, owner_page(result, name, settled, about=model))
 
-    def _settle(self, result: Valuation, record: dict[str, Any]) -> Settlement | None:
+    def _settle(self, result: ds.Valuation, record: dict[str, Any]) -> ds.Settlement | None:
         if self.pot is None:
             return None
         if not result.complete:
@@ -158,7 +146,7 @@ def page_name(report: Path, position: int, owner: str) -> str:
     return f"{report.stem}-for-{position + 1:03d}{'-' * bool(plain)}{plain}.html"
 
 
-def about(job: Job, game: ModelGame | FoldsGame) -> dict[str, str]:
+def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:
     """Model and score, for the page."""
     one = one_of(game)
     model = one.model.steps[-1][1] if hasattr(one.model, "steps") else one.model

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import dushapley as ds
 from dushapley.cli import options as o
+from dushapley.report import report
 from dushapley.terminal import say
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dushapley.games import ModelGame
-    from dushapley.results.valuation import Valuation
 
 HOSPITALS = {
     "Ashford": 64, "Birchwood": 58, "Cedarville": 50, "Dunmore": 44, "Elmhurst": 38,
@@ -38,8 +38,6 @@ def demo(
     json: o.Json = False,
 ) -> None:
     """The whole job in seconds: ten hospitals share breast-cancer data; two have wrong labels."""
-    import dushapley as ds
-
     tables, test = demo_tables(seed)
     if write_files is not None:
         leave_files(write_files, tables, test)
@@ -81,13 +79,10 @@ def demo_tables(seed: int) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
     return tables, table.iloc[start:].reset_index(drop=True)
 
 
-def demo_game(tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> ModelGame:
+def demo_game(tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> ds.ModelGame:
     """The game that `value` makes of the same files."""
-    from dushapley.data.owners import Owners
-    from dushapley.games import ModelGame
-
-    owners = Owners.from_tables(tables, target=TARGET)
-    return ModelGame(owners, "logistic", *owners.align(test))
+    owners = ds.Owners.from_tables(tables, target=TARGET)
+    return ds.ModelGame(owners, "logistic", *owners.align(test))
 
 
 def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> None:
@@ -98,11 +93,9 @@ def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFram
     test.to_csv(folder / "test.csv", index=False)
 
 
-def keep(result: Valuation, folder: Path) -> None:
+def keep(result: ds.Valuation, folder: Path) -> None:
     """Write the valuation as JSON, as a picture and as a page."""
     from matplotlib.figure import Figure
-
-    from dushapley.report import report
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "valuation.json").write_text(result.to_json() + "\n", encoding="utf-8")

@@ -6,21 +6,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
+import dushapley as ds
+from dushapley.arrays import Array
 from dushapley.cli import options as o
+from dushapley.data.files import STATISTICS, SourceFile, files_in
 from dushapley.errors import InvalidOption
+from dushapley.games.model.catalogue import Choice, check_task, choose, in_words
+from dushapley.games.model.encoding import is_mixed
 from dushapley.terminal import say
-
-if TYPE_CHECKING:
-    from dushapley.arrays import Array
-    from dushapley.data.files import SourceFile
-    from dushapley.data.owners import Owners
-    from dushapley.games import FoldsGame, ModelGame
-    from dushapley.games.model.catalogue import Choice
-
 
 HELD_OUT = (
     "The test set was held out of the owners' own rows: wrong labels are in the test as well."
@@ -99,7 +96,6 @@ class Job:
     model_seed: Annotated[int, Option(help="Seed of models and of hold-out.", min=0)] = 0
 
     def __post_init__(self) -> None:
-        from dushapley.games.model.catalogue import check_task
 
         check_task(self.task, "--task")
         if self.from_statistics and (self.test is None or self.owner or self.by_file):
@@ -119,34 +115,25 @@ class Job:
     @cached_property
     def listed(self) -> list[Path]:
         """The files themselves, folders listed."""
-        from dushapley.data.files import files_in
-
         return files_in(self.files)
 
     @property
     def from_statistics(self) -> bool:
         """Whether the files hold owners' statistics instead of rows."""
-        from dushapley.data.files import STATISTICS
-
         return all(file.name.lower().endswith(STATISTICS) for file in self.listed)
 
     @cached_property
     def inputs(self) -> Inputs:
         """The files, opened."""
-        from dushapley.data.files import SourceFile
-
         test = None if self.test is None else SourceFile.read(self.test)
         return Inputs([SourceFile.read(path) for path in self.listed], test)
 
-    def game(self) -> ModelGame | FoldsGame:
+    def game(self) -> ds.ModelGame | ds.FoldsGame:
         """Read the files and set up the game; nothing is trained."""
         return self.game_of(self.inputs)
 
-    def game_of(self, inputs: Inputs) -> ModelGame | FoldsGame:
+    def game_of(self, inputs: Inputs) -> ds.ModelGame | ds.FoldsGame:
         """The game of files that were opened before."""
-        from dushapley.games import FoldsGame
-        from dushapley.games.model.catalogue import choose
-
         owners = self._owners(inputs.owners)
         choice = choose(owners, self.model, self.task, self.scoring)
         say(
@@ -154,12 +141,12 @@ class Job:
             f"{len(owners.columns or ())} columns; {choice.task}, {choice.model}, {choice.scoring}"
         )
 
-        def tested(owners: Owners, X_test: Array, y_test: Array) -> ModelGame:
+        def tested(owners: ds.Owners, X_test: Array, y_test: Array) -> ds.ModelGame:
             return self._model_game(choice, owners, X_test, y_test)
 
-        game: ModelGame | FoldsGame
+        game: ds.ModelGame | ds.FoldsGame
         if self.cv is not None:
-            game = FoldsGame(owners, tested, self.cv, seed=self.model_seed)
+            game = ds.FoldsGame(owners, tested, self.cv, seed=self.model_seed)
         elif inputs.test is not None:
             game = tested(owners, *owners.align(inputs.test.table()))
         else:
@@ -169,12 +156,11 @@ class Job:
         say(f"{choice.model}: {model_in_words(game)}")
         return game
 
-    def _owners(self, files: Sequence[SourceFile]) -> Owners:
-        from dushapley.data.owners import Owners
+    def _owners(self, files: Sequence[SourceFile]) -> ds.Owners:
 
         if not self.from_statistics:
-            return Owners.from_files(files, target=self.target, owner=self.owner)
-        owners = Owners.from_statistics(files)
+            return ds.Owners.from_files(files, target=self.target, owner=self.owner)
+        owners = ds.Owners.from_statistics(files)
         if owners.target != self.target:
             raise InvalidOption(
                 f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
@@ -182,11 +168,10 @@ class Job:
         return owners
 
     def _model_game(
-        self, choice: Choice, owners: Owners, X_test: Array, y_test: Array
-    ) -> ModelGame:
-        from dushapley.games import ModelGame
+        self, choice: Choice, owners: ds.Owners, X_test: Array, y_test: Array
+    ) -> ds.ModelGame:
 
-        return ModelGame(
+        return ds.ModelGame(
             owners,
             choice.model,
             X_test,
@@ -208,18 +193,13 @@ class Job:
         return asdict(self) | {"files": names, "test": self.test and self.test.name}
 
 
-def one_of(game: ModelGame | FoldsGame) -> ModelGame:
+def one_of(game: ds.ModelGame | ds.FoldsGame) -> ds.ModelGame:
     """A game of one test set: the game itself, or that of its first fold."""
-    from dushapley.games import FoldsGame
-
-    return game.games[0] if isinstance(game, FoldsGame) else game
+    return game.games[0] if isinstance(game, ds.FoldsGame) else game
 
 
-def model_in_words(game: ModelGame | FoldsGame) -> str:
+def model_in_words(game: ds.ModelGame | ds.FoldsGame) -> str:
     """Which model it is, with what stands around it, and how pools are trained."""
-    from dushapley.games.model.catalogue import in_words
-    from dushapley.games.model.encoding import is_mixed
-
     one = one_of(game)
     encodes_itself = one.encoding is None and is_mixed(one.owners)
     model = one.model.steps[-1][1] if encodes_itself else one.model

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json as jsons
 
+import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.terminal import columns, table
 
 
 def methods(json: o.Json = False) -> None:
     """All methods, one line each."""
-    import dushapley as ds
-
     known = ds.methods()
     if json:
         print(jsons.dumps(known, indent=1, ensure_ascii=False))

@@ -10,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
+import dushapley as ds
+from dushapley.engine.evaluator import refuse_ledger
+from dushapley.engine.executors import check_executor
+from dushapley.engine.ledger import FORMAT, Ledger
 from dushapley.errors import InvalidOption
+from dushapley.estimators.registry import AUTO, find
 from dushapley.terminal import say
-
-if TYPE_CHECKING:
-    from dushapley.games import Game
+from dushapley.validation import check_budget
 
 Files = Annotated[
     list[Path],
@@ -54,7 +57,6 @@ class Asked:
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        from dushapley.validation import check_budget
 
         refuse_unknown(self.method)
         check_budget(self.budget)
@@ -80,15 +82,12 @@ class Means:
     def __post_init__(self) -> None:
         refuse_workers(self.jobs)
 
-    def ledger_of(self, game: Game) -> Path | None:
+    def ledger_of(self, game: ds.Game) -> Path | None:
         """The file that keeps what is paid for this game, if there is to be one."""
         return None if self.no_ledger else self.ledger or announced_ledger(game)
 
-    def usable_ledger_of(self, game: Game) -> Path | None:
+    def usable_ledger_of(self, game: ds.Game) -> Path | None:
         """The same, tried: for those who time trials before they open it."""
-        from dushapley.engine.evaluator import refuse_ledger
-        from dushapley.engine.ledger import Ledger
-
         path = self.ledger_of(game)
         refuse_ledger(game, path)
         if path is not None:
@@ -99,20 +98,16 @@ class Means:
 
 def refuse_workers(jobs: int) -> None:
     """Refuse a number of workers that is none."""
-    from dushapley.engine.executors import check_executor
-
     check_executor("local", jobs, None)
 
 
 def refuse_unknown(method: str) -> None:
     """Refuse a misspelt method before any file is read."""
-    from dushapley.estimators.registry import AUTO, find
-
     if method != AUTO:
         find(method)
 
 
-def announced_ledger(game: Game) -> Path | None:
+def announced_ledger(game: ds.Game) -> Path | None:
     """The default ledger of this game, told to the person."""
     if game.cheap:
         say("no ledger: this model is made of sums, and an evaluation costs nothing")
@@ -127,8 +122,6 @@ def announced_ledger(game: Game) -> Path | None:
 
 def default_ledger(context: str) -> Path:
     """Where paid work is kept unless told otherwise: one file per context and format."""
-    from dushapley.engine.ledger import FORMAT
-
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(home) / "dushapley"
     folder.mkdir(parents=True, exist_ok=True)

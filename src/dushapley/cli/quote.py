@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.consent import clock
 from dushapley.cli.job import Job
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
     """What each method would cost here, from three timed trainings, before paying."""
-    import dushapley as ds
-
     o.refuse_workers(jobs)
     frame = ds.quote(job.game(), n_jobs=jobs)
     print(frame.to_json(orient="records", indent=1, double_precision=15) if json else shown(frame))

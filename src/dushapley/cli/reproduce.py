@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,8 +91,6 @@ def everything(profile: Profile, seed: int, out: Path, download: bool) -> None:
 
 def print_record(record: Record, *, as_json: bool) -> None:
     """Verdicts and tables as Markdown, or the whole record as JSON."""
-    from json import dumps
-
     from dushapley_paper.records import find_experiment, rounded
 
     if as_json:

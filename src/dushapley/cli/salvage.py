@@ -7,6 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+import dushapley as ds
+
 
 def salvage(
     ledger: Annotated[Path, Argument(exists=True, dir_okay=False, help="The damaged ledger.")],
@@ -16,7 +18,5 @@ def salvage(
     ] = None,
 ) -> None:
     """Copy what is intact of a damaged ledger into a new one."""
-    import dushapley as ds
-
     saved = ds.salvage(ledger, new, context=context)
     print(f"{saved:,} evaluations saved to {new}; go on with --ledger {new}")

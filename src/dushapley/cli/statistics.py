@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+import dushapley as ds
 from dushapley.cli import options as o
+from dushapley.games.model.catalogue import check_task, choose
 from dushapley.terminal import say
 
 
@@ -20,12 +22,9 @@ def statistics(
     task: o.Task = "auto",
 ) -> None:
     """Reduce each owner's rows to sums, enough to value them by additive models."""
-    from dushapley.data.owners import Owners
-    from dushapley.games.model.catalogue import check_task, choose
-
     check_task(task, "--task")
     o.refuse_unclear_owners(owner, by_file)
-    owners = Owners.from_files(files, target=target, owner=owner)
+    owners = ds.Owners.from_files(files, target=target, owner=owner)
     kind = choose(owners, task=task).task
     out.mkdir(parents=True, exist_ok=True)
     for number, made in enumerate(owners.statistics(kind), start=1):

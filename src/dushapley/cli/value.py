@@ -11,6 +11,7 @@ from dushapley.cli import options as o
 from dushapley.cli.consent import agree_on_plan
 from dushapley.cli.delivery import Delivery
 from dushapley.cli.job import Job
+from dushapley.engine.value import Run, check_wishes
 from dushapley.errors import Stopped
 from dushapley.terminal import say
 
@@ -37,8 +38,6 @@ def value(
     json: o.Json = False,
 ) -> None:
     """What each owner's data is worth."""
-    from dushapley.engine.value import Run, check_wishes
-
     check_wishes(precision, executor, means.jobs, address, max_seconds)
     game = job.game()
     wanted.refuse_strangers(game)

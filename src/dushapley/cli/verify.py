@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from dushapley.cli import options as o
 from dushapley.cli.job import Inputs, Job
+from dushapley.data.files import SourceFile, sources
 from dushapley.errors import InvalidOption, InvalidSettlement
-
-if TYPE_CHECKING:
-    from dushapley.data.files import SourceFile
+from dushapley.games.model.catalogue import MODELS
+from dushapley.settlement.verification import Finding, as_stored, value_findings, verdict_on
 
 
 def verify(
@@ -38,8 +38,6 @@ def verify(
 ) -> None:
     """Compute a settlement again and say whether it holds: exit code 0 if so, else 1."""
     o.refuse_workers(jobs)
-    from dushapley.data.files import sources
-    from dushapley.settlement.verification import Finding, as_stored, value_findings, verdict_on
 
     data = as_stored(settlement)
     record = recorded(data)
@@ -69,8 +67,6 @@ def recorded(data: Any) -> dict[str, Any]:
 
 def recorded_job(record: dict[str, Any], inputs: Inputs, agreed_model: str | None) -> Job:
     """The job that a settlement was made by, on these files."""
-    from dushapley.games.model.catalogue import MODELS
-
     named = record["job"].get("model")
     if named is not None and named not in MODELS and named != agreed_model:
         raise InvalidOption(

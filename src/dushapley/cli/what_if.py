@@ -5,21 +5,20 @@ from __future__ import annotations
 import json as jsons
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.consent import agree_on_evaluations
 from dushapley.cli.delivery import Pot
 from dushapley.cli.job import Job
+from dushapley.data.files import SourceFile
 from dushapley.errors import InvalidOption
+from dushapley.settlement.changes import Change
+from dushapley.settlement.money import money
 from dushapley.terminal import say, short_name, table
-
-if TYPE_CHECKING:
-    from dushapley.games import Game
-    from dushapley.settlement.changes import Change
-    from dushapley.settlement.whatif import WhatIf
 
 
 def what_if(
@@ -45,9 +44,6 @@ def what_if(
     json: o.Json = False,
 ) -> None:
     """What would change if an owner left, joined, merged, copied, or brought more rows."""
-    from dushapley.settlement.whatif import quote_change
-    from dushapley.settlement.whatif import what_if as ask
-
     given = [x for x in (leave, join, merge, copy, rows) if x is not None]
     if len(given) != 1:
         raise InvalidOption(
@@ -60,19 +56,19 @@ def what_if(
         "method": asked.method, "options": asked.options, "budget": asked.budget,
         "seed": asked.seed, "ledger": means.usable_ledger_of(game),
     }  # fmt: skip
-    quote = quote_change(game, change, **how)
+    quote = ds.quote_change(game, change, **how)
     about = "about " if quote.new < quote.at_most else ""  # a method that learns may ask others
     say(
         f"{quote.known:,} evaluations are paid for; {about}{quote.new:,} new, {quote.at_most:,} at "
         "most"
     )
     agree_on_evaluations(game, quote.new, means)
-    answer = ask(game, change, n_jobs=means.jobs, **how)
+    answer = ds.what_if(game, change, n_jobs=means.jobs, **how)
     show(answer, None if pot.pot is None else payments(answer, pot), json=json)
 
 
 def make_change(
-    game: Game,
+    game: ds.Game,
     leave: str | None,
     join: Path | None,
     merge: tuple[str, str] | None,
@@ -80,9 +76,6 @@ def make_change(
     rows: tuple[str, int] | None,
 ) -> Change:
     """The one change that was asked for."""
-    import dushapley as ds
-    from dushapley.data.files import SourceFile
-
     if leave is not None:
         return ds.Leave(leave)
     if merge is not None:
@@ -96,7 +89,7 @@ def make_change(
     return ds.Join(file.owner, *game.owners.align(file.table(), "The newcomer"))  # type: ignore[attr-defined]
 
 
-def payments(answer: WhatIf, pot: Pot) -> list[dict[str, str]]:
+def payments(answer: ds.WhatIf, pot: Pot) -> list[dict[str, str]]:
     """What the same pot would pay everybody in either world."""
     worlds = [pot.shared(v) for v in (answer.before, answer.after)]
     paid = [dict(zip(w.valuation.owners, map(str, w.payments), strict=True)) for w in worlds]
@@ -107,10 +100,8 @@ def payments(answer: WhatIf, pot: Pot) -> list[dict[str, str]]:
     ]
 
 
-def show(answer: WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> None:
+def show(answer: ds.WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> None:
     """Both worlds on stdout."""
-    from dushapley.settlement.money import money
-
     if json:
         told = {
             "question": answer.change.told(),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dushapley.arrays import Array
-from dushapley.data.owners import Owners
 from dushapley.errors import SharedRows
+
+if TYPE_CHECKING:
+    from dushapley.data.owners import Owners
 
 
 def warn_of_shared_rows(owners: Owners) -> None:

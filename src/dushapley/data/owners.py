@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import Array, FloatArray
+from dushapley.data import splits
+from dushapley.data.files import PathLike, SourceFile, read_by_file, read_together, sources
+from dushapley.data.overlap import warn_of_shared_rows
+from dushapley.data.tables import aligned, aligned_target, as_blocks, split_by_owner
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dushapley.data.files import PathLike, SourceFile
     from dushapley.data.summaries import Kind, Statistics
 
 _KINDS = {"numbers": "biuf", "text": "US", "objects": "O", "dates": "M", "durations": "m"}
@@ -100,16 +103,11 @@ class Owners:
         >>> owners.names, owners.columns
         (('n', 's'), {'age': 'number'})
         """
-        from dushapley.data.tables import split_by_owner
-
         return cls.from_tables(split_by_owner(table, owner, target), target=target)
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, pd.DataFrame], *, target: str) -> Owners:
         """Owners from one table each; columns may stand in any order, but must be the same."""
-        from dushapley.data.overlap import warn_of_shared_rows
-        from dushapley.data.tables import as_blocks
-
         columns, blocks = as_blocks(tables, target)
         owners = replace(cls.from_arrays(blocks), columns=columns, target=target)
         warn_of_shared_rows(owners)
@@ -135,8 +133,6 @@ class Owners:
             Name of the column that says whose row it is. None: one file per owner, who is called
             by the file's name.
         """
-        from dushapley.data.files import read_by_file, read_together, sources
-
         if owner is None:
             return cls.from_tables(read_by_file(sources(paths)), target=target)
         return cls.from_frame(read_together(sources(paths)), owner=owner, target=target)
@@ -152,9 +148,7 @@ class Owners:
         >>> kept.sizes.tolist(), len(y_test)
         ([3.0, 3.0], 2)
         """
-        from dushapley.data.splits import hold_out
-
-        return hold_out(self, fraction, seed)
+        return splits.hold_out(self, fraction, seed)
 
     @classmethod
     def from_statistics(cls, files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
@@ -194,8 +188,6 @@ class Owners:
 
     def align(self, table: pd.DataFrame, whose: str = "The test table") -> tuple[Array, Array]:
         """Features and targets of another table with these columns, a test set say."""
-        from dushapley.data.tables import aligned, aligned_target
-
         if self.columns is None or self.target is None:
             raise InvalidOwners("These owners came as arrays; pass the test set as arrays too.")
         X = aligned(table, self.columns, whose)

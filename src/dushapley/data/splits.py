@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dushapley.arrays import Array, IntArray
-from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
 from dushapley.validation import is_number, is_whole
+
+if TYPE_CHECKING:
+    from dushapley.data.owners import Owners
 
 LEAST_LEFT = 10
 """Training rows that more than half of an owner's rows may be held out of."""

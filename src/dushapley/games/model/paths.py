@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Outcome
+from dushapley.games.model.additive import additive_path
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -65,19 +66,14 @@ FITTED = Pace(block=1, fractions="rows", cheap=False)
 Maker = Callable[["ModelGame"], FastPath | None]
 
 
-def _from_sums(game: ModelGame) -> FastPath | None:
-    from dushapley.games.model.additive import additive_path
-
-    return additive_path(game)
-
-
 def _together(game: ModelGame) -> FastPath | None:
+    """By the batched path, whose models need scikit-learn."""
     from dushapley.games.model.batched.path import batched_path
 
     return batched_path(game)
 
 
-MAKERS: list[Maker] = [_from_sums, _together]
+MAKERS: list[Maker] = [additive_path, _together]
 """Makers of fast paths, in the order they are asked."""
 
 
