@@ -20,10 +20,10 @@ import pytest
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import remote
-from dushapley.engine.executors.base import Pace, Shipment, WorkerLost
+from dushapley.engine.executors.base import Pace, WorkerLost
 from dushapley.engine.executors.isolation import _TRAINERS, dismiss, outcomes_within, trainer_for
 from dushapley.engine.executors.remote import Remote
-from dushapley.engine.executors.transport import ALIGNED, pack
+from dushapley.engine.executors.transport import ALIGNED, Shipment, pack
 from dushapley.games import Outcome
 from faults import Faulty, faulty_game, fill_the_disk, sleepy_game, unimportable_game
 

@@ -21,8 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import dask as dask_executor
-from dushapley.engine.executors.base import Shipment
-from dushapley.engine.executors.transport import Parcel, pack
+from dushapley.engine.executors.transport import Parcel, Shipment, pack
 from faults import faulty_game, sleepy_game
 
 RNG = np.random.default_rng(0)

@@ -1,16 +1,14 @@
-"""What all executors share: blocks, groups of them, and how a worker pays for a group."""
+"""What all executors share: blocks, groups of them, and the limits of their processes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock, Thread
-from time import monotonic, perf_counter, sleep
+from time import monotonic, sleep
 from typing import Any, Protocol
-from uuid import uuid4
 
 from dushapley.arrays import IntArray, Queries
 from dushapley.games.base import Game, Outcome
@@ -51,24 +49,6 @@ class Executor(Protocol):
     def close(self) -> None:
         """Let the workers go."""
         ...
-
-
-@dataclass(frozen=True)
-class Shipment:
-    """A game on its way to workers: sent once, known there by its token."""
-
-    game: Game
-    token: str = field(default_factory=lambda: uuid4().hex)
-
-
-def pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
-    """What a worker does: pay for a group of blocks; its seconds, and its outcomes by position."""
-    from dushapley.engine.executors.isolation import outcomes_within
-
-    started = perf_counter()
-    with one_blas_thread():
-        results = [(position, outcomes_within(shipment, block)) for position, block in group]
-    return perf_counter() - started, results
 
 
 class Pace:

@@ -21,17 +21,19 @@ import subprocess
 import sys
 from multiprocessing.connection import Connection, Pipe
 from threading import Lock, Thread, get_ident
+from time import perf_counter
 from typing import Any
 
 from dushapley.engine.executors.base import (
     ATTEMPTS,
     Block,
-    Shipment,
+    Group,
+    Results,
     WorkerLost,
     leave_with,
     one_blas_thread,
 )
-from dushapley.engine.executors.transport import Parcel, pack
+from dushapley.engine.executors.transport import Parcel, Shipment, pack
 from dushapley.errors import UtilityFailed, WorkersLost
 from dushapley.games.base import Outcome
 from dushapley.games.model.training import timed_out
@@ -47,6 +49,14 @@ sys.path[:] = json.loads(sys.argv[2])
 from dushapley.engine.executors.isolation import serve
 serve(int(sys.argv[1]))
 """
+
+
+def pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
+    """What a worker does: pay for a group of blocks; its seconds, and its outcomes by position."""
+    started = perf_counter()
+    with one_blas_thread():
+        results = [(position, outcomes_within(shipment, block)) for position, block in group]
+    return perf_counter() - started, results
 
 
 def outcomes_within(shipment: Shipment, block: Block) -> list[Outcome]:

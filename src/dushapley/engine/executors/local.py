@@ -21,13 +21,11 @@ from dushapley.engine.executors.base import (
     OutOfTime,
     Pace,
     Results,
-    Shipment,
     leave_with,
-    pay,
     seconds_left,
 )
-from dushapley.engine.executors.isolation import dismiss
-from dushapley.engine.executors.transport import Parcel, pack, unpacked
+from dushapley.engine.executors.isolation import dismiss, pay
+from dushapley.engine.executors.transport import Parcel, Shipment, unpacked
 from dushapley.errors import WorkersLost
 from dushapley.games.base import Game, Outcome
 
@@ -55,13 +53,12 @@ class Local:
         self._stack = ExitStack()
         self._workers: Any = None
         self._shipment: Shipment | None = None
-        self._parcel: Parcel | None = None
         self._pace = Pace()
         self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
         if self._shipment is None or self._shipment.game is not game:
-            self._shipment, self._parcel = Shipment(game), None
+            self._shipment = Shipment(game)
         waiting = dict(enumerate(blocks))
         lonely = len(blocks) == 1 and not isfinite(self.until)  # no use of workers, but to stop it
         if self.n_jobs == 1 or lonely:
@@ -70,7 +67,7 @@ class Local:
         losses = 0
         while waiting and losses < ATTEMPTS:
             before = len(waiting)
-            yield from self._share_out(waiting)
+            yield from self._share_out(self._shipment.parcel, waiting)
             losses = losses + 1 if len(waiting) == before else 0
         if waiting:
             raise WorkersLost(
@@ -88,12 +85,14 @@ class Local:
             self._pace.saw(seconds, 1)
             yield from results
 
-    def _share_out(self, waiting: dict[int, Block]) -> Iterator[tuple[int, list[Outcome]]]:
+    def _share_out(
+        self, parcel: Parcel, waiting: dict[int, Block]
+    ) -> Iterator[tuple[int, list[Outcome]]]:
         """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
         from joblib import delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        workers, parcel, self._at_rest = self._start(), self._packed(), False
+        workers, self._at_rest = self._start(), False
         groups = self._groups(list(waiting.items()), workers.n_jobs)
         self._limit(workers)
         try:
@@ -130,12 +129,6 @@ class Local:
             size = self._pace.size(len(blocks) - start, workers)
             yield blocks[start : start + size]
             start += size
-
-    def _packed(self) -> Parcel:
-        assert self._shipment is not None
-        if self._parcel is None:
-            self._parcel = pack(self._shipment)
-        return self._parcel
 
     def _start(self) -> Any:
         if self._workers is None:

@@ -20,12 +20,11 @@ from dushapley.engine.executors.base import (
     Numbered,
     Pace,
     Results,
-    Shipment,
     WorkerLost,
-    pay,
     seconds_left,
 )
-from dushapley.engine.executors.transport import Parcel, pack, unpacked
+from dushapley.engine.executors.isolation import pay
+from dushapley.engine.executors.transport import Parcel, Shipment, unpacked
 from dushapley.errors import DUShapleyError, UtilityFailed, WorkersLost
 from dushapley.games.base import Game, Outcome
 
@@ -49,7 +48,6 @@ class Remote(ABC):
     def __init__(self, until: float) -> None:
         self.until = until
         self._shipment: Shipment | None = None
-        self._parcel: Parcel | None = None
         self._pace = Pace()
 
     def patience(self) -> float:
@@ -87,7 +85,9 @@ class Remote(ABC):
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
         if not blocks:
             return
-        self._bring(game)
+        if self._shipment is None or self._shipment.game is not game:
+            self._shipment = Shipment(game)
+            self._bring()
         waiting: deque[Numbered] = deque(enumerate(blocks))
         losses: Counter[int] = Counter()
         away: dict[Any, Group] = {}
@@ -99,12 +99,11 @@ class Remote(ABC):
         finally:
             self.cancel(list(away))
 
-    def _bring(self, game: Game) -> None:
-        if self._shipment is None or self._shipment.game is not game:
-            self._shipment = Shipment(game)
-            self._parcel = pack(self._shipment)
-            self.workers()
-            self.ship(self._parcel)
+    def _bring(self) -> None:
+        assert self._shipment is not None
+        parcel = self._shipment.parcel  # before any worker is waited for
+        self.workers()
+        self.ship(parcel)
 
     def _hand_out(
         self, waiting: deque[Numbered], away: dict[Any, Group], losses: Counter[int]
@@ -138,9 +137,7 @@ class Remote(ABC):
                 "lack of memory. Use larger workers, a smaller model, or ModelGame(memory=..., "
                 "on_failure='empty') to count such trainings as failures."
             )
-        assert self._parcel is not None
-        self.workers()
-        self.ship(self._parcel)
+        self._bring()
 
 
 def pay_there(parcel: Parcel, group: Group) -> tuple[float, Results]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
 from types import FunctionType
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
-from dushapley.engine.executors.base import Shipment
 from dushapley.errors import DUShapleyError, InvalidGame, WorkersDiffer
+from dushapley.games.base import Game
 from dushapley.games.model.owncode import ELSEWHERE, is_own
 from dushapley.hashing import MISSING, versions
 
@@ -26,6 +27,19 @@ ALIGNED = 64
 """Bytes: each array of a parcel begins at a multiple, as arithmetic on it likes."""
 BITS = {"dushapley", "numpy", "scipy", "sklearn"}
 """Packages that decide the bits of every training; those of the model come to them."""
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A game on its way to workers: sent once, known there by its token."""
+
+    game: Game
+    token: str = field(default_factory=lambda: uuid4().hex)
+
+    @cached_property
+    def parcel(self) -> Parcel:
+        """The shipment, packed once however many workers it goes to."""
+        return pack(self)
 
 
 @dataclass(frozen=True, eq=False)
