@@ -84,8 +84,8 @@ def load(name: str) -> Table:
     DataMissing
         Names the file, its origin and the folder.
     """
-    prepared = Path(os.environ[FOLDER]) / f"{name}.npz" if FOLDER in os.environ else None
-    if prepared is not None and prepared.is_file():
+    prepared = _prepared(name)
+    if prepared is not None:
         return _read_prepared(prepared)
     if name == "make-regression":
         return _make_regression()
@@ -99,8 +99,7 @@ def check(names: Iterable[str]) -> None:
     """
     missing = []
     for name in dict.fromkeys(names):
-        prepared = Path(os.environ.get(FOLDER, "")) / f"{name}.npz"
-        if not (FOLDER in os.environ and prepared.is_file()):
+        if _prepared(name) is None:
             try:
                 find(name)
             except DataMissing as error:
@@ -116,6 +115,12 @@ def save(table: Table, folder: Path) -> None:
     np.savez_compressed(
         folder / f"{table.name}.npz", X=table.X, y=table.y, task=table.task, note=table.note
     )
+
+
+def _prepared(name: str) -> Path | None:
+    """The plain arrays of a data set, where `save` put them into the folder."""
+    path = Path(os.environ.get(FOLDER, "")) / f"{name}.npz"
+    return path if FOLDER in os.environ and path.is_file() else None
 
 
 def _read_prepared(path: Path) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from statistics import fmean
 
 from dushapley.guarantees import du_bias, svarm_failure
 from dushapley_paper.experiment import (
@@ -95,12 +96,12 @@ def dependence(result: Result) -> list[Dependence]:
     """The probabilities, by reading and by number of owners."""
     found = []
     for reading, said in READINGS.items():
-        chances = []
-        for k, n in enumerate(result["owners"]):
-            each = [p["points"][k][reading]["mean"] for p in result["panels"]]
-            chances.append(f"{short(sum(each) / len(each))} (I = {n})")
-        told = f"mean probability {', '.join(chances)}"
-        found.append(Dependence("whose error DUbias is, and numbers of owners", said, (told,)))
+        columns = zip(*(p["points"] for p in result["panels"]), strict=True)
+        means = [fmean(point[reading]["mean"] for point in column) for column in columns]
+        pairs = zip(means, result["owners"], strict=True)
+        words = ", ".join(f"{short(mean)} (I = {n})" for mean, n in pairs)
+        about = "whose error DUbias is, and numbers of owners"
+        found.append(Dependence(about, said, (f"mean probability {words}",)))
     return found
 
 

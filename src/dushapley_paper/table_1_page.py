@@ -60,13 +60,18 @@ def sheets(result: Result) -> list[Sheet]:
 
 def set_sheet(result: Result) -> Sheet:
     """Data sets as printed and as found."""
-    rows = []
-    for name, (n, d) in PRINTED_SETS.items():
-        own = result["sets"][name]
-        model = "logistic regression" if name in LOGISTIC else "boosted trees"
-        rows.append((name, f"{n:,} × {d}", f"{own[0]:,} × {own[1]}", model, result["notes"][name]))
+    rows = tuple(
+        (
+            name,
+            "{:,} × {}".format(*printed),
+            "{:,} × {}".format(*result["sets"][name]),
+            "logistic regression" if name in LOGISTIC else "boosted trees",
+            result["notes"][name],
+        )
+        for name, printed in PRINTED_SETS.items()
+    )
     header = ("data set", "published", "here", "model", "remark")
-    return Sheet("Data sets, rows × columns", header, tuple(rows))
+    return Sheet("Data sets, rows × columns", header, rows)
 
 
 def printed_sheet(result: Result, empty: str) -> Sheet:
@@ -141,11 +146,11 @@ def wide_sheet(result: Result, scenario: str) -> Sheet:
         "its bias": lambda e: e["DU bias"],
         **{name: _of(name) for name in (*RIVALS, AUTO, AUTO_CHEAP)},
     }
-    rows = []
-    for case in result["cases"]:
-        if case["scenario"] == scenario:
-            cells = [both(case, read) for read in columns.values()]
-            rows.append((f"{case['data']} {case['owners']}", *cells))
+    rows = [
+        (f"{case['data']} {case['owners']}", *(both(case, read) for read in columns.values()))
+        for case in result["cases"]
+        if case["scenario"] == scenario
+    ]
     caption = (
         f"All methods, {SCENARIOS[scenario]}: MSE over the variance of the exact values (1: paying "
         "everyone the same); where u(∅) matters: u(∅) = 0 / best constant"

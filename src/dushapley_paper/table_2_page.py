@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,8 @@ MARGIN = 0.02
 """Gap that must be clear in a typical column for "as good as" to hold without a limit."""
 
 COLUMNS = tuple(f"{task} {share:.0%}" for task in TASKS for share in SHARES)
+RATES = tuple(f"NLD rate {share:.0%}" for share in SHARES)
+"""Columns of scores under both readings of the shares."""
 OURS = {
     "Random": "Random",
     "LOO": "LOO (random pool, the paper's)",
@@ -120,9 +124,7 @@ def as_good(result: Result, rivals: tuple[str, ...], claim: str) -> ClaimVerdict
     }
     lost = [" ".join(cell) for cell, outcomes in found.items() if "lost" in outcomes]
     better = sum(set(outcomes) == {"won"} for outcomes in found.values())
-    means = {rival: overall(result, rival) for rival in rivals}
-    nearest = min(means, key=lambda rival: means[rival][0])
-    mean, se, count = means[nearest]
+    nearest, (mean, se, count) = nearest_rival(result, rivals, COLUMNS)
     clear, same = clear_from(result, nearest, COLUMNS)
     joined = standing(mean, (se, count))
     finding = judge(len(cells) - len(lost), len(cells))
@@ -156,9 +158,15 @@ def not_worse(result: Result, rivals: tuple[str, ...]) -> int:
     )
 
 
-def overall(
-    result: Result, rival: str, columns: Sequence[str] = COLUMNS
-) -> tuple[float, float, int]:
+def nearest_rival(
+    result: Result, rivals: Sequence[str], columns: Sequence[str]
+) -> tuple[str, tuple[float, float, int]]:
+    """The rival over which DU-Shapley has the smallest mean advantage, and that advantage."""
+    means = {rival: overall(result, rival, columns) for rival in rivals}
+    return min(means.items(), key=lambda item: item[1][0])
+
+
+def overall(result: Result, rival: str, columns: Sequence[str]) -> tuple[float, float, int]:
     """Mean advantage over all columns, its standard error, and how many deals of rows gave it."""
     deals = np.concatenate(
         [
@@ -180,18 +188,15 @@ def published_not_worse(rivals: tuple[str, ...]) -> int:
 
 def finds_noise(result: Result) -> ClaimVerdict:
     """Noisy labels under the other reading: the shares are noise rates, two clusters tell."""
-    columns = [(name, f"NLD rate {share:.0%}") for name in result["sets"] for share in SHARES]
     rivals = [m for m in METHODS if m != "DU-Shapley"]
+    columns = [(name, rate) for name in result["sets"] for rate in RATES]
     lost = [
-        f"{name} {column.removeprefix('NLD rate ')}"
-        for name, column in columns
-        if any(against(result["sets"][name], rival, column) == "lost" for rival in rivals)
+        f"{name} {rate.removeprefix('NLD rate ')}"
+        for name, rate in columns
+        if any(against(result["sets"][name], rival, rate) == "lost" for rival in rivals)
     ]
-    rates = tuple(f"NLD rate {share:.0%}" for share in SHARES)
-    means = {rival: overall(result, rival, rates) for rival in rivals}
-    nearest = min(means, key=lambda rival: means[rival][0])
-    mean, se, _ = means[nearest]
-    clear, same = clear_from(result, nearest, rates)
+    nearest, (mean, se, _) = nearest_rival(result, rivals, RATES)
+    clear, same = clear_from(result, nearest, RATES)
     return ClaimVerdict(
         "DU-Shapley is competitive in noisy label detection when 5% and 15% are read as noise "
         "rates (section 4.3)",
@@ -257,24 +262,24 @@ def task_sheet(name: str, scores: Mapping[str, Any]) -> Sheet:
     rows = []
     for method, said in OURS.items():
         printed = PUBLISHED[name].get(method)
-        cells = []
-        for i, column in enumerate(COLUMNS):
-            entry = scores[method][column]
-            before = "" if printed is None else f"{printed[i]:.2f} → "
-            cells.append(f"{before}{entry['mean']:.2f} ± {entry['se']:.2f}")
-        rows.append((said, *cells))
+        before = [""] * len(COLUMNS) if printed is None else [f"{p:.2f} → " for p in printed]
+        rows.append((said, *map(add, before, with_errors(scores[method], COLUMNS))))
     caption = f"{name}: published → found ± standard error; 20% of owners noisy, share inspected"
     return Sheet(caption, ("method", *COLUMNS), tuple(rows))
 
 
+def with_errors(scores: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """Mean scores of some columns with their standard errors."""
+    return [f"{scores[c]['mean']:.2f} ± {scores[c]['se']:.2f}" for c in columns]
+
+
 def rate_sheet(result: Result) -> Sheet:
     """The other reading of NLD: 5% and 15% of owners are noisy, found by two-means."""
-    columns = [(name, f"NLD rate {share:.0%}") for name in result["sets"] for share in SHARES]
     rows = []
     for method, said in OURS.items():
-        entries = [result["sets"][name][method][column] for name, column in columns]
-        rows.append((said, *(f"{e['mean']:.2f} ± {e['se']:.2f}" for e in entries)))
-    header = ("method", *(f"{name} {column.removeprefix('NLD rate ')}" for name, column in columns))
+        cells = [with_errors(scores[method], RATES) for scores in result["sets"].values()]
+        rows.append((said, *chain(*cells)))
+    header = ("method", *(f"{name} {share:.0%}" for name in result["sets"] for share in SHARES))
     caption = "Noisy label detection read as noise rate: F1 of the lower of two clusters of values"
     return Sheet(caption, header, tuple(rows))
 
@@ -283,9 +288,7 @@ def choice_sheet(result: Result) -> Sheet:
     """DU-Shapley and DataShapley when one choice changes."""
     rows = []
     for variant in result["choices"]:
-        cells = []
-        for column in COLUMNS:
-            pair = [variant["scores"][m][column]["mean"] for m in ("DU-Shapley", "DataShapley")]
-            cells.append(f"{pair[0]:.2f} / {pair[1]:.2f}")
+        ours, theirs = (variant["scores"][method] for method in ("DU-Shapley", "DataShapley"))
+        cells = [f"{ours[c]['mean']:.2f} / {theirs[c]['mean']:.2f}" for c in COLUMNS]
         rows.append((variant["choice"], *cells))
     return Sheet("BBC, DU-Shapley / DataShapley, one repetition", ("choice", *COLUMNS), tuple(rows))
