@@ -22,34 +22,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Methods = Annotated[str, typer.Option(help="Methods by name, with commas between.")]
-Budgets = Annotated[
-    str | None,
-    typer.Option(help="Evaluations, with commas between [default: 6I, I², 2I²].", metavar="N,N"),
-]
-Seeds = Annotated[int, typer.Option(help="Runs of every method at every budget.", min=1)]
-Reference = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True, dir_okay=False, metavar="FILE",
-        help="JSON of a valuation to compare with, instead of the exact values (2^I trainings).",
-    ),
-]  # fmt: skip
-Picture = Annotated[
-    Path | None, typer.Option(help="Draw error against budget into this file.", metavar="FILE")
-]
-
 PICTURES = (".png", ".svg", ".pdf")
 
 
 def compare(
     job: Job,
     means: o.Means,
-    methods: Methods = "gp,stratified-svarm,leverage,permutation,du,random",
-    budgets: Budgets = None,
-    seeds: Seeds = 5,
-    reference: Reference = None,
-    picture: Picture = None,
+    methods: Annotated[
+        str, typer.Option(help="Methods by name, with commas between.")
+    ] = "gp,stratified-svarm,leverage,permutation,du,random",
+    budgets: Annotated[
+        str | None,
+        typer.Option(
+            help="Evaluations, with commas between [default: 6I, I², 2I²].", metavar="N,N"
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of every method at every budget.", min=1)] = 5,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="JSON of a valuation to compare with, instead of the exact values "
+            "(2^I trainings).",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw error against budget into this file.", metavar="FILE")
+    ] = None,
     json: o.Json = False,
 ) -> None:
     """Methods side by side at equal budgets; each pays for itself, the ledger only saves time."""
@@ -66,7 +67,6 @@ def compare(
     paying = [n for n in names if ledger is None or known is not None or asks_shares(n)]
     trainings = len(paying) * seeds * sum(wanted) + (2**game.n_players if known is None else 0)
     agree_on_evaluations(game, trainings, means)
-
     values = None if known is None else known.values
     frame = ds.compare(game, names, wanted, range(seeds), values, n_jobs=means.jobs, ledger=ledger)
     print(frame.to_json(orient="records", indent=1) if json else summary(frame))

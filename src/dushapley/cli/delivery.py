@@ -40,7 +40,6 @@ class Pot:
     ] = None
 
     def __post_init__(self) -> None:
-
         if self.pot is None and (self.currency, self.negative, self.floor) != ("", "clip", None):
             raise InvalidOption(
                 "--currency, --negative and --floor say how a pot is shared; pass --pot AMOUNT "
