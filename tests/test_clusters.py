@@ -21,7 +21,7 @@ import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import remote
 from dushapley.engine.executors.base import Pace, WorkerLost
-from dushapley.engine.executors.isolation import _TRAINERS, dismiss, outcomes_within, trainer_for
+from dushapley.engine.executors.isolation import TRAINERS, dismiss, outcomes_within, trainer_for
 from dushapley.engine.executors.remote import Remote
 from dushapley.engine.executors.transport import ALIGNED, Shipment, pack
 from dushapley.games import Outcome
@@ -320,7 +320,7 @@ def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyP
     cause = "OutOfMemory: more than 200 MB" if eats else "TimedOut: no result within 0.3 s"
     assert list(found.failures) == [cause]
     assert 0 < found.failures[cause] < 3
-    assert isolation._TRAINERS == {}
+    assert isolation.TRAINERS == {}
 
 
 def test_excess_raises_where_no_policy_says_otherwise() -> None:
@@ -331,7 +331,7 @@ def test_excess_raises_where_no_policy_says_otherwise() -> None:
 def test_a_trainer_that_cannot_start_is_no_failed_training(monkeypatch: pytest.MonkeyPatch) -> None:
     from dushapley.engine.executors import isolation
 
-    monkeypatch.setattr(isolation, "_SERVE", "raise SystemExit(3)")
+    monkeypatch.setattr(isolation, "SERVE", "raise SystemExit(3)")
     with pytest.raises(errors.WorkersLost, match="could not start"):
         ds.value(faulty_game(2, timeout=1, on_failure="empty"), "exact")
 
@@ -345,7 +345,7 @@ def test_a_run_that_ends_leaves_the_trainers_of_others_alone() -> None:
     finally:
         dismiss(other.token)
     assert not trainer.alive
-    assert _TRAINERS == {}
+    assert TRAINERS == {}
 
 
 def test_a_training_that_nobody_waits_for_is_not_tried_again() -> None:
@@ -362,12 +362,12 @@ def test_a_training_that_nobody_waits_for_is_not_tried_again() -> None:
 
     at_work = Thread(target=work)
     at_work.start()
-    while not _TRAINERS:
+    while not TRAINERS:
         time.sleep(0.05)
     dismiss(shipment.token)
     at_work.join(30)
     assert len(ends) == 1
-    assert _TRAINERS == {}
+    assert TRAINERS == {}
 
 
 def test_no_training_pays_for_the_imports_of_its_trainer() -> None:

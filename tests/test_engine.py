@@ -301,9 +301,9 @@ def test_each_pool_is_asked_of_the_ledger_once(
 ) -> None:
     asked: list[bytes] = []
     opened: list[object] = []
-    read, prepare = ds.Ledger.read, ds.Ledger._prepare
+    read, connect = ds.Ledger.read, sqlite3.connect
     monkeypatch.setattr(ds.Ledger, "read", lambda s, keys: (asked.extend(keys), read(s, keys))[1])
-    monkeypatch.setattr(ds.Ledger, "_prepare", lambda s: (opened.append(s), prepare(s))[1])
+    monkeypatch.setattr(sqlite3, "connect", lambda p, **o: (opened.append(p), connect(p, **o))[1])
     game = ds.CallableGame(lambda z: z.any(axis=1), 6, fingerprint="any", block=3)
     for computed in (64, 0):
         asked.clear()

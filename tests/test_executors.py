@@ -226,7 +226,7 @@ def test_numbers_of_workers_are_checked(jobs):
 def test_groups_follow_the_measured_time():
     local = Local(2)
     blocks = [(i, (np.zeros((1, 1)), None)) for i in range(64)]
-    local._pace.saw(0.05, 1)
-    groups = list(local._groups(blocks, 2))
+    local.pace.saw(0.05, 1)
+    groups = list(local.groups_of(blocks, 2))
     assert [position for group in groups for position, _ in group] == list(range(64))
     assert max(map(len, groups)) == 5  # a quarter of a second

@@ -42,7 +42,7 @@ insert into evaluations values (?, ?, ?, ?, ?, ?) on conflict (key) do update se
     scores = excluded.scores, spread = excluded.spread, seal = excluded.seal
 where evaluations.failure is not null
 """  # a failure may be tried again; an answer stands
-_PATIENCE = 60
+PATIENCE = 60
 """Seconds to wait while another run is writing."""
 _AT_ONCE = 500
 """Keys looked up by one statement."""
@@ -76,7 +76,7 @@ class Ledger:
         self.path, self.context = Path(path), context
         self._refuse_read_only()
         try:
-            self._db = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         except sqlite3.Error as error:
             raise LedgerUnreadable(
                 f"The ledger {self.path} cannot be opened ({error}). Name a file in a folder that "
@@ -117,7 +117,7 @@ class Ledger:
             except sqlite3.DatabaseError as error:
                 refusal = self._refusal(error)
                 # SQLite itself does not wait when two runs make the same file at the same moment
-                if not isinstance(refusal, LedgerBusy) or monotonic() - started > _PATIENCE:
+                if not isinstance(refusal, LedgerBusy) or monotonic() - started > PATIENCE:
                     raise refusal from error
             sleep(0.02)
         if about["format"] != FORMAT:
@@ -160,7 +160,7 @@ class Ledger:
         told = str(error)
         if "locked" in told or "busy" in told:
             return LedgerBusy(
-                f"Another program has been writing to the ledger {self.path} for {_PATIENCE} "
+                f"Another program has been writing to the ledger {self.path} for {PATIENCE} "
                 "seconds. Wait until it is done, or use another file."
             )
         if "full" in told or "disk I/O" in told:

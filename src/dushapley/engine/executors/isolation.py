@@ -43,7 +43,7 @@ GRACE = 2.0
 IDLE = 60.0
 """Seconds without work after which a trainer leaves."""
 
-_SERVE = """
+SERVE = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
 from dushapley.engine.executors.isolation import serve
@@ -83,7 +83,7 @@ class Trainer:
         self.shipment, self.ending = shipment, Lock()
         self.connection, theirs = Pipe()
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
-            [sys.executable, "-c", _SERVE, str(theirs.fileno()), json.dumps(sys.path)],
+            [sys.executable, "-c", SERVE, str(theirs.fileno()), json.dumps(sys.path)],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is the driver's to answer
@@ -145,7 +145,7 @@ class Trainer:
                 self.connection.close()
 
 
-_TRAINERS: dict[int, Trainer] = {}
+TRAINERS: dict[int, Trainer] = {}
 """The trainer of each thread of this worker."""
 _DISMISSED: set[str] = set()
 """Shipments whose runs have ended: what was at work for them is not tried again."""
@@ -153,21 +153,21 @@ _DISMISSED: set[str] = set()
 
 def trainer_for(shipment: Shipment) -> Trainer:
     """This thread's trainer, holding this game."""
-    trainer = _TRAINERS.get(get_ident())
+    trainer = TRAINERS.get(get_ident())
     if trainer is not None and trainer.alive and trainer.shipment.token == shipment.token:
         return trainer
     if trainer is not None:
         trainer.end()
-    _TRAINERS[get_ident()] = trainer = Trainer(shipment)
+    TRAINERS[get_ident()] = trainer = Trainer(shipment)
     return trainer
 
 
 def dismiss(token: str) -> None:
     """End the trainers of this shipment in this worker; those of other runs stay at work."""
     _DISMISSED.add(token)
-    for thread, trainer in list(_TRAINERS.items()):
+    for thread, trainer in list(TRAINERS.items()):
         if trainer.shipment.token == token:
-            _TRAINERS.pop(thread, trainer).end()
+            TRAINERS.pop(thread, trainer).end()
 
 
 def serve(descriptor: int) -> None:

@@ -53,7 +53,7 @@ class Local:
         self._stack = ExitStack()
         self._workers: Any = None
         self._shipment: Shipment | None = None
-        self._pace = Pace()
+        self.pace = Pace()
         self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
@@ -82,7 +82,7 @@ class Local:
         for numbered in waiting.items():
             seconds_left(self.until)
             seconds, results = pay(shipment, [numbered])
-            self._pace.saw(seconds, 1)
+            self.pace.saw(seconds, 1)
             yield from results
 
     def _share_out(
@@ -93,13 +93,13 @@ class Local:
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
         workers, self._at_rest = self._start(), False
-        groups = self._groups(list(waiting.items()), workers.n_jobs)
+        groups = self.groups_of(list(waiting.items()), workers.n_jobs)
         self._limit(workers)
         try:
             for seconds, results in workers(
                 delayed(_pay)(parcel, group, os.getpid()) for group in groups
             ):
-                self._pace.saw(seconds, len(results))
+                self.pace.saw(seconds, len(results))
                 for position, outcomes in results:
                     del waiting[position]
                     yield position, outcomes
@@ -122,11 +122,11 @@ class Local:
     def _limit(self, workers: Any) -> None:
         workers.timeout = seconds_left(self.until) if isfinite(self.until) else None
 
-    def _groups(self, blocks: list[Numbered], workers: int) -> Iterator[Group]:
+    def groups_of(self, blocks: list[Numbered], workers: int) -> Iterator[Group]:
         """Groups of blocks, as large as they should be when joblib comes for the next one."""
         start = 0
         while start < len(blocks):
-            size = self._pace.size(len(blocks) - start, workers)
+            size = self.pace.size(len(blocks) - start, workers)
             yield blocks[start : start + size]
             start += size
 

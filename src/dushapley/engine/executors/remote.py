@@ -48,7 +48,7 @@ class Remote(ABC):
     def __init__(self, until: float) -> None:
         self.until = until
         self._shipment: Shipment | None = None
-        self._pace = Pace()
+        self.pace = Pace()
 
     def patience(self) -> float:
         """Seconds that may be spent waiting for the cluster; a second at least, to say why."""
@@ -110,7 +110,7 @@ class Remote(ABC):
     ) -> None:
         workers = self.workers()
         while waiting and len(away) < AHEAD * workers:
-            size = self._pace.size(len(waiting), workers)
+            size = self.pace.size(len(waiting), workers)
             group = [waiting.popleft()]
             # one that was lost travels alone, so that no other shares its fate
             while len(group) < size and not losses[group[0][0]] and not losses[waiting[0][0]]:
@@ -126,7 +126,7 @@ class Remote(ABC):
             self._again(group, losses, lost)
             waiting.extend(group)
             return []
-        self._pace.saw(seconds, len(results))
+        self.pace.saw(seconds, len(results))
         return results
 
     def _again(self, group: Group, losses: Counter[int], lost: WorkerLost) -> None:
