@@ -91,7 +91,7 @@ def test_json_equals_the_library_call(capsys, folder):
         (["--budget", "1"], 2, "at least 2"),
         (["--model", "logistik"], 2, "Did you mean 'logistic'"),
         (["--model", "sklearn.svm.Nix"], 2, "cannot be imported"),
-        (["--model", "logistic", "--task", "regression"], 2, "no model for regression"),
+        (["--model", "logistic", "--task", "regression"], 2, "not a model for regression"),
         (["--task", "guessing"], 2, "--task is 'guessing'"),
         (["--holdout", "0.5"], 2, "Found 2 ways to test"),
         (["--owner", "a"], 2, "either --owner COLUMN or --by-file"),
@@ -202,13 +202,13 @@ def test_folds_tell_their_model_once(capsys, folder):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("os.system", "needed is a class of scikit-learn estimators"),
-        ("os.abort", "needed is a class"),  # and it was not called, or we would not be here
-        ("builtins.dict", "needed is a class"),
-        ("math.pi", "needed is a class"),
-        ("sklearn.preprocessing.StandardScaler", "needed is a class"),
+        ("os.system", "it must be a class of scikit-learn estimators"),
+        ("os.abort", "it must be a class"),  # and it was not called, or we would not be here
+        ("builtins.dict", "it must be a class"),
+        ("math.pi", "it must be a class"),
+        ("sklearn.preprocessing.StandardScaler", "it must be a class"),
         ("textwrap.dedent", "cannot be made without arguments"),
-        ("getpass.getuser", "needed is an estimator"),
+        ("getpass.getuser", "it must make an estimator"),
         ("sklearn..svm", "There is no model"),
         (".svm.SVC", "There is no model"),
     ],
@@ -354,7 +354,7 @@ def test_every_short_name_makes_a_model():
         for task in model.classes:
             if name != "mlp":
                 make_model(name, task, missing=True).fit(X, y).predict(X)
-    with pytest.raises(InvalidOption, match="no model for regression"):
+    with pytest.raises(InvalidOption, match="not a model for regression"):
         make_model("logistic", "regression", missing=False)
 
 

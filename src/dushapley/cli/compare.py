@@ -29,12 +29,12 @@ def compare(
     job: Job,
     means: o.Means,
     methods: Annotated[
-        str, typer.Option(help="Methods by name, with commas between.")
+        str, typer.Option(help="Methods by name, separated by commas.")
     ] = "gp,stratified-svarm,leverage,permutation,du,random",
     budgets: Annotated[
         str | None,
         typer.Option(
-            help="Evaluations, with commas between [default: 6I, I², 2I²].", metavar="N,N"
+            help="Evaluations, separated by commas [default: 6I, I², 2I²].", metavar="N,N"
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of every method at every budget.", min=1)] = 5,
@@ -60,18 +60,18 @@ def compare(
         o.refuse_unknown(name)
     refuse_unable_to_draw(picture)
     game = job.game()
-    wanted = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
-    wanted = list(dict.fromkeys(wanted))
+    sizes = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
+    grid = list(dict.fromkeys(sizes))
     known = None if reference is None else valuation_in(reference, game.names)
     ledger = means.usable_ledger_of(game)
     paying = [n for n in names if ledger is None or known is not None or asks_shares(n)]
-    trainings = len(paying) * seeds * sum(wanted) + (2**game.n_players if known is None else 0)
+    trainings = len(paying) * seeds * sum(grid) + (2**game.n_players if known is None else 0)
     agree_on_evaluations(game, trainings, means)
     values = None if known is None else known.values
-    frame = ds.compare(game, names, wanted, range(seeds), values, n_jobs=means.jobs, ledger=ledger)
+    frame = ds.compare(game, names, grid, range(seeds), values, n_jobs=means.jobs, ledger=ledger)
     print(frame.to_json(orient="records", indent=1) if json else summary(frame))
-    if known is not None and (told := doubt(known)):
-        say(told)
+    if known is not None and (caveat := doubt(known)):
+        say(caveat)
     if picture is not None:
         draw(frame, picture)
 
@@ -79,14 +79,14 @@ def compare(
 def numbers(text: str | None) -> list[int]:
     """Budgets from the command line."""
     try:
-        found = [int(part) for part in (text or "").split(",") if part.strip()]
+        budgets = [int(part) for part in (text or "").split(",") if part.strip()]
     except ValueError as error:
         raise InvalidOption(
-            f"--budgets is {text!r}; needed are whole numbers with commas between, like 60,200."
+            f"--budgets is {text!r}; it takes whole numbers with commas between them, like 60,200."
         ) from error
-    for budget in found:
+    for budget in budgets:
         check_budget(budget)
-    return found
+    return budgets
 
 
 def refuse_unable_to_draw(picture: Path | None) -> None:
@@ -94,7 +94,7 @@ def refuse_unable_to_draw(picture: Path | None) -> None:
     refuse_no_folder(picture)
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise InvalidOption(
-            f"--picture is {str(picture)!r}; needed is a name that ends in {', '.join(PICTURES)}."
+            f"--picture is {str(picture)!r}; it needs a name that ends in {', '.join(PICTURES)}."
         )
 
 
@@ -109,7 +109,7 @@ def valuation_in(path: Path, names: tuple[str, ...]) -> ds.Valuation:
         stored = ds.Valuation.from_dict(jsons.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise InvalidValuation(
-            f"{path} holds no valuation ({error}). Write one with `value --json`."
+            f"{path} does not hold a valuation ({error}). Write one with `value --json`."
         ) from error
     if stored.owners != names:
         raise InvalidValuation(f"{path} values other owners: {', '.join(stored.owners[:6])}.")
@@ -117,7 +117,7 @@ def valuation_in(path: Path, names: tuple[str, ...]) -> ds.Valuation:
 
 
 def doubt(reference: ds.Valuation) -> str:
-    """What errors measured against these values cannot tell."""
+    """What the errors of a reference leave open, in a sentence."""
     if reference.std_errors is None:
         known = reference.method_run == "exact"
         return "" if known else f"The reference is {reference.method}, and its error is not known."
@@ -142,9 +142,9 @@ def summary(frame: pd.DataFrame) -> str:
         if runs["seed"].isna().all():
             rows.append([*row, "-", "-", "-", runs["reason"].iloc[0]])
             continue
-        found = runs[measure].to_numpy()
-        spread = f" ±{found.std(ddof=1) / len(found) ** 0.5:.1g}" if len(found) > 1 else ""
-        row += [f"{runs['n_evaluations'].mean():.0f}", f"{found.mean():.3g}{spread}"]
+        errors = runs[measure].to_numpy()
+        spread = f" ±{errors.std(ddof=1) / len(errors) ** 0.5:.1g}" if len(errors) > 1 else ""
+        row += [f"{runs['n_evaluations'].mean():.0f}", f"{errors.mean():.3g}{spread}"]
         rows.append([*row, f"{runs['rank_correlation'].mean():.3f}"])
     titles = ("method", "budget", "asked", title, "rank corr.", "")
     lines = [table(titles, rows, left=(0, 5), indent=0, width=columns())]

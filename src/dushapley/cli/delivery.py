@@ -73,7 +73,10 @@ class Delivery(Pot):
     ] = None
     report_for: Annotated[
         list[str] | None,
-        Option(help="And one for this owner, silent on the others; repeat.", metavar="OWNER"),
+        Option(
+            help="And one for this owner, silent about the others; may be repeated.",
+            metavar="OWNER",
+        ),
     ] = None
 
     def __post_init__(self) -> None:

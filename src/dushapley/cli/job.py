@@ -51,7 +51,10 @@ class Job:
     test: Annotated[
         Path | None,
         Option(
-            exists=True, dir_okay=False, help="Test rows, of nobody who is valued.", metavar="FILE"
+            exists=True,
+            dir_okay=False,
+            help="Test rows that belong to nobody valued.",
+            metavar="FILE",
         ),
     ] = None
     holdout: Annotated[
@@ -82,7 +85,7 @@ class Job:
     ] = None
     empty: Annotated[str, Option(help="Worth of no data: constant, zero or a number.")] = "constant"
     on_failure: Annotated[
-        str, Option(help="A training that fails: raise, or empty = as no data.")
+        str, Option(help="If a training fails: raise, or empty = count it as no data.")
     ] = "raise"
     repeats: Annotated[int, Option(help="Trainings averaged per pool.", min=1)] = 1
     timeout: Annotated[float | None, Option(help="Seconds a training may take.")] = None
@@ -108,8 +111,8 @@ class Job:
         given = [x for x in (self.test, self.holdout, self.cv) if x is not None]
         if len(given) != 1:
             raise InvalidOption(
-                f"Found {len(given)} ways to test; needed is one: --test FILE (rows of nobody who "
-                "is valued), --holdout FRACTION or --cv FOLDS of the owners' rows."
+                f"Found {len(given)} ways to test; exactly one is needed: --test FILE (rows of "
+                "nobody who is valued), --holdout FRACTION or --cv FOLDS of the owners' rows."
             )
 
     @cached_property

@@ -1,6 +1,6 @@
 """Entry point: all commands by name, and what becomes of errors.
 
-Exit code 0: done; 1: it failed; 2: the command was wrong; 130: interrupted. A new command is a
+Exit code 0: done; 1: failed; 2: the command was wrong; 130: interrupted. A new command is a
 function with typed parameters (or dataclasses of them) in a module of its own and a line in
 `COMMANDS`. Modules of commands import what is heavy inside their functions, so that `--help` stays
 quick.
@@ -80,19 +80,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "--debug" in given:
             raise
         known = isinstance(error, DUShapleyError)
-        told = str(error) if known else f"{type(error).__name__}: {error}"
-        print(f"error: {told}", file=sys.stderr)
+        message = str(error) if known else f"{type(error).__name__}: {error}"
+        print(f"error: {message}", file=sys.stderr)
         if not known:
             print("(--debug shows where)", file=sys.stderr)
         sys.exit(2 if isinstance(error, WRONG_COMMAND) else 1)
 
 
 def refuse_repeated(given: Sequence[str]) -> None:
-    """Refuse a change that is named twice: of two, one would be dropped and not asked about."""
+    """Refuse a change that is named twice, since one of the two would be dropped unnoticed."""
     for option in ("--leave", "--join", "--merge", "--copy", "--rows"):
         named = sum(word.split("=")[0] == option for word in given)
         if named > 1 and given[0] == "what-if":
-            raise InvalidOption(f"Found {option} {named} times; needed is one change at a time.")
+            raise InvalidOption(f"Found {option} {named} times; ask for one change at a time.")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -53,7 +53,7 @@ class Asked:
             "--option", help="Option of the method, name=value; may be repeated.", metavar="K=V"
         ),
     ] = None
-    budget: Annotated[int | None, Option(help="Most evaluations (trainings) to ask for.")] = None
+    budget: Annotated[int | None, Option(help="Maximum number of evaluations (trainings).")] = None
     seed: Seed = 0
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Means:
     jobs: Jobs = 1
     ledger: Annotated[Path | None, Option(help="File that keeps paid work.", metavar="FILE")] = None
     no_ledger: Annotated[bool, Option("--no-ledger", help="Keep nothing.")] = False
-    yes: Annotated[bool, Option("--yes", help="Do not time trials and ask before long work.")] = (
+    yes: Annotated[bool, Option("--yes", help="Neither time trials nor ask before long work.")] = (
         False
     )
 
@@ -97,7 +97,7 @@ class Means:
 
 
 def refuse_workers(jobs: int) -> None:
-    """Refuse a number of workers that is none."""
+    """Refuse an impossible number of workers."""
     check_executor("local", jobs, None)
 
 
@@ -108,7 +108,7 @@ def refuse_unknown(method: str) -> None:
 
 
 def announced_ledger(game: ds.Game) -> Path | None:
-    """The default ledger of this game, told to the person."""
+    """The default ledger of this game, after saying where it is."""
     if game.cheap:
         say("no ledger: this model is made of sums, and an evaluation costs nothing")
         return None
@@ -129,7 +129,7 @@ def default_ledger(context: str) -> Path:
 
 
 def refuse_unclear_owners(owner: str | None, by_file: bool) -> None:
-    """Refuse files of which it is not said, or said twice, whose rows they hold."""
+    """Refuse files when it is unsaid, or said twice, whose rows they hold."""
     if (owner is None) == (not by_file):
         raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
 

@@ -41,7 +41,7 @@ def verify(
 
     data = as_stored(settlement)
     record = recorded(data)
-    inputs = told_apart(sources(files), record["inputs"])
+    inputs = by_role(sources(files), record["inputs"])
 
     def of_values() -> list[Finding]:
         game = recorded_job(record, inputs, model).game_of(inputs)
@@ -77,7 +77,7 @@ def recorded_job(record: dict[str, Any], inputs: Inputs, agreed_model: str | Non
     return Job(**(record["job"] | {"files": [file.path for file in inputs.owners], "test": test}))
 
 
-def told_apart(files: Sequence[SourceFile], recorded: Sequence[Any]) -> Inputs:
+def by_role(files: Sequence[SourceFile], recorded: Sequence[Any]) -> Inputs:
     """Owners' files in their recorded order, and the test file."""
     names = [entry["name"] for entry in recorded if entry["role"] != "test"]
     tests = {entry["name"]: entry["sha256"] for entry in recorded if entry["role"] == "test"}

@@ -47,8 +47,8 @@ def what_if(
     given = [x for x in (leave, join, merge, copy, rows) if x is not None]
     if len(given) != 1:
         raise InvalidOption(
-            f"Found {len(given)} changes; needed is one: --leave OWNER, --join FILE, --merge A B, "
-            "--copy A B, or --rows OWNER N."
+            f"Found {len(given)} changes; exactly one is needed: --leave OWNER, --join FILE, "
+            "--merge A B, --copy A B, or --rows OWNER N."
         )
     game = job.game()
     change = make_change(game, leave, join, merge, copy, rows)
@@ -103,7 +103,7 @@ def payments(answer: ds.WhatIf, pot: Pot) -> list[dict[str, str]]:
 def show(answer: ds.WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> None:
     """Both worlds on stdout."""
     if json:
-        told = {
+        worlds = {
             "question": answer.change.told(),
             "before": answer.before.to_dict(),
             "after": answer.after.to_dict(),
@@ -111,7 +111,7 @@ def show(answer: ds.WhatIf, paid: list[dict[str, str]] | None, *, json: bool) ->
             "found": answer.n_found,
             "payments": paid,
         }
-        print(jsons.dumps(told, indent=1, ensure_ascii=False, allow_nan=False))
+        print(jsons.dumps(worlds, indent=1, ensure_ascii=False, allow_nan=False))
         return
     print(answer)
     if paid is not None:

@@ -90,7 +90,7 @@ def files_in(paths: PathLike | Iterable[Any]) -> list[Path]:
     A folder without tables stands for the owners' statistics in it.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found: list[Path] = []
+    files: list[Path] = []
     for path in map(Path, given):
         if path.is_dir():
             inside = _ending(path, CSV + PARQUET) or _ending(path, STATISTICS)
@@ -98,12 +98,12 @@ def files_in(paths: PathLike | Iterable[Any]) -> list[Path]:
                 raise InvalidOwners(
                     f"The folder {path} holds no .csv or .parquet file, and no statistics (.npz)."
                 )
-            found += inside
+            files += inside
         else:
-            found.append(path)
-    if not found:
+            files.append(path)
+    if not files:
         raise InvalidOwners("No files were given; pass one file per owner, or a folder of them.")
-    return found
+    return files
 
 
 def _ending(folder: Path, endings: tuple[str, ...]) -> list[Path]:
@@ -167,7 +167,7 @@ def _parsed(file: SourceFile, **how: Any) -> pd.DataFrame:
             return pd.read_csv(BytesIO(file.content), **how)
     except pd.errors.EmptyDataError as error:
         raise InvalidOwners(
-            f"{file.path} is empty; needed is a line of names and one line per row."
+            f"{file.path} is empty; it needs a line of names and one line per row."
         ) from error
     except pd.errors.ParserWarning as error:
         raise InvalidOwners(

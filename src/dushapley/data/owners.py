@@ -46,7 +46,7 @@ class Owners:
         "date"), and the name of the target. A table with text or dates is kept as an array of
         objects, which `ModelGame` encodes.
     reduced
-        Where the owners handed over statistics instead of rows: those, and X and y hold no rows.
+        The statistics, where owners handed them over instead of rows; X and y then hold no rows.
     """
 
     names: tuple[str, ...]
@@ -216,7 +216,7 @@ def _as_pair(name: str, block: Any) -> tuple[Array, Array | None]:
     X, y = block if isinstance(block, tuple) else (block, None)
     features, target = _as_array(name, X), None if y is None else _as_array(name, y)
     if features.ndim == 0:
-        raise InvalidOwners(f"Owner {name!r}: found a single value, needed an array of rows.")
+        raise InvalidOwners(f"Owner {name!r}: found a single value; an array of rows is needed.")
     if len(features) == 0:
         raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
     if target is not None and (target.ndim == 0 or len(target) != len(features)):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dushapley.data.owners import Owners
 
 LEAST_LEFT = 10
-"""Training rows that more than half of an owner's rows may be held out of."""
+"""Training rows that must remain where more than half of an owner's rows are held out."""
 
 
 def hold_out(owners: Owners, fraction: float, seed: int) -> tuple[Owners, Array, Array]:
@@ -42,7 +42,7 @@ def _refuse_too_few_left(owners: Owners, fraction: float, picked: list[int]) -> 
         if len(X) - count < LEAST_LEFT:
             raise InvalidOwners(
                 f"Holding out {fraction:g} leaves owner {name!r} {len(X) - count} of its {len(X)} "
-                f"rows to train on; needed are {LEAST_LEFT}, or at least half. Hold out less, say "
+                f"rows to train on; it takes {LEAST_LEFT}, or at least half. Hold out less, say "
                 "0.2, or give a test set of its own."
             )
 
@@ -52,8 +52,8 @@ def folds(owners: Owners, number: int, seed: int) -> list[tuple[Owners, Array, A
     fewest = min(len(X) for X in owners.X)
     if not is_whole(number, least=2, most=fewest):
         raise InvalidOwners(
-            f"{number!r} folds cannot be made: needed are at least 2, and no more than the "
-            f"smallest owner has rows ({fewest})."
+            f"{number!r} folds cannot be made: there must be at least 2, and no more than "
+            f"the smallest owner has rows ({fewest})."
         )
     shuffled = shuffles(owners, seed)
     return [split(owners, [np.sort(rows[k::number]) for rows in shuffled]) for k in range(number)]
@@ -72,7 +72,7 @@ def split(owners: Owners, tests: list[IntArray]) -> tuple[Owners, Array, Array]:
     targets = [y for y in owners.y if y is not None]
     X = tuple(np.delete(X, rows, axis=0) for X, rows in zip(owners.X, tests, strict=True))
     y = tuple(np.delete(y, rows, axis=0) for y, rows in zip(targets, tests, strict=True))
-    kept = replace(owners, X=X, y=y, hashes=tuple(map(content_hash, X, y)))
+    training = replace(owners, X=X, y=y, hashes=tuple(map(content_hash, X, y)))
     order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
     X_test = np.concatenate([owners.X[j][tests[j]] for j in order])
-    return kept, X_test, np.concatenate([targets[j][tests[j]] for j in order])
+    return training, X_test, np.concatenate([targets[j][tests[j]] for j in order])

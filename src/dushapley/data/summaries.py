@@ -7,7 +7,7 @@ sees a row.
 What such a file reveals: the number of rows, the mean of every column, all variances and pairwise
 correlations (for classification class by class: counts, means and variances; correlations within
 classes). Of a single row it reveals everything, and of fewer rows than columns nearly so: the rows
-can be pinned down up to a rotation. It is no anonymisation and adds no noise; owners of few rows
+can be pinned down up to a rotation. It is not anonymisation and adds no noise; owners of few rows
 should know this before they hand it over.
 """
 
@@ -97,14 +97,14 @@ class Statistics:
                 stored = {key: archive[key] for key in archive.files}
             form, kind, name, rows, features = stored.pop("about").tolist()
             columns = tuple(stored.pop("columns").tolist())
-            found = cls(name, kind, int(rows), int(features), stored, columns)
+            statistics = cls(name, kind, int(rows), int(features), stored, columns)
             complete = form == FORMAT and set(stored) == set(ARRAYS[kind])
         except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
             raise not_statistics(source.path, str(error)) from error
         if not complete:
             raise not_statistics(source.path, f"format {form!r}, arrays {sorted(stored)}")
-        found.check()
-        return found
+        statistics.check()
+        return statistics
 
     def check(self) -> None:
         """Refuse arrays that cannot be statistics of any rows."""
@@ -121,20 +121,20 @@ class Statistics:
             if self.arrays[name].shape != shape:
                 raise InvalidOwners(
                     f"Statistics of {self.name!r}: {name} has shape {self.arrays[name].shape}, "
-                    f"needed is {shape}. Write the file anew from the rows."
+                    f"which must be {shape}. Write the file again from the rows."
                 )
         numbers = [a for a in self.arrays.values() if a.dtype.kind == "f"]
         if not all(bool(np.isfinite(a).all()) for a in numbers) or self.n_rows < 1:
             raise InvalidOwners(
                 f"Statistics of {self.name!r} hold {self.n_rows} rows and numbers that are missing "
-                "or infinite; needed are finite ones. Mend the rows and write the file anew."
+                "or infinite; all must be finite. Mend the rows and write the file again."
             )
 
 
-def not_statistics(path: Path, found: str) -> InvalidOwners:
+def not_statistics(path: Path, content: str) -> InvalidOwners:
     """The error for any other file."""
     return InvalidOwners(
-        f"{path} is not a file of owner statistics ({found}). Needed is a file written "
+        f"{path} is not a file of owner statistics ({content}). It must be a file written "
         "by Statistics.save or `dushapley statistics`."
     )
 
@@ -195,7 +195,7 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
         raise InvalidOwners(f"kind is {kind!r}; choose 'regression' or 'classification'.")
     make = regression_statistics if chosen == "regression" else classification_statistics
     columns = () if owners.columns is None else (*owners.columns, str(owners.target))
-    found = []
+    statistics = []
     for name, X, y in zip(owners.names, owners.X, owners.y, strict=True):
         if y is None or X.dtype.kind not in "fiub" or X.ndim != 2:
             raise InvalidOwners(
@@ -204,8 +204,8 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
             )
         made = make(name, X, y)
         made.check()
-        found.append(replace(made, columns=columns))
-    return tuple(found)
+        statistics.append(replace(made, columns=columns))
+    return tuple(statistics)
 
 
 def _kind(owners: Owners) -> Kind:
@@ -222,33 +222,33 @@ def _kind(owners: Owners) -> Kind:
 
 def joined(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
     """Owners of the given statistics; `Owners.from_statistics` says more."""
-    held = tuple(f if isinstance(f, Statistics) else Statistics.load(f) for f in files)
-    if not held:
+    parts = tuple(f if isinstance(f, Statistics) else Statistics.load(f) for f in files)
+    if not parts:
         raise InvalidOwners("No statistics were given; pass one file per owner.")
-    first = held[0]
-    for other in held:
+    first = parts[0]
+    for other in parts:
         if (other.kind, other.n_features) != (first.kind, first.n_features):
             raise InvalidOwners(
                 f"Statistics of {first.name!r} are of {first.kind} with {first.n_features} "
                 f"features, those of {other.name!r} of {other.kind} with {other.n_features}; "
-                "all owners need the same. Write them anew with the same columns and kind."
+                "all owners need the same. Write them again with the same columns and kind."
             )
         if other.columns != first.columns:
             raise InvalidOwners(
                 f"Statistics of {first.name!r} have the columns {list(first.columns)}, those of "
                 f"{other.name!r} {list(other.columns)}; all owners need the same, in one order."
             )
-    names = tuple(s.name for s in held)
+    names = tuple(s.name for s in parts)
     if len(set(names)) != len(names):
         raise InvalidOwners("Two statistics files are of owners with the same name.")
     return Owners(
         names=names,
-        X=tuple(np.empty((0, first.n_features)) for _ in held),
-        y=tuple(_no_targets(s) for s in held),
-        hashes=tuple(s.content for s in held),
+        X=tuple(np.empty((0, first.n_features)) for _ in parts),
+        y=tuple(_no_targets(s) for s in parts),
+        hashes=tuple(s.content for s in parts),
         columns=dict.fromkeys(first.columns[:-1], "number") if first.columns else None,
         target=first.columns[-1] if first.columns else None,
-        reduced=held,
+        reduced=parts,
     )
 
 

@@ -86,10 +86,10 @@ def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Arr
         )
     kinds = kinds_of(table)
     for name, kind in features.items():
-        found = kinds[name]
-        if found not in (kind, "nothing") and kind != "text":
+        actual = kinds[name]
+        if actual not in (kind, "nothing") and kind != "text":
             raise InvalidOwners(
-                f"Column {name!r} holds {found} in {whose[0].lower()}{whose[1:]} but {kind} for "
+                f"Column {name!r} holds {actual} in {whose[0].lower()}{whose[1:]} but {kind} for "
                 "the owners; the same type is needed."
             )
     return features_of(table, features)
@@ -150,28 +150,28 @@ def refuse_other_columns(one: str, first: pd.DataFrame, other: str, table: pd.Da
     extra = [name for name in table.columns if name not in ours]
     if not lacks and not extra:
         return
-    told = [f"lacks {listed(lacks)}"] if lacks else []
-    told += [f"has {listed(extra)} in addition"] if extra else []
+    differences = [f"lacks {listed(lacks)}"] if lacks else []
+    differences += [f"has {listed(extra)} in addition"] if extra else []
     raise InvalidOwners(
-        f"Owner {other!r} {' and '.join(told)}, compared with {one!r}; all owners need the same "
-        "columns."
+        f"Owner {other!r} {' and '.join(differences)}, compared with {one!r}; all owners need the "
+        "same columns."
     )
 
 
 def common_kinds(tables: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> dict[str, str]:
     """What each column holds: numbers, dates or text; refused where owners disagree."""
-    found = {name: kinds_of(table) for name, table in tables.items()}
+    by_owner = {name: kinds_of(table) for name, table in tables.items()}
     kinds: dict[str, str] = {}
     for column in columns:
-        told = {of[column]: name for name, of in reversed(found.items())}
-        told.pop("nothing", None)
-        if len(told) > 1:
-            holds = " but ".join(f"{kind} for {name!r}" for kind, name in sorted(told.items()))
+        holders = {of[column]: name for name, of in reversed(by_owner.items())}
+        holders.pop("nothing", None)
+        if len(holders) > 1:
+            holds = " but ".join(f"{kind} for {name!r}" for kind, name in sorted(holders.items()))
             raise InvalidOwners(
                 f"Column {column!r} holds {holds}; all owners need the same type. Look for stray "
                 "text among numbers, or for different missing-value marks."
             )
-        kinds[column] = next(iter(told), "number")
+        kinds[column] = next(iter(holders), "number")
     return kinds
 
 
@@ -215,7 +215,7 @@ def check_targets(tables: Mapping[str, pd.DataFrame], target: str, kind: str) ->
 
 
 def features_of(table: pd.DataFrame, features: Mapping[str, str]) -> Array:
-    """Features as one array: of numbers, or of objects where some column is no number."""
+    """Features as one array: of numbers, or of objects where some column does not hold numbers."""
     if set(features.values()) == {"number"}:
         return table[list(features)].to_numpy(dtype=np.float64, na_value=np.nan)
     result = np.empty((len(table), len(features)), dtype=object)
@@ -230,12 +230,12 @@ def column_values(values: pd.Series[Any], kind: str) -> Array:
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     present = values.notna().to_numpy()
     result = np.full(len(values), None, dtype=object)
-    held = values.to_numpy(dtype=object)[present]
-    result[present] = [str(value) for value in held] if kind == "text" else held
+    cells = values.to_numpy(dtype=object)[present]
+    result[present] = [str(cell) for cell in cells] if kind == "text" else cells
     return result
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
     """Names in words, not too many."""
-    told = ", ".join(repr(name) for name in names[:most])
-    return told + (f" and {len(names) - most} more" if len(names) > most else "")
+    first = ", ".join(repr(name) for name in names[:most])
+    return first + (f" and {len(names) - most} more" if len(names) > most else "")

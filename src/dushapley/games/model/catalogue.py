@@ -96,7 +96,7 @@ MODELS: dict[str, NamedModel] = {
 }
 DEFAULT: dict[str, str] = {"classification": "logistic", "regression": "ridge"}
 SUMMED: dict[str, str] = {"classification": "lda", "regression": "ridge"}
-"""Models nobody named, where owners handed over statistics instead of rows."""
+"""Default models where owners handed over statistics instead of rows."""
 SCORING: dict[str, str] = {"classification": "accuracy", "regression": "r2"}
 MOST_CLASSES = 20
 MANY_CELLS, ROWS_PER_OWNER, MOST_COLUMNS = 2**19, 8, 4096
@@ -129,9 +129,9 @@ def scores() -> dict[str, str]:
     --------
     >>> import dushapley as ds
     >>> ds.scores()["r2"]
-    'R², by influence of both its parts: 1 − e²/V + (MSE/V)·((y − ȳ)²/V − 1).'
+    'R²: one minus mean squared error over variance.'
     """
-    return {name: str(metric.rows.__doc__) for name, metric in ROW_METRICS.items()}
+    return {name: str(m.rows.__doc__).splitlines()[0] for name, m in ROW_METRICS.items()}
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def check_task(task: str, name: str = "task") -> None:
 
 
 def guess_task(y: Array) -> Task:
-    """Text and a few whole numbers are classes; all else are quantities."""
+    """Text and a few whole numbers are classes; everything else is a quantity."""
     if y.dtype.kind not in "iuf":
         return "classification"
     whole = bool((y == np.rint(y)).all())
@@ -245,7 +245,7 @@ def short_named(name: str, known: NamedModel, task: str) -> Any:
     """The model of a short name, with the options it has here."""
     if task not in known.classes:
         able = ", ".join(n for n, model in MODELS.items() if task in model.classes)
-        raise InvalidOption(f"{name} is no model for {task}; choose among: {able}.")
+        raise InvalidOption(f"{name} is not a model for {task}; choose among: {able}.")
     return imported(known.classes[task])(**known.options)
 
 
@@ -255,7 +255,7 @@ def takes_holes(model: Any) -> bool:
 
     try:
         return bool(get_tags(model).input_tags.allow_nan)
-    except (AttributeError, TypeError):  # older models have no such tags
+    except (AttributeError, TypeError):  # older models lack such tags
         return False
 
 
@@ -264,15 +264,15 @@ def made_from(path: str) -> Any:
 
     What is neither is refused without being called.
     """
-    found = imported(path)
-    able = inspect.isfunction(found) or (isinstance(found, type) and is_estimator(found))
+    maker = imported(path)
+    able = inspect.isfunction(maker) or (isinstance(maker, type) and is_estimator(maker))
     if not able:
         raise InvalidOption(
-            f"The model {path!r} is {found!r}; needed is a class of scikit-learn estimators (with "
+            f"The model {path!r} is {maker!r}; it must be a class of scikit-learn estimators (with "
             "fit, predict and get_params), or a Python function that makes one without arguments."
         )
     try:
-        made = found()
+        made = maker()
     except TypeError as error:
         raise InvalidOption(
             f"The model {path!r} cannot be made without arguments: {error}. Write a function that "
@@ -280,7 +280,7 @@ def made_from(path: str) -> Any:
         ) from error
     if not is_estimator(made):
         raise InvalidOption(
-            f"The model {path!r} made {made!r}; needed is an estimator with fit, predict and "
+            f"The model {path!r} made {made!r}; it must make an estimator with fit, predict and "
             "get_params."
         )
     return made

@@ -24,8 +24,8 @@ class Encoding:
     """Numbers for mixed tables: fitted once on the pooled rows of all owners, then frozen.
 
     Categories become indicators, long texts and rare categories a few components, dates their
-    parts; a category that the owners never had is no category. Fitting once means that every pool
-    is encoded alike (and quickly), and that which categories exist is no owner's merit.
+    parts; a category that the owners never had counts as none. Fitting once means that every pool
+    is encoded alike (and quickly), and that no owner is credited for which categories exist.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class Encoding:
         order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
         pooled = np.concatenate([owners.X[j] for j in order])
         self.vectorizer = vectorizer()
-        told = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
-        self.kept = without_noise(told, self.vectorizer)
+        encoded = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
+        self.outputs = without_noise(encoded, self.vectorizer)
         self.name = digest(
             "skrub", package_version("skrub"), str(self.columns), *sorted(owners.hashes)
         )
@@ -63,7 +63,7 @@ class Encoding:
     def __call__(self, X: Array) -> Array:
         """Rows of objects as rows of numbers."""
         frame = self.vectorizer.transform(as_frame(X, self.columns))
-        return np.ascontiguousarray(frame[self.kept].to_numpy(dtype=np.float64))
+        return np.ascontiguousarray(frame[self.outputs].to_numpy(dtype=np.float64))
 
     def encode(self, owners: Owners) -> Owners:
         """The same owners, known by the content they came with, with rows of numbers."""
@@ -73,7 +73,7 @@ class Encoding:
 
 
 def is_mixed(owners: Owners) -> bool:
-    """Whether the owners' tables hold something that is no number."""
+    """Whether the owners' tables hold anything but numbers."""
     return owners.columns is not None and set(owners.columns.values()) != {"number"}
 
 

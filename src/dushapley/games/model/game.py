@@ -270,7 +270,7 @@ class ModelGame(RowsGame):
         return super()._key(counts, draw)
 
     def _notes(self) -> tuple[str, ...]:
-        """What must be known to read the values; rows also in the test set are warned of."""
+        """What one must know to read the values; warns of rows that the test set shares."""
         notes = [] if self.path is None else [self.path.note]
         if self.path is not None and self.path.cheap:
             notes.append(
@@ -291,14 +291,14 @@ class ModelGame(RowsGame):
     def _describe(self, fingerprint: str | None) -> str | None:
         """What must be equal for trainings on equal pools to be interchangeable."""
         try:
-            told = describe([self.model, self.scoring])
+            model = describe([self.model, self.scoring])
         except Indescribable:
             if fingerprint is None:
                 return None
-            told = "given"
+            model = "given"
         return digest(
             "model game",
-            told,
+            model,
             fingerprint,
             package_of(self.model),
             content_hash(self.X_test, None),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FastPath(Protocol):
-    """Another way of paying the questions of one `ModelGame`.
+    """Another way of answering the questions to one `ModelGame`.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class FastPath(Protocol):
     cheap: bool
 
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        """Utilities of checked pools, where nobody wants to keep more of them."""
+        """Utilities of checked pools, for callers who need nothing else of them."""
         ...
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:

@@ -93,7 +93,7 @@ def _check_test_set(owners: Owners, X: Array, y: Array) -> None:
         )
     if len(X) == 0 or len(X) != len(y):
         raise InvalidGame(
-            f"The test set has {len(X)} rows and {len(y)} targets; needed is one each."
+            f"The test set has {len(X)} rows and {len(y)} targets; each row needs one target."
         )
     if y.dtype.kind == "f" and not bool(np.isfinite(y).all()):
         raise InvalidGame("The test set has targets that are missing or infinite; drop those rows.")

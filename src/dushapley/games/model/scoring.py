@@ -30,12 +30,12 @@ class Target(NamedTuple):
 
 
 def hits(target: Target, labels: Array) -> FloatArray:
-    """Accuracy: one for a right label, zero for a wrong one."""
+    """Accuracy: the part of the test rows that is labelled right."""
     return np.asarray(labels == target.y, dtype=np.float64)
 
 
 def balanced_hits(target: Target, labels: Array) -> FloatArray:
-    """Balanced accuracy: mean recall of the classes in the test set, by influence."""
+    """Balanced accuracy: the mean recall of the classes in the test set."""
     right = hits(target, labels)
     rows = np.bincount(target.codes, minlength=len(target.classes))
     present = rows > 0
@@ -49,21 +49,21 @@ def balanced_hits(target: Target, labels: Array) -> FloatArray:
 
 
 def log_likelihood(target: Target, probabilities: FloatArray) -> FloatArray:
-    """Minus log loss; probabilities are kept a machine epsilon away from zero and one."""
+    """Minus log loss, with probabilities a machine epsilon away from zero and one."""
     own = probabilities[np.arange(len(target.codes)), target.codes]
     epsilon = np.finfo(probabilities.dtype).eps
     return np.asarray(np.log(np.clip(own, epsilon, 1 - epsilon)), dtype=np.float64)
 
 
 def brier(target: Target, probabilities: FloatArray) -> FloatArray:
-    """Minus Brier score: halved for two classes, as is the custom."""
+    """Minus Brier score, halved for two classes as is the custom."""
     truth = target.codes[:, None] == np.arange(len(target.classes))
     squares = ((probabilities - truth) ** 2).sum(axis=1)
     return np.asarray(-squares * (0.5 if len(target.classes) == 2 else 1.0))
 
 
 def placements(target: Target, ranking: FloatArray) -> FloatArray:
-    """Area under the ROC curve by influence: how each row is placed among the other class."""
+    """Area under the ROC curve: how often a row of one class outranks a row of the other."""
     from scipy.stats import rankdata
 
     positive = target.codes == 1
@@ -89,14 +89,17 @@ def minus_distances(target: Target, predicted: Array) -> FloatArray:
 
 
 def minus_root(target: Target, predicted: Array) -> FloatArray:
-    """Minus root mean squared error, by influence."""
+    """Minus root mean squared error."""
     squares = -minus_squares(target, predicted)
     root = np.sqrt(squares.mean())
     return -root - (squares - root**2) / (2 * root) if root > 0 else -squares
 
 
 def determination(target: Target, predicted: Array) -> FloatArray:
-    """R², by influence of both its parts: 1 − e²/V + (MSE/V)·((y − ȳ)²/V − 1)."""
+    """R²: one minus mean squared error over variance.
+
+    By influence of both its parts: 1 − e²/V + (MSE/V)·((y − ȳ)²/V − 1).
+    """
     squares = -minus_squares(target, predicted)
     around = (target.y - target.y.mean()) ** 2
     variance = around.mean()
@@ -213,7 +216,7 @@ class Scorer:
 
 
 def black_box(scoring: Any) -> Callable[[Any, Array, Array], float]:
-    """A scorer that is only known by what it answers."""
+    """A scorer of which only the answers are known."""
     if callable(scoring):
         return _refuse_metric(scoring)
     from sklearn.metrics import get_scorer, get_scorer_names
@@ -233,7 +236,7 @@ def black_box(scoring: Any) -> Callable[[Any, Array, Array], float]:
 
 
 def _refuse_metric(scoring: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse a function of targets and predictions, an easy mistake; else give it back."""
+    """Refuse a function of targets and predictions, an easy mistake to make."""
     try:
         shape = inspect.signature(scoring)
     except (TypeError, ValueError):  # some compiled functions do not tell
@@ -242,7 +245,7 @@ def _refuse_metric(scoring: Callable[..., Any]) -> Callable[..., Any]:
         shape.bind("model", "X", "y")
     except TypeError as error:
         raise InvalidGame(
-            f"scoring is a function of {shape}; needed is one of (model, X, y) that gives a "
+            f"scoring is a function of {shape}; it must take (model, X, y) and return a "
             "number. sklearn.metrics.make_scorer makes it from a function of targets and "
             "predictions."
         ) from error
@@ -297,7 +300,7 @@ def constants(scorer: Scorer) -> list[Any]:
 
 
 def constant_label(label: Any, classes: Array) -> Any:
-    """The classifier that a pool of a single class is."""
+    """What a pool of a single class trains: a classifier that always answers that class."""
     from sklearn.dummy import DummyClassifier
 
     # as a list: scikit-learn takes no bare truth value or decimal number for a class

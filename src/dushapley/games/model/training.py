@@ -1,4 +1,4 @@
-"""One training after another: fresh models, the same seeds for every pool, a limit of time."""
+"""One training after another: fresh models, the same seeds for every pool, a time limit."""
 
 from __future__ import annotations
 
