@@ -32,12 +32,12 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
     ("attempt", "error", "message"),
     [
         # games
-        (lambda: ds.TableGame([1, 2, 3]), errors.InvalidGame, r"needed are 2\^I numbers"),
-        (lambda: ds.TableGame([1.0]), errors.InvalidGame, r"needed are 2\^I numbers"),
+        (lambda: ds.TableGame([1, 2, 3]), errors.InvalidGame, r"needs 2\^I numbers"),
+        (lambda: ds.TableGame([1.0]), errors.InvalidGame, r"needs 2\^I numbers"),
         (
             lambda: ds.TableGame([0, 1], [1, 2]),
             errors.InvalidGame,
-            r"needed is one number per owner",
+            r"needs one number per owner",
         ),
         (lambda: ds.SizeGame([3, -1], np.sqrt), errors.InvalidGame, r"Owner 2 has -1.0 in sizes"),
         (
@@ -80,7 +80,7 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
         (
             lambda: ds.RegressogramGame([[1, 2]], [0.5], mean_estimation(1, 1)),
             errors.InvalidGame,
-            r"needed are \(I, B\) and \(B,\)",
+            r"need to be \(I, B\) and \(B,\)",
         ),
         (
             lambda: ds.RegressogramGame([[1, 2]], [0.9, 0.9], mean_estimation(1, 1)),
@@ -172,7 +172,7 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
             errors.InvalidOwners,
             r"content cannot be compared",
         ),
-        (lambda: ds.DatasetGame({"a": [1]}, len), errors.InvalidGame, r"needed are Owners"),
+        (lambda: ds.DatasetGame({"a": [1]}, len), errors.InvalidGame, r"pass Owners"),
         (lambda: ds.value(game, budget=1), errors.BudgetTooSmall, r"at least 2"),
         (lambda: ds.value(game, budget=9.5), errors.InvalidOption, r"whole number"),
         (lambda: ds.value(game, "loo", budget=4), errors.BudgetTooSmall, r"needs at least 5"),

@@ -84,9 +84,7 @@ def test_rare_contributions_are_noted():
     sample = np.zeros((100, 2))
     sample[:3, 0], sample[::2, 1] = 1, 1
     notes = replicates(sample, []).estimate().notes
-    assert any(
-        "For 1 owners the estimate rests on contributions that are seldom" in n for n in notes
-    )
+    assert any("For 1 owners the estimate rests on contributions that are rare" in n for n in notes)
     sample[3:9, 0] = 1
     assert replicates(sample, []).estimate().notes == ()
 
@@ -143,11 +141,11 @@ HARD = [
     ("owen", {}, "noisy gloves", 11),
     ("owen", {"form": "per-owner"}, "noisy gloves", 11),
 ]
-"""Where contributions are seldom but large, and plain intervals hold too seldom."""
+"""Where contributions are rare but large, and plain intervals hold too rarely."""
 
 
 def noisy_gloves(n: int) -> ds.Game:
-    """Everybody contributes a little all the time, and most of them a lot very seldom."""
+    """Everybody contributes a little all the time, and most of them a lot very rarely."""
     table = small_games(n)["glove"](np.concatenate(list(coalitions(n))))
     return ds.TableGame(table + 1e-3 * np.random.default_rng(1).normal(size=len(table)))
 
@@ -157,7 +155,7 @@ def part_covered(name: str, options: dict, kind: str, n: int) -> tuple[float, bo
     made = {"sharp": sharp, "noisy gloves": noisy_gloves}
     game = made[kind](n) if kind in made else small_games(n)[kind]
     found = [run(name, game, options, 20 * n**2, seed) for seed in range(500)]
-    noted = np.mean([any("seldom but large, in effect" in m for m in e.notes) for e in found])
+    noted = np.mean([any("rare but large, in effect" in m for m in e.notes) for e in found])
     return covered(found, ds.value(game, "exact").values), bool(noted > 0.5)
 
 

@@ -17,7 +17,7 @@ class DUShapleyError(Exception):
 
 
 class InvalidGame(DUShapleyError, ValueError):
-    """A game or its parameters make no sense (shapes, sizes, probabilities)."""
+    """A game or its parameters do not make sense (shapes, sizes, probabilities)."""
 
 
 class InvalidQuery(DUShapleyError, ValueError):
@@ -57,11 +57,11 @@ class BudgetTooSmall(DUShapleyError, ValueError):
 
 
 class UtilityFailed(DUShapleyError, RuntimeError):
-    """A utility came back not a finite number, or its computation raised."""
+    """A utility is not a finite number, or its computation raised an error."""
 
 
 class WorkersLost(DUShapleyError, RuntimeError):
-    """The workers, or the way to them, are gone."""
+    """The workers, or the connection to them, are gone."""
 
 
 class WorkersDiffer(DUShapleyError, RuntimeError):
@@ -85,7 +85,7 @@ class LedgerReadOnly(LedgerError):
 
 
 class LedgerFull(LedgerReadOnly):
-    """There is no room left for the ledger to grow."""
+    """The ledger has no room left to grow."""
 
 
 class LedgerBusy(LedgerError):
@@ -105,19 +105,19 @@ class InvalidValuation(DUShapleyError, ValueError):
 
 
 class InvalidSettlement(DUShapleyError, ValueError):
-    """A pot, a rule or a stored settlement that no payment can follow from."""
+    """A pot, a rule or a stored settlement from which no payment can follow."""
 
 
 class InvalidChange(DUShapleyError, ValueError):
-    """A what-if that this collaboration cannot undergo."""
+    """A what-if that this collaboration cannot go through."""
 
 
 class Stopped(DUShapleyError, RuntimeError):
     """The run ended before its plan did.
 
     Everything paid for is in the ledger (if there is one); `valuation` holds the estimate so far,
-    or None when there is none yet. `out_of_time` tells a run that used up its `max_seconds` from
-    one that was interrupted.
+    or None if there is not one yet. `out_of_time` distinguishes a run that used up its
+    `max_seconds` from one that was interrupted.
     """
 
     def __init__(

@@ -108,8 +108,8 @@ class Problem:
     rng
         The only source of randomness.
     batch
-        How many pools to ask at a time, roughly: large for games that cost nothing, small where
-        people wait for a live estimate. Fixed by the game, never by workers or by the ledger.
+        Roughly how many pools to ask at a time: many for games that cost nothing, few where people
+        wait for a live estimate. Fixed by the game, never by workers or by the ledger.
     """
 
     n_players: int

@@ -1,4 +1,4 @@
-"""Guards: what is refused at the door, and pools in words for messages."""
+"""Guards: what is refused at the door, and how messages name a pool."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_whole(
 ) -> int:
     """A whole number of at least `least`."""
     if not is_whole(number, least):
-        raise error(f"{name} is {number!r}; needed is a whole number of at least {least}.")
+        raise error(f"{name} is {number!r}; it needs to be a whole number of at least {least}.")
     return int(number)
 
 
@@ -65,13 +65,13 @@ def check_sizes(
     wanted = len(array) if n_players is None and array.ndim == 1 else n_players
     if array.ndim != 1 or array.size == 0 or len(array) != wanted:
         raise InvalidGame(
-            f"{name} has shape {array.shape}; needed is one number per owner"
+            f"{name} has shape {array.shape}; it needs one number per owner"
             + ("." if n_players is None else f", ({n_players},).")
         )
     if not bool(np.isfinite(array).all() and (array >= 0).all()):
         worst = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
         raise InvalidGame(
-            f"Owner {worst + 1} has {array[worst]} in {name}; needed are finite numbers that are "
+            f"Owner {worst + 1} has {array[worst]} in {name}; it needs a finite number that is "
             "not negative (zero rows are legal)."
         )
     array.setflags(write=False)
@@ -83,7 +83,7 @@ def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
     if len(chosen) != n_players or len(set(chosen)) != n_players:
         raise InvalidGame(
             f"Found {len(chosen)} names ({len(set(chosen))} different) for {n_players} owners; "
-            "needed is one name per owner, all different."
+            "pass one name per owner, all different."
         )
     if not all(isinstance(name, str) for name in chosen):
         raise InvalidGame("Owner names must be strings.")
@@ -130,18 +130,18 @@ def pool_name(query: np.ndarray[Any, Any], names: Sequence[str]) -> str:
         return "the empty pool"
     if len(inside) == len(names) and bool((query == 1).all()):
         return "the pool of all owners"
-    told = [
+    members = [
         repr(names[i]) if query[i] == 1 else f"{float(query[i]):.1%} of {names[i]!r}"
         for i in inside[:6]
     ]
     more = f" and {len(inside) - 6} more" if len(inside) > 6 else ""
-    return f"the pool of {', '.join(told)}{more}"
+    return f"the pool of {', '.join(members)}{more}"
 
 
 def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
-    """What can be answered; rows can be drawn only from whole numbers of them."""
+    """What can be answered; rows can be drawn only where sizes are whole numbers."""
     if fractions == "rows" and not bool((sizes == np.floor(sizes)).all()):
-        raise InvalidGame("Rows are drawn only from whole numbers of them; found other sizes.")
+        raise InvalidGame("Found sizes that are not whole numbers; only whole rows can be drawn.")
     if fractions in ("exact", "rows", "none"):
         return fractions
     raise InvalidGame(f"fractions is {fractions!r}; choose 'exact', 'rows' or 'none'.")
@@ -161,7 +161,7 @@ def check_budget(budget: object) -> int | None:
         raise InvalidOption(f"budget is {budget!r}; it is a whole number of evaluations.")
     if budget < 2:
         raise BudgetTooSmall(
-            f"budget is {budget!r}; at least 2 are needed: nobody and everybody are always asked."
+            f"budget is {budget!r}; it needs at least 2: nobody and everybody are always asked."
         )
     return int(budget)
 

@@ -18,13 +18,13 @@ def best_rival(panel: Result, position: int) -> dict[str, float]:
 
 def below_rivals(panels: Sequence[Result], position: int) -> tuple[Finding, str]:
     """Whether DU-Shapley's error, which has no noise, is below all rivals', panel by panel."""
-    found, told = [], []
+    outcomes, ratios = [], []
     for panel in panels:
         best = best_rival(panel, position)
-        found.append(standing(best["mse"] - panel["du"], (best["se"], int(best["count"]))))
-        told.append(f"{short(best['mse'] / max(panel['du'], 1e-300))} ({panel['label']})")
-    finding = judge(found.count("won"), len(found), found.count("level"))
-    return finding, "best rival's MSE over DU-Shapley's: " + ", ".join(told)
+        outcomes.append(standing(best["mse"] - panel["du"], (best["se"], int(best["count"]))))
+        ratios.append(f"{short(best['mse'] / max(panel['du'], 1e-300))} ({panel['label']})")
+    finding = judge(outcomes.count("won"), len(outcomes), outcomes.count("level"))
+    return finding, "best rival's MSE over DU-Shapley's: " + ", ".join(ratios)
 
 
 def ratio_rows(

@@ -73,7 +73,7 @@ def falls_below(result: Result, reading: str) -> ClaimVerdict:
     """Panels where the bound is below from some number of owners on, up to the largest tried."""
     crossed = {p["n_max"]: crossing(result, p, reading) for p in result["panels"]}
     last = f"not up to I = {result['owners'][-1]:,}"
-    told = {
+    courses = {
         p["n_max"]: f"from I = {n:,}"
         if (n := crossed[p["n_max"]])
         else f"{last}, {trend(p, reading)}"
@@ -83,7 +83,7 @@ def falls_below(result: Result, reading: str) -> ClaimVerdict:
         "DU-Shapley's bound falls below Monte Carlo's error at T = I for many owners "
         f"(older version, section 3.3; {SERIES[reading]})",
         judge(sum(n is not None for n in crossed.values()), len(crossed)),
-        "; ".join(f"n_max = {n_max:,}: {words}" for n_max, words in told.items()),
+        "; ".join(f"n_max = {n_max:,}: {words}" for n_max, words in courses.items()),
     )
 
 
@@ -109,12 +109,12 @@ def dependence(result: Result) -> list[Dependence]:
     for base, panels in (("10", result["panels"]), ("e", result["natural logarithm"])):
         for reading in READINGS:
             crossed = [crossing(result, p, reading) for p in panels]
-            told = ", ".join(f"{n:,}" if n else "not reached" for n in crossed)
+            owners = ", ".join(f"{n:,}" if n else "not reached" for n in crossed)
             found.append(
                 Dependence(
                     "base of the logarithm in k(I), and what the error is",
                     f"base {base}, {SERIES[reading]}",
-                    (f"owners from which the bound is below (n_max 100, 1,000, 10,000): {told}",),
+                    (f"owners from which the bound is below (n_max 100, 1,000, 10,000): {owners}",),
                 )
             )
     return found

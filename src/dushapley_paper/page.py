@@ -110,9 +110,9 @@ def counted(verdicts: Sequence[ClaimVerdict]) -> str:
     >>> counted([ClaimVerdict("a", "holds", ""), ClaimVerdict("b", "does not hold", "")])
     '1 holds, 1 does not'
     """
-    found = [verdict.finding for verdict in verdicts]
-    told = ((found.count(finding), words) for finding, words in COUNTED.items())
-    return ", ".join(f"{n} {words[n > 1]}" for n, words in told if n) or "no verdict"
+    findings = [verdict.finding for verdict in verdicts]
+    counts = ((findings.count(finding), words) for finding, words in COUNTED.items())
+    return ", ".join(f"{n} {words[n > 1]}" for n, words in counts if n) or "no verdict"
 
 
 def left_open(records: Iterable[Record]) -> str:
@@ -140,13 +140,13 @@ def together(verdicts: Iterable[ClaimVerdict]) -> Finding:
 
     Those that cannot be told speak neither for nor against, but keep the whole from holding.
     """
-    found = [verdict.finding for verdict in verdicts]
-    told = [finding for finding in found if finding != "cannot be told"]
-    if not told:
+    findings = [verdict.finding for verdict in verdicts]
+    clear = [finding for finding in findings if finding != "cannot be told"]
+    if not clear:
         return "cannot be told"
-    if 2 * told.count("does not hold") >= len(told):
+    if 2 * clear.count("does not hold") >= len(clear):
         return "does not hold"
-    return "holds" if found.count("holds") == len(found) else "holds weaker"
+    return "holds" if findings.count("holds") == len(findings) else "holds weaker"
 
 
 def section(record: Record, verdicts: list[ClaimVerdict], folder: Path) -> str:

@@ -85,7 +85,7 @@ def claims(result: Result) -> list[ClaimVerdict]:
         for empty, meaning in EMPTY.items():
             claim = f"DU-Shapley beats MC and antithetic (section 4.1; {said}; {meaning})"
             found = below(claim, cases, empty, PAPERS)
-            verdicts.append(qualified(told_without(found, result, cases, empty), absent))
+            verdicts.append(qualified(counted_without(found, result, cases, empty), absent))
     for empty, meaning in EMPTY.items():
         claim = (
             "DU-Shapley beats methods the paper does not compare with: orthogonal, leverage, "
@@ -114,7 +114,7 @@ def below(claim: str, cases: list[Result], empty: str, rivals: tuple[str, ...]) 
     return ClaimVerdict(claim, judge(len(won), len(cases), len(level)), numbers)
 
 
-def told_without(
+def counted_without(
     verdict: ClaimVerdict, result: Result, cases: list[Result], empty: str
 ) -> ClaimVerdict:
     """The same; where data sets we have little of are exceptions, with the count without them."""
@@ -140,7 +140,7 @@ def magnitudes(cases: list[Result]) -> ClaimVerdict:
         if case["scenario"] == "iid" and printed is not None:
             for name, found in ratios.items():
                 found.append(printed[name.split(",")[0]] / case["zero"][name]["mse"])
-    told = [
+    ranges = [
         f"{name}: printed MSE over the one found from {short(min(r))} to {short(max(r))}"
         for name, r in ratios.items()
         if r
@@ -149,7 +149,7 @@ def magnitudes(cases: list[Result]) -> ClaimVerdict:
     return ClaimVerdict(
         "the printed errors come out to within a factor of ten (Table 1; u(∅) = 0)",
         judge(near, sum(map(len, ratios.values()))),
-        "; ".join(told) or "no case of the printed sizes",
+        "; ".join(ranges) or "no case of the printed sizes",
     )
 
 

@@ -59,13 +59,13 @@ def dependence(result: Result) -> list[Dependence]:
             f"{'nothing else changed' if v['of'] == AS_CHOSEN else v['of']} "
             f"({ROWS[v['data']]:,} rows of {v['data']}, I = 10)",
             v["choice"],
-            tuple(f"{meaning}: {told(v, empty)}" for empty, meaning in EMPTY.items()),
+            tuple(f"{meaning}: {in_words(v, empty)}" for empty, meaning in EMPTY.items()),
         )
         for v in result["choices"]
     ]
 
 
-def told(variant: Result, empty: str) -> str:
+def in_words(variant: Result, empty: str) -> str:
     """In words and in the rivals' error over DU-Shapley's."""
     errors = variant[empty]
     said = WORDS[outcome(errors, "DU-Shapley", PAPERS)]

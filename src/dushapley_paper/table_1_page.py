@@ -167,8 +167,8 @@ def both(case: Result, read: Callable[[Any], Any]) -> str:
     values = [read(case[empty]) for empty in EMPTY]
     if None in values:
         return "–"
-    told = [
+    relative = [
         "0" if v <= 0 else short(v / case[empty]["spread"])
         for v, empty in zip(values, EMPTY, strict=True)
     ]
-    return " / ".join(dict.fromkeys(told))
+    return " / ".join(dict.fromkeys(relative))

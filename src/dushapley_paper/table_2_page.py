@@ -235,8 +235,8 @@ def dependence(result: Result) -> list[Dependence]:
             for scores in result["sets"].values()
             for share in SHARES
         ]
-        told = f"mean advantage in F1 over DataShapley {np.mean(gap):+.3f}"
-        found.append(Dependence("what 5% and 15% of noisy label detection are", said, (told,)))
+        advantage = f"mean advantage in F1 over DataShapley {np.mean(gap):+.3f}"
+        found.append(Dependence("what 5% and 15% of noisy label detection are", said, (advantage,)))
     return found
 
 

@@ -2,7 +2,7 @@ r"""From the spread of samples to intervals that hold: the one place where error
 
 A mean of n samples of skewness γ, divided by its estimated standard error, is not normal: the
 variance is itself uncertain, and where samples are skewed it is estimated too small just when the
-mean is too small (a contribution that is seldom but large was seen too seldom). To second order
+mean is too small (a contribution that is rare but large was seen too rarely). To second order
 (Hall 1992, section 2.6), ±z estimated standard errors cover more than ±z true ones by
 
 .. math:: \frac{2}{n}\,z\,\varphi(z)\,\Bigl[\frac{z^2-3}{12}\,\kappa
@@ -101,19 +101,19 @@ class Spread:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know of intervals that rest on rare events, or on none."""
+        """What to know about intervals that rest on rare events, or on none."""
         rare, unseen = int(self.rare.sum()), int((self.unseen > 0).sum())
         notes = []
         if rare:
             notes.append(
-                f"For {rare} owners the estimate rests on contributions that are seldom but large, "
+                f"For {rare} owners the estimate rests on contributions that are rare but large, "
                 f"in effect on fewer than {ENOUGH_EVENTS} of them: too few for 95% intervals. "
                 "Theirs are widened, and rough; a larger budget settles it."
             )
         if unseen:
             notes.append(
                 f"For {unseen} owners the contribution never changed, or not by much. Their "
-                "standard errors allow for a change as large as anybody's that is too seldom to "
+                "standard errors allow for a change as large as anybody's that is too rare to "
                 "have been seen."
             )
         return tuple(notes)
@@ -126,8 +126,8 @@ class Spread:
         notes: tuple[str, ...] = (),
     ) -> Estimate:
         """The estimate of these values, with calibrated errors and what must be said of them."""
-        told = (*notes, *self.notes)
-        return Estimate(values, self.errors, covariance, replicates=replicates, notes=told)
+        every_note = (*notes, *self.notes)
+        return Estimate(values, self.errors, covariance, replicates=replicates, notes=every_note)
 
 
 class Extremes:
@@ -145,7 +145,7 @@ class Extremes:
         self.high = np.maximum(self.high, draws.max(axis=0))
 
     def unseen(self, part: float) -> FloatArray:
-        """Half-widths of owners who changed by no more than this part of the most; 0 for others."""
+        """Half-widths of owners who changed by at most this part of the most; 0 for others."""
         change = self.high - self.low
         largest = float(change.max())
         return np.where(change <= part * largest, 3 * largest / self.draws, 0.0)

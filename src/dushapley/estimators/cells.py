@@ -39,8 +39,8 @@ class Cells:
         second = np.maximum(second - first * shift, 0)
         before = Sums(self.count[side], self.mean[side], self.second[side], self.third[side])
         after = merged(before, Sums(count, centre + shift, second, third))
-        for held, found in zip(before, after, strict=True):
-            held[...] = found
+        for moment, updated in zip(before, after, strict=True):
+            moment[...] = updated
 
     def know(self, side: int, label: int, means: FloatArray | float) -> None:
         """Set the means of all owners under one label to what they are exactly."""

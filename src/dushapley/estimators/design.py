@@ -80,7 +80,7 @@ def draw_pairs(rng: np.random.Generator, n_players: int, size: int, count: int) 
     """`count` different pairs of one level, uniform without replacement.
 
     In the middle, where both have the same size, the first owner is always in the first of the
-    two, lest a pair be drawn twice.
+    two, so that no pair is drawn twice.
     """
     if 2 * size < n_players:
         return with_complements(distinct_subsets(rng, n_players, size, count))

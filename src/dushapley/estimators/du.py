@@ -29,7 +29,7 @@ def du(problem: Problem) -> Conversation:
     .. math:: \psi_i = \frac1I \sum_{k=0}^{I-1} [u(D^{(k)} \cup D_i) - u(D^{(k)})]
 
     where :math:`D^{(k)}` holds :math:`k\mu_{-i}` rows (rounded) drawn uniformly without
-    replacement from all rows of the others, :math:`\mu_{-i} = |D_{-i}|/(I-1)`. The ends are no
+    replacement from all rows of the others, :math:`\mu_{-i} = |D_{-i}|/(I-1)`. The ends are not
     draws: :math:`D^{(0)} = ∅` and :math:`D^{(I-1)} = D_{-i}`.
 
     Where a game takes fractions exactly, the draw is replaced by its plug-in, every other owner

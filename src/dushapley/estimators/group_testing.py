@@ -44,8 +44,8 @@ def group_testing(problem: Problem) -> Conversation:
 
     def gains(inside: FloatArray, answers: FloatArray) -> FloatArray:
         baseline = inside[:, n:] if dummy else inside.mean(axis=1, keepdims=True)
-        found = scale * (answers - problem.empty)[:, None] * (inside[:, :n] - baseline)
-        return found if dummy else found + problem.total / n
+        shares = scale * (answers - problem.empty)[:, None] * (inside[:, :n] - baseline)
+        return shares if dummy else shares + problem.total / n
 
     return (yield from replicated(problem, 1, draw))
 

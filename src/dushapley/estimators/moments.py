@@ -16,7 +16,7 @@ Gains = Callable[[FloatArray], FloatArray]
 """Maps the answers of some replicates' pools to what each owner adds, one row per replicate."""
 
 ENOUGH = 30
-"""Replicates from which on a standard error needs no warning."""
+"""Replicates from which a standard error needs no warning."""
 
 
 class Sums(NamedTuple):
@@ -127,12 +127,12 @@ def final(estimate: Estimate | None) -> Estimate:
 
 
 def warnings_of(count: int, errors: FloatArray) -> tuple[str, ...]:
-    """What to know of standard errors that rest on few or on equal replicates."""
+    """What to know about standard errors that rest on few or on equal replicates."""
     notes = []
     if count < ENOUGH:
         notes.append(
             f"The standard errors rest on {count} replicates only; where an owner's contribution "
-            "is seldom but large, so few can miss it."
+            "is rare but large, so few can miss it."
         )
     if not errors.any():
         notes.append(

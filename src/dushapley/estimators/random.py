@@ -12,7 +12,7 @@ from dushapley.protocol import Conversation, Estimate, Problem
 def random(problem: Problem) -> Conversation:
     """Share out u(all) − u(∅) at random, uniformly over all ways to share it.
 
-    Cost: 2 evaluations. No estimate of anything; a method that ranks no better than this one is
+    Cost: 2 evaluations. Not an estimate of anything; a method that ranks no better than this one is
     worthless.
     """
     return Estimate(problem.total * problem.rng.dirichlet([1.0] * problem.n_players))

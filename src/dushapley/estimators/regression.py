@@ -82,8 +82,8 @@ def regress(
     at_once = max(1, problem.batch // width)
     for start in range(0, units, at_once):
         some = design.masks[start : start + at_once]
-        told = yield Ask(some.reshape(-1, n), so_far)
-        answers = np.concatenate([answers, told.reshape(-1, width)])
+        batch = yield Ask(some.reshape(-1, n), so_far)
+        answers = np.concatenate([answers, batch.reshape(-1, width)])
         part = design.first(len(answers))
         if exact_matrix:
             so_far = solve_exact_matrix(problem, part, answers)

@@ -14,9 +14,9 @@ _BETA = re.compile(r"beta\((\d+(?:\.\d+)?),\s*(\d+(?:\.\d+)?)\)")
 
 def is_semivalue(name: str) -> bool:
     """Whether `semivalue_weights` knows this name."""
-    found = _BETA.fullmatch(name)
+    beta = _BETA.fullmatch(name)
     return name in (SHAPLEY, "banzhaf") or (
-        found is not None and all(float(part) > 0 for part in found.groups())
+        beta is not None and all(float(part) > 0 for part in beta.groups())
     )
 
 
@@ -45,8 +45,8 @@ def semivalue_weights(name: str, n_players: int) -> FloatArray:
     if name == "banzhaf":
         weights = np.exp(log_choices - others * np.log(2))
     else:
-        found = _BETA.fullmatch(name)
-        assert found is not None
-        a, b = (float(part) for part in found.groups())
+        beta = _BETA.fullmatch(name)
+        assert beta is not None
+        a, b = (float(part) for part in beta.groups())
         weights = np.exp(log_choices + betaln(k + b, others - k + a) - betaln(a, b))
     return np.asarray(weights / weights.sum())

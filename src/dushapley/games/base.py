@@ -100,7 +100,7 @@ class Game(ABC):
     notes
         Sentences about the game that belong beside every result of it.
     limits
-        What a training may take at the most; whoever runs the work sees to it.
+        The most that a training may take; the executor sees to it.
     repeats
         Trainings of each pool, of which its utility is the mean.
     deterministic
@@ -215,7 +215,7 @@ class Game(ABC):
         if ids.shape != queries.shape[:1] or ids.dtype.kind not in "iu":
             raise InvalidQuery(
                 f"draws has shape {ids.shape} and type {ids.dtype}; "
-                f"needed are {len(queries)} integers, one per pool."
+                f"pass {len(queries)} integers, one per pool."
             )
         return ids.astype(np.int64)
 
@@ -286,8 +286,8 @@ class CallableGame(Game):
             ) from error
         if values.shape != (len(queries),):
             raise InvalidGame(
-                f"The game returned shape {values.shape} for {len(queries)} coalitions; needed is "
-                f"({len(queries)},). Return one number per row of the boolean matrix."
+                f"The game returned shape {values.shape} for {len(queries)} coalitions; it "
+                f"needs ({len(queries)},). Return one number per row of the boolean matrix."
             )
         return values
 
@@ -315,7 +315,7 @@ class TableGame(Game):
         n_players = table.size.bit_length() - 1
         if table.ndim != 1 or table.size != 2**n_players or n_players < 1:
             raise InvalidGame(
-                f"The table has shape {table.shape}; needed are 2^I numbers in one row "
+                f"The table has shape {table.shape}; it needs 2^I numbers in one row "
                 "(2, 4, 8, ...), the first for the empty coalition."
             )
         table.setflags(write=False)

@@ -175,7 +175,7 @@ def check_test_set(owners: Owners, X_test: Array, y_test: Array) -> tuple[FloatA
     columns = as_numbers(owners.X[0]).shape[1]
     if X.shape[1] != columns or y.shape != (len(X),) or len(X) == 0:
         raise InvalidGame(
-            f"The test set has shapes {X.shape} and {y.shape}; needed is at least one row of "
+            f"The test set has shapes {X.shape} and {y.shape}; it needs at least one row of "
             f"{columns} columns, as the owners have, and one label per row."
         )
     for target in (*owners.y, y):

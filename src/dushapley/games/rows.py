@@ -169,7 +169,7 @@ class DatasetGame(RowsGame):
     ) -> None:
         if not isinstance(owners, Owners) or not callable(utility):
             raise InvalidGame(
-                f"Found {type(owners).__name__} and {type(utility).__name__}; needed are Owners "
+                f"Found {type(owners).__name__} and {type(utility).__name__}; pass Owners "
                 "(ds.Owners.from_arrays({name: (X, y)})) and a function utility(X, y) -> number."
             )
         super().__init__(owners)

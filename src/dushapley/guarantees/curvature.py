@@ -53,7 +53,7 @@ def kappa(w: Curve, high: float, low: float | None = None) -> Kappa:
     curve = as_curve(w, None, None)
     start = high * 1e-6 if low is None else low
     if not 0 < start <= high < np.inf:
-        raise AssumptionFails(f"κ was asked on [{start}, {high}]; needed are 0 < low ≤ high.")
+        raise AssumptionFails(f"κ was asked on [{start}, {high}]; it needs 0 < low ≤ high.")
     n = np.geomspace(start, high, int(np.log(high / start) / np.log(RATIO)) + 2)
     bend = np.abs(curvature(curve, n))
     if curve.proven:

@@ -10,10 +10,10 @@ predicting every observed pool by all the others, by means or by medians, whiche
 *Surprise*: squared errors of the random pools in units of their predicted variance, on average 1
 where error bars are right.
 
-A process that explains too little, or is surprised far beyond its error bars, be it by one random
+A process that explains too little, or is surprised far beyond its error bars, even by one random
 pool, is not believed; nor is one of a utility that jumps. Its values are replaced by `stratified`,
-which assumes nothing of the game. On games of trained models random pools seldom surprised by more
-than 4 standard errors, and once in hundreds of runs by 10; pools that the process chose are no
+which assumes nothing of the game. On games of trained models random pools rarely surprised by more
+than 4 standard errors, and once in hundreds of runs by 10; pools that the process chose are not a
 reason to disbelieve it, since it looks for the wild ones (tiny owners make wild models).
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
@@ -91,24 +91,24 @@ def judge(batches: list[Forecasts], posterior: Posterior) -> FitCheck:
     every = _joined(batches)
     random = every.squared()[every.random]
     usual = WIDENING[0] + WIDENING[1] * n / (seen + 1)
-    found = np.minimum(recent.squared(), WILD).mean() if batches else usual
+    recently = np.minimum(recent.squared(), WILD).mean() if batches else usual
     return FitCheck(
         forecasts=len(recent.errors),
         random_forecasts=len(random),
         unexplained=unexplained,
         surprise=float(random.mean()) if len(random) else 1.0,
-        widening=max(usual, (usual + float(found)) / 2),
+        widening=max(usual, (usual + float(recently)) / 2),
         reason=_reason(unexplained, random) or _jump(posterior),
     )
 
 
 def _latest(batches: list[Forecasts], enough: int) -> list[Forecasts]:
-    found: list[Forecasts] = []
+    latest: list[Forecasts] = []
     for batch in reversed(batches):
-        if sum(len(b.errors) for b in found) >= enough:
+        if sum(len(b.errors) for b in latest) >= enough:
             break
-        found.append(batch)
-    return found
+        latest.append(batch)
+    return latest
 
 
 def _joined(batches: list[Forecasts]) -> Forecasts:
@@ -177,7 +177,7 @@ def stratified(pools: BoolArray, answers: FloatArray) -> tuple[FloatArray, Float
 
 
 def _unseen(size: IntArray, answers: FloatArray, n: int) -> float:
-    """Variance for what few pools cannot have shown: equal answers are no proof of equal owners.
+    """Variance for what few pools cannot have shown: equal answers do not prove equal owners.
 
     An equal share of the whole range, squared, fading as more pools of equal size are compared.
     """

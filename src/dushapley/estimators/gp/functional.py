@@ -55,7 +55,7 @@ class Functional:
 
 
 def functional(n_players: int, points: int, rng: np.random.Generator) -> Functional:
-    """The functional on about `points` pools: all of them if they are no more than that.
+    """The functional on about `points` pools: all of them if there are no more than that.
 
     Sizes with few pools are taken whole, the others by a balanced sample.
     """
@@ -123,7 +123,7 @@ def exact_weights(pools: Queries) -> FloatArray:
     size = np.rint(pools.sum(axis=1)).astype(np.int64)
     weights = np.where(pools == 1, inside[size][:, None], -outside[size][:, None])
     whole = ((pools == 0) | (pools == 1)).all(axis=1)
-    return np.where(whole[:, None], weights, 0.0)  # a true fraction is no coalition
+    return np.where(whole[:, None], weights, 0.0)  # a true fraction is not a coalition
 
 
 def nugget_covariance(posterior: Posterior) -> FloatArray:

@@ -98,7 +98,7 @@ OWNER = Prior(0.0, 0.15, -4.0, 4.0)
 COUNT = len(Hyper._fields)
 SIZE_POWER = Hyper._fields.index("size_power")
 NOISE_DECAY = Hyper._fields.index("noise_decay")
-"""Where the two that are no logarithms lie in `theta`."""
+"""Where the two that are not logarithms lie in `theta`."""
 
 
 def prior(n_players: int) -> FloatArray:
@@ -143,9 +143,9 @@ class View:
 def view(pools: Queries, weights: FloatArray) -> View:
     """Sizes and mixtures of pools."""
     z = pools.astype(np.float64, copy=False)
-    held = z * weights
-    total = held.sum(axis=1)
-    mix = held / total[:, None]
+    weighted = z * weights
+    total = weighted.sum(axis=1)
+    mix = weighted / total[:, None]
     return View(z, np.log(total / weights.sum()), mix, np.sqrt(mix))
 
 

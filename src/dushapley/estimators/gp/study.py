@@ -105,8 +105,8 @@ class Study:
 
         Before the first forecasts nothing speaks for the error bars, so there are none.
         """
-        found = self._by_strata() if self.verdict.reason else self._by_process()
-        return found if self.forecasts else replace(found, std_errors=None, covariance=None)
+        estimate = self._by_strata() if self.verdict.reason else self._by_process()
+        return estimate if self.forecasts else replace(estimate, std_errors=None, covariance=None)
 
     def _by_process(self) -> Estimate:
         assert self.posterior is not None

@@ -122,8 +122,8 @@ def utilities(grid: Lattice, w: Curve) -> FloatArray:
     What is filled in has probability zero; a smooth filling keeps rounding errors small.
     """
     asked = reachable(grid)
-    told = finite_curve(w, asked.astype(np.float64) * grid.unit)
-    return np.interp(np.arange(grid.total + 1), asked, told)
+    known = finite_curve(w, asked.astype(np.float64) * grid.unit)
+    return np.interp(np.arange(grid.total + 1), asked, known)
 
 
 @dataclass(frozen=True)
@@ -183,11 +183,11 @@ def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
     left_out = NEGLIGIBLE * scale
     if middle.any():
         spectrum = significant(grid, folded, begins)
-        kept = len(spectrum.frequency)
-        if kept * len(grid.steps) * int(middle.sum()) > MOST_WORK:
+        frequencies = len(spectrum.frequency)
+        if frequencies * len(grid.steps) * int(middle.sum()) > MOST_WORK:
             return None
         left_out += spectrum.left_out
-        floor = NEGLIGIBLE * scale / max(1, kept)
+        floor = NEGLIGIBLE * scale / max(1, frequencies)
         found += from_frequencies(grid, spectrum, t[middle], weight[middle], floor)
     found += from_few(grid, folded, t[~middle], weight[~middle])
     error = left_out + (4 * TINY + 8 * float(np.finfo(float).eps)) * scale
@@ -198,7 +198,7 @@ def half_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
     """Gauss–Legendre nodes below ½ and weights on (0, 1), exact for polynomials of degree I−1."""
     from scipy.special import roots_legendre
 
-    number = 2 * ((n_players + 3) // 4)  # even, so that ½ is no node
+    number = 2 * ((n_players + 3) // 4)  # even, so that ½ is not a node
     x, weight = roots_legendre(number)
     lower = slice(0, number // 2)
     return (1 + x[lower]) / 2, weight[lower] / 2

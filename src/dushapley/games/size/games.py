@@ -245,7 +245,7 @@ class RegressogramGame(Game):
         if self.counts.ndim != 2 or self.counts.shape[1:] != self.probabilities.shape:
             raise InvalidGame(
                 f"counts has shape {self.counts.shape} and probabilities "
-                f"{self.probabilities.shape}; needed are (I, B) and (B,)."
+                f"{self.probabilities.shape}; they need to be (I, B) and (B,)."
             )
         if not bool((np.isfinite(self.counts) & (self.counts >= 0)).all()):
             raise InvalidGame("counts must be finite and not negative: rows of each owner per bin.")

@@ -34,10 +34,10 @@ class AdditivePath:
 
     def __init__(self, game: ModelGame, model: Additive) -> None:
         self.game, self.model = game, model
-        held = self._statistics()
+        statistics = self._statistics()
         # sums run in an order fixed by content, so that the order of owners changes no bit
-        self.order = sorted(range(len(held)), key=lambda j: held[j].content)
-        self.vectors = np.array([model.vector(held[j]) for j in self.order]).T.copy()
+        self.order = sorted(range(len(statistics)), key=lambda j: statistics[j].content)
+        self.vectors = np.array([model.vector(statistics[j]) for j in self.order]).T.copy()
         self.block = int(np.clip(BLOCK_NUMBERS // len(self.vectors), 16, model.most))
         self.name = f"additive {type(model).__name__}, float64, blocks of {self.block}"
         self.note = (

@@ -106,7 +106,7 @@ class LinearModel(Additive):
         return np.vstack([level[None], slopes])
 
     def _row_scores(self, beta: FloatArray) -> FloatArray:
-        """Scores that are no function of moments: predict the test rows."""
+        """Scores that are not a function of moments: predict the test rows."""
         scorer = self.game.scorer
         assert scorer.metric is not None
         rows = np.column_stack(

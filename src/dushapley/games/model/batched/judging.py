@@ -95,20 +95,20 @@ class Judge:
         tile, n_pools = self.numbers.tile, len(trained.n_rows)
         present = trained.present | (trained.n_rows == 0)[:, None]
         for start in range(0, n_pools, tile):
-            kept = min(tile, n_pools - start)
+            count = min(tile, n_pools - start)
             seen = np.ones((tile, self.program.n_classes), dtype=np.bool_)
-            seen[:kept] = present[start : start + kept]
-            weights = [self._filled(w, start, kept) for w in trained.weights]
+            seen[:count] = present[start : start + count]
+            weights = [self._filled(w, start, count) for w in trained.weights]
             with self.numbers.in_force():
                 scores = [self._scores(weights, XT) for XT in self.pieces]
             yield scores, seen
 
-    def _filled(self, weights: Any, start: int, kept: int) -> Any:
+    def _filled(self, weights: Any, start: int, count: int) -> Any:
         """One tile's weights, filled up with zeros to its constant size."""
-        if kept == self.numbers.tile:
-            return weights[start : start + kept]
+        if count == self.numbers.tile:
+            return weights[start : start + count]
         whole = self.numbers.zeros(self.numbers.tile, *weights.shape[1:])
-        whole[:kept] = weights[start : start + kept]
+        whole[:count] = weights[start : start + count]
         return whole
 
     def _scores(self, weights: list[Any], XT: Any) -> Any:

@@ -65,7 +65,7 @@ class Recipe:
         if not (positive and 0 <= self.momentum < 1 and np.isfinite(self.l2) and self.l2 >= 0):
             raise InvalidOption(
                 f"Found learning_rate={self.learning_rate!r}, momentum={self.momentum!r}, "
-                f"l2={self.l2!r}; needed are a positive rate, 0 ≤ momentum < 1 and l2 ≥ 0."
+                f"l2={self.l2!r}; training needs a positive rate, 0 ≤ momentum < 1 and l2 ≥ 0."
             )
 
     @property
