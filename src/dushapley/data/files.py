@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,20 +22,23 @@ CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 STATISTICS = (".npz",)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SourceFile:
-    """One file as it was when it was opened: read once, for its hash and for its table.
+    """One file as it was when it was opened: its hash and its rows come from the same bytes.
 
     Attributes
     ----------
     path
         Where it was read from.
+    sha256
+        SHA-256 of its bytes, as other programs compute it.
     content
-        Its bytes.
+        The bytes, until somebody takes them.
     """
 
     path: Path
-    content: bytes = field(repr=False)
+    sha256: str
+    content: bytes | None = field(repr=False)
 
     @classmethod
     def read(cls, path: PathLike) -> SourceFile:
@@ -45,14 +47,17 @@ class SourceFile:
         if not file.is_file():
             raise InvalidOwners(f"There is no file {file}.")
         try:
-            return cls(file, file.read_bytes())
+            content = file.read_bytes()
         except OSError as error:
             raise InvalidOwners(f"{file} cannot be read: {error}.") from error
+        return cls(file, sha256(content).hex(), content)
 
-    @cached_property
-    def sha256(self) -> str:
-        """SHA-256 of the bytes, as other programs compute it."""
-        return sha256(self.content).hex()
+    def take(self) -> bytes:
+        """Hand over the bytes and let go of them, so that no rows are held twice."""
+        if self.content is None:
+            raise InvalidOwners(f"The rows of {self.path} were taken before; open it again.")
+        content, self.content = self.content, None
+        return content
 
     @property
     def owner(self) -> str:
@@ -67,9 +72,9 @@ class SourceFile:
         """The table in it, or an explanation of why there is none."""
         lower = self.path.name.lower()
         if lower.endswith(CSV):
-            return read_csv(self)
+            return read_csv(self.path, self.take())
         if lower.endswith(PARQUET):
-            return read_parquet(self)
+            return read_parquet(self.path, self.take())
         raise InvalidOwners(
             f"{self.path} ends in {self.path.suffix!r}; tables are read from .csv, .csv.gz and "
             ".parquet files."
@@ -148,39 +153,37 @@ def read_table(path: PathLike) -> pd.DataFrame:
     return SourceFile.read(path).table()
 
 
-def read_csv(file: SourceFile) -> pd.DataFrame:
+def read_csv(file: Path, content: bytes) -> pd.DataFrame:
     """Comma-separated text in UTF-8 with a line of column names."""
-    header = _parsed(file, header=None, nrows=1, dtype=str, keep_default_na=False)
-    check_header(file.path, [str(name) for name in header.iloc[0]])
-    return _parsed(file, low_memory=False, index_col=False)
+    header = _parsed(file, content, header=None, nrows=1, dtype=str, keep_default_na=False)
+    check_header(file, [str(name) for name in header.iloc[0]])
+    return _parsed(file, content, low_memory=False, index_col=False)
 
 
-def _parsed(file: SourceFile, **how: Any) -> pd.DataFrame:
+def _parsed(file: Path, content: bytes, **how: Any) -> pd.DataFrame:
     """What pandas reads with these options, or an explanation of why it cannot."""
     import pandas as pd
 
-    packed: Any = "gzip" if file.path.name.lower().endswith(".gz") else None
+    packed: Any = "gzip" if file.name.lower().endswith(".gz") else None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             how |= {"encoding": "utf-8-sig", "compression": packed}
-            return pd.read_csv(BytesIO(file.content), **how)
+            return pd.read_csv(BytesIO(content), **how)
     except pd.errors.EmptyDataError as error:
         raise InvalidOwners(
-            f"{file.path} is empty; it needs a line of names and one line per row."
+            f"{file} is empty; it needs a line of names and one line per row."
         ) from error
     except pd.errors.ParserWarning as error:
         raise InvalidOwners(
-            f"{file.path} has rows with more fields than its first line has names. Name every "
-            "column."
+            f"{file} has rows with more fields than its first line has names. Name every column."
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidOwners(
-            f"{file.path} is not UTF-8 text ({error.reason} at byte {error.start}). Save it as "
-            "UTF-8."
+            f"{file} is not UTF-8 text ({error.reason} at byte {error.start}). Save it as UTF-8."
         ) from error
     except (pd.errors.ParserError, ValueError, OSError) as error:
-        raise InvalidOwners(f"{file.path} cannot be read as CSV: {str(error).strip()}.") from error
+        raise InvalidOwners(f"{file} cannot be read as CSV: {str(error).strip()}.") from error
 
 
 def check_header(file: Path, names: list[str]) -> None:
@@ -200,11 +203,11 @@ def check_header(file: Path, names: list[str]) -> None:
     refuse_twins(names, str(file))
 
 
-def read_parquet(file: SourceFile) -> pd.DataFrame:
+def read_parquet(file: Path, content: bytes) -> pd.DataFrame:
     """A Parquet file."""
     import pandas as pd
 
     try:
-        return pd.read_parquet(BytesIO(file.content))
+        return pd.read_parquet(BytesIO(content))
     except (OSError, ValueError, ImportError) as error:
-        raise InvalidOwners(f"{file.path} cannot be read as Parquet: {error}.") from error
+        raise InvalidOwners(f"{file} cannot be read as Parquet: {error}.") from error

@@ -92,8 +92,9 @@ class Statistics:
     def load(cls, file: PathLike | SourceFile) -> Statistics:
         """Read a file that `save` wrote; anything else is refused. Nothing in it is executed."""
         source = file if isinstance(file, SourceFile) else SourceFile.read(file)
+        content = source.take()
         try:
-            with np.load(BytesIO(source.content), allow_pickle=False) as archive:
+            with np.load(BytesIO(content), allow_pickle=False) as archive:
                 stored = {key: archive[key] for key in archive.files}
             form, kind, name, rows, features = stored.pop("about").tolist()
             columns = tuple(stored.pop("columns").tolist())
