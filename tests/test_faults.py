@@ -227,7 +227,7 @@ def test_a_full_temporary_folder_is_told(tmp_path: Path) -> None:
         [sys.executable, "-W", "ignore", "-c", code],
         env=environment, capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
-    assert "which is full or not to be written" in told.stdout, told
+    assert "which is full or not writable" in told.stdout, told
     assert list(tmp_path.iterdir()) == []
 
 

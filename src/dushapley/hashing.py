@@ -71,7 +71,7 @@ def checksum(*parts: str | bytes | None) -> bytes:
 
 
 def whole_number(name: str, n_bytes: int) -> int:
-    """A number of so many bytes that depends on all of a name."""
+    """A number of `n_bytes` bytes that depends on all of a name."""
     return int.from_bytes(sha256(name)[:n_bytes], "big")
 
 

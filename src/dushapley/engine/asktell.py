@@ -1,7 +1,7 @@
-"""Asking and telling: an estimator's conversation, whoever answers it.
+"""Asking and telling: an estimator's conversation, no matter who answers.
 
 `AskTell` is the rule book of a run. It asks ∅ and the grand coalition first, hands every question
-of the estimator on, counts the budget, refuses answers that are no numbers, and keeps the estimate
+of the estimator on, counts the budget, refuses answers that are not numbers, and keeps the estimate
 so far. The engine drives it; so can anybody who trains models elsewhere.
 """
 
@@ -109,7 +109,8 @@ class AskTell:
         answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
         if answers.shape != (len(self._pending.queries),):
             raise ProtocolViolated(
-                f"Told {answers.shape} values for {len(self._pending.queries)} pools; one each."
+                f"The answers have shape {answers.shape}; {len(self._pending.queries)} pools were "
+                "asked for. Tell one number for each of them."
             )
         refuse_non_finite(self._pending.queries, answers, self.names)
         if self.plan.method.name != "exact":  # which adds, and squares nothing

@@ -137,7 +137,7 @@ def reference_values(game: Game, reference: ArrayLike | None, pay: Mapping[str, 
     values = np.asarray(reference, dtype=np.float64)
     if values.shape != (game.n_players,) or not bool(np.isfinite(values).all()):
         raise InvalidOption(
-            f"reference has shape {values.shape}; needed are {game.n_players} finite numbers, one "
+            f"reference has shape {values.shape}; it needs {game.n_players} finite numbers, one "
             "value per owner."
         )
     return values
@@ -156,16 +156,16 @@ def _runs(
     for seed in seeds:
         start = time.perf_counter()
         try:
-            found = value(game, method, options=options, budget=budget, seed=seed, **pay)
+            valuation = value(game, method, options=options, budget=budget, seed=seed, **pay)
         except (MethodNotApplicable, BudgetTooSmall) as refusal:
             yield {"method": name, "budget": budget, "reason": str(refusal)}
             return
         yield {
             "method": name,
-            "budget": found.n_evaluations if budget is None else budget,
+            "budget": valuation.n_evaluations if budget is None else budget,
             "seed": seed,
-            **errors(found.values, truth),
-            "n_evaluations": found.n_evaluations,
+            **errors(valuation.values, truth),
+            "n_evaluations": valuation.n_evaluations,
             "seconds": time.perf_counter() - start,
             "reason": "",
         }
@@ -174,8 +174,8 @@ def _runs(
 def label(method: str | Method, options: Mapping[str, Any]) -> str:
     """A method with its options, as shown in tables."""
     name = method.name if isinstance(method, Method) else method
-    told = ", ".join(f"{key}={option}" for key, option in options.items())
-    return f"{name} ({told})" if told else name
+    listed = ", ".join(f"{key}={option}" for key, option in options.items())
+    return f"{name} ({listed})" if listed else name
 
 
 def errors(values: FloatArray, truth: FloatArray) -> dict[str, float]:

@@ -14,7 +14,7 @@ from dushapley.arrays import FloatArray, Queries
 from dushapley.engine.asktell import AskTell
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.base import one_blas_thread
-from dushapley.engine.history import trail
+from dushapley.engine.history import run_history
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.progress import Progress
 from dushapley.errors import LedgerRefused
@@ -83,7 +83,7 @@ class PaidEvaluator(Evaluator):
     def details(self, final: Estimate) -> dict[str, Any]:
         values = np.array([self.known[key].value for key in self.number])
         with blas_limit(self.game):
-            notes = trail(self.game.sizes, self.transcript, values, final)
+            notes = run_history(self.game.sizes, self.transcript, values, final)
         return {**final.details, "trail": notes}
 
     def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class PaidEvaluator(Evaluator):
 
 
 def refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
-    """Refuse to keep what costs nothing, or what could not be told from another game's."""
+    """Refuse to keep what costs nothing, or what could be mistaken for another game's."""
     if ledger is None:
         return
     if game.cheap:

@@ -1,4 +1,4 @@
-"""What a paid run asked and heard, condensed to what a page can show.
+"""What a paid run asked and learned, condensed to what a page can show.
 
 The estimates along the way, the worth of pools against their rows, and what each owner added to
 pools of growing size. It costs no evaluation and depends only on questions and answers, so it is
@@ -18,14 +18,14 @@ from dushapley.validation import is_partial
 
 MOST_POOLS, MOST_ENTRIES, MOST_POINTS = 4096, 2**18, 400
 STAGES = 5
-"""Pools are told apart by how much of the others' data they hold: fifths of it."""
+"""Pools are grouped by how much of the others' data they hold: in fifths."""
 ENOUGH_PAIRS = 0.6
 """Part of all owners and stages that must have been seen in pairs of pools."""
 BANDWIDTH, RIDGE, LEAST_POOLS = 0.2, 0.05, 1.5
 """Of the local regression: width in shares of all rows, penalty, least pools per slope."""
 
 
-def trail(
+def run_history(
     sizes: FloatArray, transcript: Transcript, values: FloatArray, final: Estimate
 ) -> dict[str, Any]:
     """What to show of a run.
@@ -42,18 +42,18 @@ def trail(
     Returns
     -------
     dict
-        "history" (estimates after so many questions), "curve" (rows and worth of pools), "stages"
-        (mean gain of each owner by how much of the others' rows the pool held), "alone" and
-        "without" (worth of each owner alone, and of all but it; None where not asked).
+        "history" (estimates after a number of questions), "curve" (rows and worth of pools),
+        "stages" (mean gain of each owner by how much of the others' rows the pool held), "alone"
+        and "without" (worth of each owner alone, and of all but it; None where not asked).
     """
     notes = Notes(sizes)
     for ask, answers in zip(transcript.asks, transcript.answers, strict=True):
         notes.add(ask, values[answers])
-    return notes.told(final)
+    return notes.summary(final)
 
 
 class Notes:
-    """What is kept of one run: as much as there is room for."""
+    """What is remembered of one run: as much as there is room for."""
 
     def __init__(self, sizes: FloatArray) -> None:
         self.sizes = sizes
@@ -72,8 +72,8 @@ class Notes:
         keys = map(_key, pools, draws, is_partial(pools))
         self._pools |= zip(keys, zip(pools, answers.tolist(), strict=False), strict=False)
 
-    def told(self, final: Estimate) -> dict[str, Any]:
-        """All of it as plain numbers; see `trail`."""
+    def summary(self, final: Estimate) -> dict[str, Any]:
+        """All of it as plain numbers; see `run_history`."""
         return {
             "history": self._history(final),
             "curve": self._curve(),
@@ -83,11 +83,11 @@ class Notes:
         }
 
     def _history(self, final: Estimate) -> dict[str, Any]:
-        """Estimates after so many questions, thinned evenly; the last one always."""
+        """Estimates along the way, thinned evenly; always with the last one."""
         steps = [*self._estimates, (self.asked, final)]
         most = int(np.clip(10_000 // len(self.sizes), 5, 40))
-        kept = sorted({round(i) for i in np.linspace(0, len(steps) - 1, min(most, len(steps)))})
-        chosen = [steps[i] for i in kept]
+        even = np.linspace(0, len(steps) - 1, min(most, len(steps)))
+        chosen = [steps[i] for i in sorted({round(i) for i in even})]
         return {
             "asked": [asked for asked, _ in chosen],
             "values": [e.values.tolist() for _, e in chosen],
@@ -99,8 +99,8 @@ class Notes:
     def _curve(self) -> dict[str, list[float]]:
         """Rows and worth of the pools, by rows; thinned evenly."""
         points = sorted((float(pool @ self.sizes), value) for pool, value in self._pools.values())
-        kept = np.linspace(0, len(points) - 1, min(MOST_POINTS, len(points))).round().astype(int)
-        chosen = [points[i] for i in sorted(set(kept.tolist()))]
+        even = np.linspace(0, len(points) - 1, min(MOST_POINTS, len(points)))
+        chosen = [points[i] for i in sorted(set(even.round().astype(int).tolist()))]
         return {"rows": [rows for rows, _ in chosen], "values": [value for _, value in chosen]}
 
     def _stages(self) -> dict[str, Any]:

@@ -156,31 +156,31 @@ class Ledger:
             )
 
     def _refusal(self, error: Exception) -> LedgerError:
-        """What an error of SQLite means to the user."""
-        told = str(error)
-        if "locked" in told or "busy" in told:
+        """What an error of SQLite means for the user."""
+        reason = str(error)
+        if "locked" in reason or "busy" in reason:
             return LedgerBusy(
                 f"Another program has been writing to the ledger {self.path} for {PATIENCE} "
                 "seconds. Wait until it is done, or use another file."
             )
-        if "full" in told or "disk I/O" in told:
+        if "full" in reason or "disk I/O" in reason:
             return LedgerFull(
-                f"The ledger {self.path} cannot grow ({told}). What it held before is intact; free "
-                "some space, and run the same again to go on."
+                f"The ledger {self.path} cannot grow ({reason}). What it held before is intact; "
+                "free some space, and run the same again to go on."
             )
-        if "readonly" in told:
+        if "readonly" in reason:
             return LedgerReadOnly(
-                f"The ledger {self.path} cannot be written ({told}). What it held before is "
+                f"The ledger {self.path} cannot be written ({reason}). What it held before is "
                 "intact; make it writable, copy it elsewhere, or run without one."
             )
         return LedgerUnreadable(
-            f"{self.path} is not a readable ledger ({told}). Name another file; if this one was "
+            f"{self.path} is not a readable ledger ({reason}). Name another file; if this one was "
             f"damaged, `dushapley salvage {quote(str(self.path))} NEW` saves what is intact."
         )
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Outcome]:
         """What is known of these pools."""
-        found: dict[bytes, Outcome] = {}
+        outcomes: dict[bytes, Outcome] = {}
         for start in range(0, len(keys), _AT_ONCE):
             some = keys[start : start + _AT_ONCE]
             marks = ",".join("?" * len(some))
@@ -188,8 +188,8 @@ class Ledger:
                 outcome = unsealed(row, self.context)
                 if outcome is None:
                     raise self._refusal(ValueError("an evaluation does not match its checksum"))
-                found[row[0]] = outcome
-        return found
+                outcomes[row[0]] = outcome
+        return outcomes
 
     def write(self, paid: Iterable[tuple[bytes, Outcome]]) -> int:
         """Commit a block of evaluations: all of it, or nothing. How many of them were news."""

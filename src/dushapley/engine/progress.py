@@ -19,7 +19,7 @@ class Progress:
     Parameters
     ----------
     total
-        Evaluations planned, at the most.
+        Evaluations planned, at most.
     show
         True or False, or None: shown when stderr is a terminal.
     """
@@ -57,7 +57,7 @@ class Progress:
         return self
 
     def advance(self, count: int) -> None:
-        """So many more evaluations are answered."""
+        """Count evaluations that have been answered."""
         if self._bar is not None:
             self._bar.advance(self._task, count)
 
@@ -67,14 +67,14 @@ class Progress:
             return
         best = sorted(range(len(names)), key=lambda i: -so_far.values[i])[:3]
         errors = so_far.std_errors
-        told = [
+        leaders = [
             f"{names[i][:16]} {so_far.values[i]:.3g}"
             + ("" if errors is None else f"±{half_width(errors[i]):.1g}")
             for i in best
         ]
-        from rich.markup import escape  # an owner's name is no markup
+        from rich.markup import escape  # an owner's name is not markup
 
-        self._bar.update(self._task, description=escape(", ".join(told)))
+        self._bar.update(self._task, description=escape(", ".join(leaders)))
 
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:

@@ -35,7 +35,7 @@ def salvage(
     to
         The new one; must not exist.
     context
-        `game.context`, needed only where the damaged file no longer tells whose it is.
+        `game.context`, needed only where the damaged file no longer says whose it is.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def salvage(
             known = context or _context(db)
             if known is None:
                 raise LedgerUnreadable(
-                    f"{old} no longer tells which game it belongs to. Pass context=game.context."
+                    f"{old} no longer says which game it belongs to. Pass context=game.context."
                 )
             with Ledger(new, known) as ledger:
                 checked = ((row[0], unsealed(row, known)) for row in _rows(db))
@@ -88,7 +88,7 @@ def _readable_copy(old: Path, folder: Path) -> Path:
 
 
 def _first_page(fresh: Path, old: Path) -> bytes:
-    """The first page of a new ledger, telling the size of the old one (bytes 28 to 31)."""
+    """The first page of a new ledger, with the size of the old one (bytes 28 to 31)."""
     page = bytearray(fresh.read_bytes()[:_PAGE])
     page[28:32] = (old.stat().st_size // _PAGE).to_bytes(4, "big")
     return bytes(page)
@@ -105,10 +105,10 @@ def _opens(path: Path) -> bool:
 
 def _context(db: sqlite3.Connection) -> str | None:
     try:
-        found = db.execute("select value from about where name = 'context'").fetchone()
+        row = db.execute("select value from about where name = 'context'").fetchone()
     except sqlite3.DatabaseError:
         return None
-    return None if found is None else str(found[0])
+    return None if row is None else str(row[0])
 
 
 def _rows(db: sqlite3.Connection) -> Iterator[Row]:

@@ -83,7 +83,7 @@ def value(
     address
         Of a Dask or Ray cluster, or a connected Dask client.
     max_seconds
-        Stop after so many seconds. A training in flight is finished first where it runs in this
+        Stop after this many seconds. A training in flight is finished first where it runs in this
         process (n_jobs=1), and given up where it runs in workers.
     ledger
         File that keeps every paid evaluation; a run that was killed goes on from it.
@@ -128,10 +128,8 @@ def value(
 class Run:
     """One valuation, checked and planned before anything is paid.
 
-    Made, it has refused what cannot be run and knows its `plan`; entered, it has opened its ledger,
-    or said why not. Workers start when it is paid.
-
-    It is made of what `value` takes.
+    Once made, it has refused what cannot run and has its `plan`; once entered, it has opened its
+    ledger, or said why it cannot. Workers start when it is paid. It takes what `value` takes.
 
     Attributes
     ----------
@@ -306,7 +304,7 @@ class Run:
         return replace(valuation, notes=(*valuation.notes, note))
 
     def _stopped(self, talk: AskTell, evaluator: Evaluator, *, late: bool) -> Stopped:
-        kept = (
+        ledger = (
             f"All of it is in the ledger {os.fspath(self.ledger)}; run the same again to go on."
             if self.ledger is not None
             else "Nothing is kept without a ledger (ledger=, --ledger FILE)."
@@ -316,7 +314,7 @@ class Run:
         state = "there is an estimate so far (.valuation)" if so_far else "there is no estimate yet"
         why = "Time is up" if late else "Stopped"
         return Stopped(
-            f"{why} after {evaluator.n_computed:,} computed evaluations; {state}. {kept}",
+            f"{why} after {evaluator.n_computed:,} computed evaluations; {state}. {ledger}",
             so_far,
             out_of_time=late,
         )
@@ -329,10 +327,13 @@ def check_wishes(
     check_executor(executor, n_jobs, address)
     if precision is not None and not is_number(precision, above=0, most=1e9):
         raise InvalidOption(
-            f"precision is {precision!r}; it is a positive part of the spread of values, say 0.05."
+            f"precision is {precision!r}; it must be a positive part of the spread of values, say "
+            "0.05."
         )
     if max_seconds is not None and not is_number(max_seconds, above=0):
-        raise InvalidOption(f"max_seconds is {max_seconds!r}; it is a positive number of seconds.")
+        raise InvalidOption(
+            f"max_seconds is {max_seconds!r}; it must be a positive number of seconds."
+        )
 
 
 def precise_enough(estimate: Estimate | None, precision: float) -> bool:

@@ -21,7 +21,7 @@ EXECUTORS: dict[str, str | Callable[..., Executor]] = {
 def check_executor(name: object, n_jobs: object, address: object) -> None:
     """Refuse what no executor could be made of, before anything is started."""
     if not is_whole(n_jobs, least=-1) or n_jobs == 0:
-        raise InvalidOption(f"n_jobs is {n_jobs!r}; it is a number of workers, or -1 for all.")
+        raise InvalidOption(f"n_jobs is {n_jobs!r}; it must be a number of workers, or -1 for all.")
     if name not in EXECUTORS:
         choices = ", ".join(map(repr, EXECUTORS))
         raise InvalidOption(f"executor is {name!r}; choose one of {choices}.")

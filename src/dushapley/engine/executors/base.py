@@ -24,7 +24,7 @@ Results = list[tuple[int, list[Outcome]]]
 GROUPS = 4
 """Groups of blocks per worker and run, so that no worker waits long for the last one."""
 LONGEST = 0.25
-"""Seconds that a group of blocks should take at the most."""
+"""Seconds that a group of blocks should take at most."""
 FAREWELL = 5.0
 """Seconds that workers may take to say who they are, and to let a run go."""
 ATTEMPTS = 3
@@ -55,14 +55,14 @@ class Pace:
     """How many blocks travel together: enough to pay for the journey, few enough to share out."""
 
     def __init__(self) -> None:
-        self.seconds: float | None = None  # a block lately took so long; for scheduling only
+        self.seconds: float | None = None  # of a block, as measured last; for scheduling only
 
     def saw(self, seconds: float, blocks: int) -> None:
-        """So many blocks took so long."""
+        """Note how long a number of blocks took."""
         self.seconds = seconds / max(blocks, 1)
 
     def size(self, remaining: int, workers: int) -> int:
-        """Blocks of the next group; one while nothing is measured, lest much be lost by a kill."""
+        """Blocks of the next group; one while nothing is measured, so that a kill loses little."""
         if self.seconds is None:
             return 1
         fair = max(1, remaining // (GROUPS * workers))

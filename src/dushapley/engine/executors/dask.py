@@ -146,7 +146,7 @@ class Dask(Remote):
             raise cannot_unpack(error) from error
 
     def _answer(self, question: Callable[..., Any]) -> Any:
-        """What the cluster answers; one that does not answer is not waited for for ever."""
+        """What the cluster answers; one that stays silent is not waited for forever."""
         waited = self.patience()
         try:
             return question(callback_timeout=waited)
@@ -159,13 +159,13 @@ class Dask(Remote):
 
     def _refuse_without_us(self, parcel: Parcel) -> None:
         """Refuse workers that lack this library: they could not even receive a task to say so."""
-        found: dict[str, Any] = {}
+        answers: dict[str, Any] = {}
         # `version` is Python's own: a worker that lacks this library has nothing else to run
         with suppress(OSError, TimeoutError):  # of workers that are just dying; others will come
-            found = self.client.run(
+            answers = self.client.run(
                 version, "dushapley", on_error="return", callback_timeout=FAREWELL
             )
-        lacking = [worker for worker, told in found.items() if isinstance(told, ImportError)]
+        lacking = [name for name, answer in answers.items() if isinstance(answer, ImportError)]
         if lacking:
             raise WorkersDiffer(
                 f"The Dask worker {lacking[0]} lacks dushapley (driver: "
@@ -230,7 +230,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def _refuse_unreadable(address: Any) -> None:
-    """Refuse at once what is no address: Dask would first try for a while to close its client."""
+    """Refuse at once what is not an address: Dask would take a while to close its client."""
     from distributed.comm.addressing import parse_address
     from distributed.comm.registry import backends
 
@@ -238,6 +238,6 @@ def _refuse_unreadable(address: Any) -> None:
     port = place.rpartition(":")[2]
     if scheme not in backends or (scheme in ("tcp", "tls") and not port.isdecimal()):
         raise InvalidOption(
-            f"address is {address!r}; needed is a scheduler's with its port, like "
+            f"address is {address!r}; it needs to be a scheduler's with its port, like "
             "tcp://host:8786, or a distributed.Client."
         )

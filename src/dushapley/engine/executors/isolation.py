@@ -134,7 +134,7 @@ class Trainer:
         return f"the training's process ended with code {self.process.wait()}"
 
     def end(self) -> None:
-        """End the process now; whoever comes second, from another thread, finds it done.
+        """End the process now; a second call, from another thread, finds it done.
 
         Closing twice would close what has been opened under the same number since.
         """
@@ -171,7 +171,7 @@ def dismiss(token: str) -> None:
 
 
 def serve(descriptor: int) -> None:
-    """What the trainer does: receive a game, then blocks of it, until nobody asks any more."""
+    """What the trainer does: receive a game, then blocks of it, until nobody asks anymore."""
     leave_with(os.getppid())
     die_with_parent()
     connection = Connection(descriptor)

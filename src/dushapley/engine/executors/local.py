@@ -35,8 +35,8 @@ class Local:
 
     One BLAS thread per worker, as in the parent, so that no bit depends on their number. The game
     is written once, to a file that all workers map into memory; joblib's tracker removes it when
-    the run ends, however it ends. Blocks travel in groups of at most
-    `LONGEST` seconds, so that the journey costs little and little is lost by a kill.
+    the run ends, however it ends. Blocks travel in groups of at most `LONGEST` seconds, so that
+    travelling costs little and a kill loses little.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Local:
         if self._shipment is None or self._shipment.game is not game:
             self._shipment = Shipment(game)
         waiting = dict(enumerate(blocks))
-        lonely = len(blocks) == 1 and not isfinite(self.until)  # no use of workers, but to stop it
+        lonely = len(blocks) == 1 and not isfinite(self.until)  # workers help only to stop it
         if self.n_jobs == 1 or lonely:
             yield from self._here(self._shipment, waiting)
             return
@@ -110,8 +110,8 @@ class Local:
         except pickle.PicklingError as error:  # all is packed already, so what fails is the file
             raise WorkersLost(
                 f"The game could not be handed to the workers: its {parcel.contents.nbytes:,} "
-                "bytes are written once into a temporary folder, which is full or not to be "
-                "written. Free some space, name another folder in JOBLIB_TEMP_FOLDER, or take "
+                "bytes are written once into a temporary folder, which is full or not "
+                "writable. Free some space, name another folder in JOBLIB_TEMP_FOLDER, or take "
                 "n_jobs=1; run again to go on."
             ) from error
         except (TimeoutError, multiprocessing.TimeoutError) as error:  # joblib raises the latter
@@ -148,8 +148,7 @@ class Local:
     def _end_trainers(self, token: str) -> None:
         """Have every worker end its trainer; not the workers, which others may be using.
 
-        A worker that is busy with something else for so long keeps its trainer until that leaves
-        by itself.
+        A worker that stays busy with something else keeps its trainer until that leaves by itself.
         """
         from joblib import effective_n_jobs
         from joblib.externals.loky import get_reusable_executor
@@ -160,9 +159,9 @@ class Local:
             while len(answered) < crew and (left := until - monotonic()) > 0:
                 asked = [workers.submit(_end_trainer, token) for _ in range(crew)]
                 done, late = wait(asked, timeout=left)
-                answered |= {told.result() for told in done}
-                for told in late:
-                    told.cancel()
+                answered |= {answer.result() for answer in done}
+                for answer in late:
+                    answer.cancel()
 
     def _let_go(self) -> None:
         self._workers = None

@@ -85,7 +85,7 @@ class Ray(Remote):
 
     def workers(self) -> int:
         started, patience = monotonic(), self.patience()
-        while (found := int(self.ray.cluster_resources().get("CPU", 0))) < 1:
+        while (processors := int(self.ray.cluster_resources().get("CPU", 0))) < 1:
             seconds_left(self.until)
             if monotonic() - started > patience:
                 raise WorkersLost(
@@ -93,7 +93,7 @@ class Ray(Remote):
                     "(`ray start --address=ADDRESS`), and run again to go on."
                 )
             sleep(LOOK)
-        return found
+        return processors
 
     def ship(self, parcel: Parcel) -> None:
         self._game = self.ray.put(parcel)

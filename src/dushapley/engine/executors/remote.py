@@ -68,7 +68,7 @@ class Remote(ABC):
 
     @abstractmethod
     def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
-        """Those handles that are done, after so many seconds at the most."""
+        """Those handles that are done, after at most this many seconds."""
 
     @abstractmethod
     def result(self, handle: Any) -> tuple[float, Results]:
@@ -76,7 +76,7 @@ class Remote(ABC):
 
     @abstractmethod
     def cancel(self, handles: Collection[Any]) -> None:
-        """Nobody wants these any more."""
+        """Give up on these."""
 
     @abstractmethod
     def close(self) -> None:
@@ -149,8 +149,8 @@ def pay_there(parcel: Parcel, group: Group) -> tuple[float, Results]:
     try:
         return pay(unpacked(parcel), group)
     except DUShapleyError as error:
-        told = error
+        answer = error
     except (Exception, SystemExit) as error:  # a worker must outlive a model that calls exit()
-        told = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
-    told.__cause__ = told.__context__ = None
-    raise told
+        answer = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
+    answer.__cause__ = answer.__context__ = None
+    raise answer

@@ -24,9 +24,9 @@ from dushapley.games.model.owncode import ELSEWHERE, is_own
 from dushapley.hashing import MISSING, versions
 
 ALIGNED = 64
-"""Bytes: each array of a parcel begins at a multiple, as arithmetic on it likes."""
+"""Bytes: each array of a parcel begins at a multiple, as arithmetic prefers."""
 BITS = {"dushapley", "numpy", "scipy", "sklearn"}
-"""Packages that decide the bits of every training; those of the model come to them."""
+"""Packages that decide the bits of every training; those of the model are added."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Parcel:
     def _refuse_other_versions(self) -> None:
         here = _versions(name for name in self.packages if name != "Python")
         others = [
-            f"{name} {found} (driver: {wanted})"
+            f"{name} {installed} (driver: {wanted})"
             for name, wanted in self.packages.items()
-            if (found := here.get(name, MISSING)) != wanted
+            if (installed := here.get(name, MISSING)) != wanted
         ]
         if others:
             raise WorkersDiffer(
@@ -105,11 +105,11 @@ def unpacked(parcel: Parcel) -> Shipment:
 
 def cannot_unpack(error: BaseException) -> WorkersDiffer:
     """What it means when workers do not know what the game is made of."""
-    told = " ".join(str(error).split())
+    reason = " ".join(str(error).split())
     return WorkersDiffer(
-        f"The workers could not unpack the game ({type(error).__name__}: {told}). They, and a Dask "
-        "scheduler too, need the packages that the driver has, and the module of a model of your "
-        "own: install both there, and run again to go on."
+        f"The workers could not unpack the game ({type(error).__name__}: {reason}). They, and a "
+        "Dask scheduler too, need the packages that the driver has, and the module of a model of "
+        "your own: install both there, and run again to go on."
     )
 
 
@@ -153,7 +153,7 @@ def _describe(shipment: Shipment) -> tuple[bytes, list[pickle.PickleBuffer], set
 
 
 def _installed(modules: set[str]) -> set[str]:
-    """Packages that these modules belong to, but for Python's own and one's own."""
+    """Packages that these modules belong to, except Python's and the user's own."""
     tops = {name.partition(".")[0] for name in modules} - ELSEWHERE
     loaded = {top: sys.modules[top] for top in tops if top in sys.modules}
     return {

@@ -1,7 +1,7 @@
-"""Code of one's own: a digest of its source, for the ledger's key.
+"""The user's own code: a digest of its source, for the ledger's key.
 
 Installed packages are known by their versions. A module beside a script has none: its source is
-looked at instead, so that what was paid under other code is not taken for equal.
+hashed instead, so that what was paid under other code is not taken for the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from dushapley.hashing import digest
 
 ELSEWHERE = sys.stdlib_module_names | {"__main__", "__mp_main__", "cloudpickle", "dushapley"}
-"""Modules that are nobody's own: everywhere, or of this library. (A script has no name.)"""
+"""Modules that are not the user's: Python's, or of this library. (A script has no name.)"""
 
 
 def is_own(name: str, file: object) -> bool:
@@ -31,7 +31,7 @@ def is_own(name: str, file: object) -> bool:
 
 
 def own_code(names: Iterable[str]) -> dict[str, str]:
-    """Digests of those of these modules that are one's own, and of all that they import of it.
+    """Digests of those of these modules that are the user's own, and of what they import of it.
 
     Comments and layout do not count, and what a run leaves behind in a module does not either.
 
@@ -51,7 +51,7 @@ def own_code(names: Iterable[str]) -> dict[str, str]:
 
 
 def _own_spec(name: str) -> ModuleSpec | None:
-    """Where a module of one's own was loaded from, or would be; nothing is loaded to find out."""
+    """Where a module of the user's was loaded from, or would be; nothing is loaded to find out."""
     top, parent = name.partition(".")[0], name.rpartition(".")[0]
     if top in ELSEWHERE or (parent and parent not in sys.modules):
         return None
