@@ -79,6 +79,16 @@ def test_large_tables_switch_to_gradient_steps_in_python_too(
     assert game.fingerprint == by_command(capsys, folder, "ill")["fingerprint"]
 
 
+def test_large_tables_of_quantities_keep_their_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient models are classifiers: they took each different quantity for a class."""
+    monkeypatch.setattr("dushapley.games.model.catalogue.MANY_CELLS", 100)
+    assert type(by_name(folder, "cost", "mlp").model.steps[-1][1]).__name__ == "MLPRegressor"
+    with pytest.raises(InvalidOption, match="logistic is not a model for regression"):
+        by_name(folder, "cost", "logistic")
+
+
 def test_scores_follow_the_task_of_a_named_model_only(folder: Path) -> None:
     assert by_name(folder, "cost", "ridge").scoring == "r2"
     assert by_name(folder, "ill", "ridge").scoring == "accuracy"

@@ -185,9 +185,10 @@ def fitted_to(choice: Choice, blocks: Sequence[Array], sizes: FloatArray, X_test
     X_test
         Test rows as the model will see them, text and dates encoded.
     """
-    together = trained_together(choice.model, X_test, sizes)
-    if together is not None:
-        return together
+    if choice.task == "classification":
+        together = trained_together(choice.model, X_test, sizes)
+        if together is not None:
+            return together
     return make_model(choice.model, choice.task, missing=has_holes(blocks))
 
 
