@@ -88,7 +88,7 @@ def falls_below(result: Result, reading: str) -> ClaimVerdict:
 
 
 def crossing(result: Result, panel: Result, reading: str) -> int | None:
-    """Smallest tried I from which on the bound stays below."""
+    """Smallest tried I from which the bound stays below."""
     below = [gap(point[reading], point["bound"]) == "won" for point in panel["points"]]
     if not below[-1]:
         return None

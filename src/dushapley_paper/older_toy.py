@@ -19,10 +19,9 @@ from dushapley_paper.experiment import (
     judge,
     short,
 )
-from dushapley_paper.trials import MONTE_CARLO, error_curves, exact_values
+from dushapley_paper.trials import EFFORTS, MONTE_CARLO, Effort, error_curves, exact_values
 
 D = 10
-RATIOS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 OWNERS = (5, 10, 20)
 KINDS = ("uniform", "powers")
 
@@ -46,29 +45,19 @@ CURVES = {"as printed": raw, "floored": floored}
 
 def run(profile: Profile, seed: int) -> Result:
     """Both size distributions, both readings of w, DU-Shapley and the printed DU-Shapley++."""
-    quick = profile == "quick"
-    estimates, repeats = (5, 2) if quick else (25, 10)
-    ratios = (0.5, 1.0, 10.0) if quick else RATIOS
+    effort = EFFORTS[profile]
     return {
-        "ratios": list(ratios),
+        "ratios": list(effort.ratios),
         "panels": [
-            panel(kind, n, form, seed, ratios, estimates, repeats)
+            panel(kind, n, form, seed, effort)
             for form in CURVES
             for kind in KINDS
-            for n in (OWNERS[:2] if quick else OWNERS)
+            for n in (OWNERS[:2] if profile == "quick" else OWNERS)
         ],
     }
 
 
-def panel(
-    kind: str,
-    n_owners: int,
-    form: str,
-    seed: int,
-    ratios: tuple[float, ...],
-    estimates: int,
-    repeats: int,
-) -> Result:
+def panel(kind: str, n_owners: int, form: str, seed: int, effort: Effort) -> Result:
     """One panel: sizes uniform on 10..1000, or 2^i."""
     rng = np.random.default_rng([seed, n_owners])
     sizes = (
@@ -78,9 +67,6 @@ def panel(
     exact = exact_values(game)
     du = value(game, "du").values
     empty = float(game(np.zeros((1, n_owners)))[0])
-    curves = error_curves(
-        game, exact, MONTE_CARLO, ratios, seed, estimates=estimates, repeats=repeats
-    )
     return {
         "label": f"n {'~ U{10..1000}' if kind == 'uniform' else '= 2^i'}, I = {n_owners}",
         "form": form,
@@ -89,7 +75,7 @@ def panel(
         "du": float(np.mean((du - exact) ** 2)),
         "plus": float(np.mean((plus_plus_as_printed(du, empty) - exact) ** 2)),
         "spread": float(np.var(exact)),
-        "curves": curves,
+        "curves": error_curves(game, exact, seed, effort),
     }
 
 

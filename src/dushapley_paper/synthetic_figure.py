@@ -18,10 +18,9 @@ from dushapley_paper.experiment import (
     Sheet,
     short,
 )
-from dushapley_paper.trials import MONTE_CARLO, error_curves, exact_values
+from dushapley_paper.trials import EFFORTS, MONTE_CARLO, Effort, error_curves, exact_values
 
 D = 10
-RATIOS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 PANELS = ((10, 10), (10, 20), (100, 10), (100, 20))
 """(largest γ, number of owners), row by row of the figure."""
 FORMS = {"paper": "the paper's utility", "fixed-point": "the expected error itself"}
@@ -36,45 +35,29 @@ def run(profile: Profile, seed: int) -> Result:
     """
     quick = profile == "quick"
     panels = ((10, 10), (100, 10)) if quick else PANELS
-    estimates, repeats = (5, 2) if quick else (25, 10)
-    ratios = (0.5, 1.0, 10.0) if quick else RATIOS
+    effort = EFFORTS[profile]
     return {
-        "ratios": list(ratios),
-        "panels": [
-            panel(top, n, form, seed, ratios, estimates, repeats)
-            for form in FORMS
-            for top, n in panels
-        ],
+        "ratios": list(effort.ratios),
+        "panels": [panel(top, n, form, seed, effort) for form in FORMS for top, n in panels],
         "draws": [
-            other_draws(top, form, 2 if quick else 20, estimates)
+            other_draws(top, form, 2 if quick else 20, effort.estimates)
             for form in FORMS
             for top in sorted({top for top, _ in panels})
         ],
     }
 
 
-def panel(
-    top: float,
-    n_owners: int,
-    form: str,
-    seed: int,
-    ratios: tuple[float, ...],
-    estimates: int,
-    repeats: int,
-) -> Result:
+def panel(top: float, n_owners: int, form: str, seed: int, effort: Effort) -> Result:
     """One panel: n_i uniform on 1..1000, γ uniform on (0, top)."""
     game = draw_game(top, n_owners, form, seed)
     exact = exact_values(game)
     du = value(game, "du").values
-    curves = error_curves(
-        game, exact, MONTE_CARLO, ratios, seed, estimates=estimates, repeats=repeats
-    )
     return {
         "label": f"γ ~ U[0,{top:g}], I = {n_owners}",
         "form": form,
         "du": float(np.mean((du - exact) ** 2)),
         "spread": float(np.var(exact)),
-        "curves": curves,
+        "curves": error_curves(game, exact, seed, effort),
     }
 
 
@@ -88,11 +71,12 @@ def draw_game(top: float, n_owners: int, form: str, seed: int) -> LinearRegressi
 
 def other_draws(top: float, form: str, draws: int, estimates: int) -> Result:
     """How often DU-Shapley stays below all rivals when ten owners are drawn anew."""
-    found = []
-    for seed in range(1, draws + 1):
-        p = panel(top, 10, form, seed, (1.0, 10.0), estimates, 1)
-        found.append([best_rival(p, k)["mse"] / max(p["du"], 1e-300) for k in (0, 1)])
-    columns = list(zip(*found, strict=True))
+    effort = Effort(tuple(BUDGETS), estimates, repeats=1)
+    panels = [panel(top, 10, form, seed, effort) for seed in range(1, draws + 1)]
+    columns = [
+        [best_rival(p, k)["mse"] / max(p["du"], 1e-300) for p in panels]
+        for k in range(len(BUDGETS))
+    ]
     return {
         "top": top,
         "form": form,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dushapley.engine.value import value
 from dushapley.errors import BudgetTooSmall
 from dushapley.games.base import Game
 from dushapley.results.uncertainty import half_width
+from dushapley_paper.experiment import Profile
 
 Options = Mapping[str, Any]
 Rival = tuple[str, Options]
@@ -24,6 +26,26 @@ MONTE_CARLO: dict[str, Rival] = {
     "Orthogonal-Shapley": ("orthogonal", {}),
 }
 """The rivals of the synthetic experiments, by the paper's names."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured of every panel of the synthetic experiments.
+
+    Attributes
+    ----------
+    ratios
+        Budgets as multiples of DU-Shapley's evaluations.
+    estimates, repeats
+        An MSE is the mean over so many estimates; so many MSEs give its 95% interval.
+    """
+
+    ratios: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+    estimates: int = 25
+    repeats: int = 10
+
+
+EFFORTS: dict[Profile, Effort] = {"quick": Effort((0.5, 1.0, 10.0), 5, 2), "full": Effort()}
 
 
 def du_evaluations(n_players: int) -> int:
@@ -53,27 +75,17 @@ def squared_errors(
 
 
 def error_curves(
-    game: Game,
-    exact: FloatArray,
-    rivals: Mapping[str, Rival],
-    ratios: Sequence[float],
-    seed: int,
-    *,
-    estimates: int,
-    repeats: int,
+    game: Game, exact: FloatArray, seed: int, effort: Effort
 ) -> dict[str, list[dict[str, float] | None]]:
-    """Each rival's MSE at multiples of DU-Shapley's evaluations.
-
-    An MSE is the mean over `estimates` estimates; `repeats` of them give its 95% interval.
-    """
-    curves: dict[str, list[dict[str, float] | None]] = {name: [] for name in rivals}
-    for position, ratio in enumerate(ratios):
+    """MSE of each Monte Carlo method at multiples of DU-Shapley's evaluations."""
+    curves: dict[str, list[dict[str, float] | None]] = {name: [] for name in MONTE_CARLO}
+    for position, ratio in enumerate(effort.ratios):
         budget = max(2, round(ratio * du_evaluations(game.n_players)))
-        for name, rival in rivals.items():
+        for name, rival in MONTE_CARLO.items():
             first = seed + 1_000_000 * position
-            seeds = range(first, first + estimates * repeats)
+            seeds = range(first, first + effort.estimates * effort.repeats)
             errors = squared_errors(game, exact, rival, budget, seeds)
-            curves[name].append(None if errors is None else interval(errors, repeats))
+            curves[name].append(None if errors is None else interval(errors, effort.repeats))
     return curves
 
 

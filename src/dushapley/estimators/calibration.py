@@ -37,7 +37,7 @@ from dushapley.protocol import Estimate
 NORMAL = 1.959963984540054
 """Half-width of the normal 95% interval in standard deviations."""
 ENOUGH_EVENTS = 5
-"""Rare events, expected, from which on intervals are promised to hold; below, results say so."""
+"""Rare events, expected, from which intervals are promised to hold; below, results say so."""
 ALIKE = 1e-12
 """Part of the largest change seen below which contributions differ by rounding only."""
 SMALL = 0.1

@@ -25,7 +25,7 @@ from dushapley.estimators.permutation import (
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 MOST_SCRAMBLINGS = 16
-"""Independent Sobol sequences, at the most: enough for a standard error, few enough to be long."""
+"""Independent Sobol sequences, at most: enough for a standard error, few enough to be long."""
 
 
 def orthogonal(problem: Problem) -> Conversation:

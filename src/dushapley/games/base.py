@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a training may take at the most.
+    """What a training may take at most.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class CallableGame(Game):
     cheap
         True when an evaluation costs nothing worth remembering.
     block
-        How many coalitions the function is given at a time, at the most; each block is committed
+        How many coalitions the function is given at a time, at most; each block is committed
         to the ledger as a whole. Make it small when an evaluation takes seconds.
 
     Examples

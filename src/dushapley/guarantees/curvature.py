@@ -15,7 +15,7 @@ RATIO = 1.002
 STEP = 1e-3
 """Relative step of second differences where no second derivative is supplied."""
 GROWING = 0.02
-"""Exponent from which on n²|w''| is said to grow without end."""
+"""Exponent from which n²|w''| is said to grow without end."""
 FAR = 1e40
 """Multiple of all rows up to which growth is looked for: a curve may bend long after them."""
 

@@ -34,7 +34,7 @@ from dushapley.estimators.gp.fit import Posterior
 MOST_UNEXPLAINED = 0.5
 """Part of the spread of the answers that predictions may miss."""
 MOST_SURPRISE, WILD = 9.0, 150.0
-"""Squared error of random forecasts in predicted variances, on average and once, at the most."""
+"""Squared error of random forecasts in predicted variances, on average and once, at most."""
 AS_EXPECTED = 6
 """Random forecasts, as good as expected, that the average starts with: two or three are too few."""
 FEW_LEVELS, SHARPEST = 3, 0.35

@@ -41,7 +41,7 @@ class Arithmetic:
     tile
         Pools in one matrix product, always exactly this many.
     piece
-        Rows of an owner in one matrix product, at the most.
+        Rows of an owner in one matrix product, at most.
     batch_tile
         Pools that step through their mini-batches together, always exactly this many.
     align
@@ -77,7 +77,7 @@ class Arithmetic:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of one number, at the most."""
+        """Bytes of one number, at most."""
         return 8 if self.precision == "float64" else 4
 
     def array(self, values: Any, dtype: Any = None) -> Any:

@@ -61,7 +61,7 @@ class BatchedPath:
         )
         self.note = (
             f"Pools were trained together by {self.numbers.name} in {precision} on the {device}: "
-            f"{game.model.recipe().told}."
+            f"{game.model.recipe().words}."
         )
         program = self.judges()[0].program
         room = (self.memory - program.bytes_of_tile) // program.bytes_per_pool

@@ -134,7 +134,7 @@ class Program:
 
     @property
     def bytes_per_pool(self) -> int:
-        """Memory that each further pool of a block takes, at the most."""
+        """Memory that each further pool of a block takes, at most."""
         initial = self.recipe.initial_weights(self.width - 1, self.labels[: self.columns])
         state = 6 * sum(w.size for w in initial) * self.numbers.item_bytes
         if self.recipe.batch_size is None:

@@ -69,7 +69,7 @@ class Recipe:
             )
 
     @property
-    def told(self) -> str:
+    def words(self) -> str:
         """The recipe in words."""
         model = f"{self.hidden} rectified units" if self.hidden else "softmax regression"
         rows = "all rows" if self.batch_size is None else f"{self.batch_size} rows"
