@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray
+from dushapley.engine.plan import refuse_options_of_auto
 from dushapley.engine.value import value
 from dushapley.errors import (
     BudgetTooSmall,
@@ -117,10 +118,9 @@ def _entry(entry: Entry) -> tuple[str | Method, Mapping[str, Any]]:
     """Split an entry; a mistake in its name or options is raised before anything is paid."""
     method, options = entry if isinstance(entry, tuple) else (entry, {})
     if method == AUTO:
-        if options:
-            raise InvalidOption("auto takes no options; name the method whose options these are.")
-        return AUTO, {}
-    find(method).complete(options)
+        refuse_options_of_auto(options)
+    else:
+        find(method).complete(options)
     return method, options
 
 

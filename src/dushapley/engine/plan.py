@@ -83,8 +83,7 @@ def make_plan(
 
 
 def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | None) -> Plan:
-    if options:
-        raise InvalidOption("auto takes no options; name the method whose options these are.")
+    refuse_options_of_auto(options)
     granted = 6 * n_players if budget is None else budget
     everyone = f"auto: all {all_coalitions(n_players)} coalitions"
     if 2**n_players <= granted:
@@ -98,6 +97,12 @@ def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | 
             "pools it asks and is the most accurate method at such budgets."
         )
     return Plan(chosen, chosen.complete(None), price, f"{AUTO} → {chosen.name}", reason)
+
+
+def refuse_options_of_auto(options: Mapping[str, Any] | None) -> None:
+    """Refuse options of a method that is still to be chosen."""
+    if options:
+        raise InvalidOption("auto takes no options; name the method whose options these are.")
 
 
 def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: int | None) -> int:

@@ -169,7 +169,9 @@ class Run:
         check_wishes(precision, executor, n_jobs, address, max_seconds)
         refuse_ledger(self.game, ledger)
         self.budget, self.precision, self.seed = budget, precision, check_seed(seed)
-        self.max_seconds, self.ledger, self.progress = max_seconds, ledger, progress
+        self.max_seconds, self.ledger = max_seconds, ledger
+        # of what costs nothing progress is shown only if it is wanted
+        self.progress = False if self.game.cheap and progress is None else progress
         self._start = partial(make_executor, executor, n_jobs, address)
         self._stack = ExitStack()
         self._paid: Ledger | None = None
@@ -200,7 +202,7 @@ class Run:
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
             evaluator = self._evaluator(until, stack)
-            bar = stack.enter_context(Progress(self.plan.budget, show=self._shown))
+            bar = stack.enter_context(Progress(self.plan.budget, show=self.progress))
             stack.enter_context(blas_limit(self.game))
             try:
                 self._drive(talk, evaluator, bar, until)
@@ -208,11 +210,6 @@ class Run:
                 raise self._stopped(talk, evaluator, late=isinstance(why, OutOfTime)) from None
         valuation = replace(self._valuation(talk, evaluator), precision=self.precision)
         return self._judged(valuation, talk.estimate)
-
-    @property
-    def _shown(self) -> bool | None:
-        """Whether progress is shown; of what costs nothing only if it is wanted."""
-        return False if self.game.cheap and self.progress is None else self.progress
 
     def _evaluator(self, until: float, stack: ExitStack) -> Evaluator:
         if self.game.cheap:

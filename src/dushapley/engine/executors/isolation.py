@@ -92,9 +92,8 @@ class Trainer:
         Thread(target=self.process.wait, daemon=True).start()  # whenever it ends, no zombie stays
         packed = pickle.dumps(pack(shipment))
         try:
-            self.connection.send_bytes(packed)
-            self._receive(None)  # ready: the time to start is nobody's training time
-        except (WorkerLost, OSError) as error:  # no training's fault, so no policy's business
+            self._ask(packed, None)  # it is ready: the time to start is nobody's training time
+        except WorkerLost as error:  # no training's fault, so no policy's business
             raise WorkersLost(
                 f"The process for trainings under limits could not start ({error}). Its own "
                 "message stands above; without timeout= and memory= no such process is needed."
@@ -108,11 +107,7 @@ class Trainer:
         """Outcomes of a block; late ones by the game's failure policy."""
         limits = self.shipment.game.limits
         seconds = None if limits.timeout is None else limits.seconds(len(block[0])) + GRACE
-        try:
-            self.connection.send_bytes(pickle.dumps(block))
-        except OSError as error:
-            raise WorkerLost(self._how_it_ended()) from error
-        answer = self._receive(seconds)
+        answer = self._ask(pickle.dumps(block), seconds)
         if answer is None:
             assert limits.timeout is not None
             self.end()
@@ -121,17 +116,16 @@ class Trainer:
             raise answer
         return list(answer)
 
-    def _receive(self, seconds: float | None) -> Any:
+    def _ask(self, message: bytes, seconds: float | None) -> Any:
         """The trainer's answer, or None when it is late."""
         try:
+            self.connection.send_bytes(message)
             if not self.connection.poll(seconds):
                 return None
             return pickle.loads(self.connection.recv_bytes())  # noqa: S301 - our own child
         except (EOFError, OSError) as error:
-            raise WorkerLost(self._how_it_ended()) from error
-
-    def _how_it_ended(self) -> str:
-        return f"the training's process ended with code {self.process.wait()}"
+            code = self.process.wait()
+            raise WorkerLost(f"the training's process ended with code {code}") from error
 
     def end(self) -> None:
         """End the process now; a second call, from another thread, finds it done.
