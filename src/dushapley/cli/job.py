@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +53,7 @@ class Job:
         Option(
             exists=True,
             dir_okay=False,
-            help="Test rows that belong to nobody valued.",
+            help="Test rows, which belong to nobody who is valued.",
             metavar="FILE",
         ),
     ] = None
@@ -99,7 +99,6 @@ class Job:
     model_seed: Annotated[int, Option(help="Seed of models and of hold-out.", min=0)] = 0
 
     def __post_init__(self) -> None:
-
         check_task(self.task, "--task")
         if self.from_statistics and (self.test is None or self.owner or self.by_file):
             raise InvalidOption(
@@ -143,10 +142,7 @@ class Job:
             f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
             f"{len(owners.columns or ())} columns; {choice.task}, {choice.model}, {choice.scoring}"
         )
-
-        def tested(owners: ds.Owners, X_test: Array, y_test: Array) -> ds.ModelGame:
-            return self._model_game(choice, owners, X_test, y_test)
-
+        tested = partial(self._model_game, choice)
         game: ds.ModelGame | ds.FoldsGame
         if self.cv is not None:
             game = ds.FoldsGame(owners, tested, self.cv, seed=self.model_seed)
@@ -160,7 +156,6 @@ class Job:
         return game
 
     def _owners(self, files: Sequence[SourceFile]) -> ds.Owners:
-
         if not self.from_statistics:
             return ds.Owners.from_files(files, target=self.target, owner=self.owner)
         owners = ds.Owners.from_statistics(files)
@@ -173,7 +168,6 @@ class Job:
     def _model_game(
         self, choice: Choice, owners: ds.Owners, X_test: Array, y_test: Array
     ) -> ds.ModelGame:
-
         return ds.ModelGame(
             owners,
             choice.model,

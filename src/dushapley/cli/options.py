@@ -57,7 +57,6 @@ class Asked:
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-
         refuse_unknown(self.method)
         check_budget(self.budget)
         method_options(self.option or [])
