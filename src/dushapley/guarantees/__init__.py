@@ -6,7 +6,6 @@ For trained models there is none, and none is made up.
 
 from dushapley.guarantees.bounds import certificate, corollary, du_bias, older_bound, theorem2
 from dushapley.guarantees.curvature import Kappa, check_h1, kappa
-from dushapley.guarantees.guarantee import Guarantee
 from dushapley.guarantees.samples import (
     group_testing_error,
     group_testing_samples,
@@ -17,6 +16,7 @@ from dushapley.guarantees.samples import (
     svarm_samples,
 )
 from dushapley.guarantees.uniformity import Uniformity, uniformity
+from dushapley.protocol import Guarantee
 
 __all__ = [
     "Guarantee",

@@ -11,20 +11,11 @@ from dushapley.arrays import FloatArray
 from dushapley.errors import AssumptionFails, InvalidOption
 from dushapley.games.base import Game
 from dushapley.games.size.bounds import ROUNDING, moments
-from dushapley.games.size.closed_forms import (
-    ASSUMPTIONS,
-    SOURCE,
-    STATEMENT,
-    Part,
-    error_bound,
-    total_bracket,
-    total_du,
-)
+from dushapley.games.size.closed_forms import Part, certificate_of, total_bracket, total_du
 from dushapley.games.size.curves import LearningCurve
-from dushapley.games.size.du import DUValues
 from dushapley.games.size.games import RegressogramGame, SizeGame
 from dushapley.guarantees.curvature import check_h1, kappa
-from dushapley.guarantees.guarantee import Guarantee
+from dushapley.protocol import Guarantee
 
 Form = Literal["stated", "lemma", "repaired"]
 
@@ -222,18 +213,10 @@ def certificate(game: SizeGame | RegressogramGame, method: str = "du") -> Guaran
             f"There is no certificate of {method!r} for {game.n_players} owners here: it exists "
             "for du and du-second-order, up to 2^23 pairs of distinct size and owner."
         )
-    second = method == "du-second-order"
-    found = DUValues(bounds.lower, 0.0, "") if second else total_du(parts)
-    proven = all(part.curve.shape == "completely monotone" for part in parts)
-    return Guarantee(
-        name="certificate",
-        bound=error_bound(found.values, bounds, found.error),
-        statement=STATEMENT,
-        assumptions=ASSUMPTIONS,
-        source=SOURCE,
-        is_guarantee=proven,
-        why_not="" if proven else "checked numerically, not proven: the curve declares no shape",
-    )
+    if method == "du-second-order":
+        return certificate_of(bounds.lower, bounds, parts, 0.0)
+    du = total_du(parts)
+    return certificate_of(du.values, bounds, parts, du.error)
 
 
 def _refuse_unless(game: Game, kind: type | tuple[type, ...], what: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from dushapley.games.size.bounds import Bracket, bracket
 from dushapley.games.size.curves import LearningCurve
 from dushapley.games.size.du import DUValues, du_values
 from dushapley.games.size.exact import exact_values, lattice, utilities
-from dushapley.protocol import Estimate
+from dushapley.protocol import Estimate, Guarantee
 
 SOON = 2**21
 """(Size, k) pairs up to which DU-Shapley's certificate is computed along with its values."""
@@ -114,10 +113,21 @@ def total_bracket(parts: Sequence[Part]) -> Bracket | None:
     )
 
 
-def error_bound(values: FloatArray, bounds: Bracket, error: float) -> FloatArray:
-    """Largest distance of each value from anything between the bounds."""
+def certificate_of(
+    values: FloatArray, bounds: Bracket, parts: Sequence[Part], error: float
+) -> Guarantee:
+    """Largest distance of each value from anything between the bounds, and what it rests on."""
     far = np.maximum(np.abs(bounds.lower - values), np.abs(bounds.upper - values))
-    return np.asarray(far + bounds.room + error)
+    proven = all(part.curve.shape == "completely monotone" for part in parts)
+    return Guarantee(
+        name="certificate",
+        bound=far + bounds.room + error,
+        statement=STATEMENT,
+        assumptions=ASSUMPTIONS,
+        source=SOURCE,
+        is_guarantee=proven,
+        why_not="" if proven else "checked numerically, not proven: the curve declares no shape",
+    )
 
 
 def certified(
@@ -127,21 +137,11 @@ def certified(
     if bounds is None:
         details = {**estimate.details, "error_bound": "not computed: too many owners and sizes"}
         return replace(estimate, details=details)
-    bound = error_bound(estimate.values, bounds, error)
-    proven = all(part.curve.shape == "completely monotone" for part in parts)
-    notes = (*estimate.notes, *error_notes(estimate.values, bound, proven))
-    if proven:
-        guarantee: dict[str, Any] = {
-            "name": "certificate",
-            "is_guarantee": True,
-            "statement": STATEMENT,
-            "assumptions": list(ASSUMPTIONS),
-            "source": SOURCE,
-            "why_not": "",
-            "bound": bound.tolist(),
-        }
-        return replace(estimate, notes=notes, guarantee=guarantee)
-    details = {**estimate.details, "error_checked_numerically": bound.tolist()}
+    certificate = certificate_of(estimate.values, bounds, parts, error)
+    notes = (*estimate.notes, *error_notes(estimate.values, certificate))
+    if certificate.is_guarantee:
+        return replace(estimate, notes=notes, guarantee=certificate.to_dict())
+    details = {**estimate.details, "error_checked_numerically": certificate.bound.tolist()}
     return replace(estimate, notes=notes, details=details)
 
 
@@ -159,14 +159,15 @@ def size_notes(sizes: FloatArray) -> tuple[str, ...]:
     )
 
 
-def error_notes(values: FloatArray, bound: FloatArray, proven: bool) -> tuple[str, ...]:
+def error_notes(values: FloatArray, certificate: Guarantee) -> tuple[str, ...]:
     """Say so where the error may be a good part of what somebody is paid."""
-    large = bound > NOTEWORTHY * np.abs(values)
+    large = certificate.bound > NOTEWORTHY * np.abs(values)
     if not large.any():
         return ()
-    limit = "is at most" if proven else "(checked numerically, not proven) is about at most"
+    numerically = "(checked numerically, not proven) is about at most"
+    limit = "is at most" if certificate.is_guarantee else numerically
     return (
-        f"The error of these values {limit} {bound.max():.3g}; for {int(large.sum())} of "
+        f"The error of these values {limit} {certificate.bound.max():.3g}; for {large.sum()} of "
         f"{len(values)} owners that allows more than {NOTEWORTHY:.0%} of their value. Sizes differ "
         "too much for this method: prefer exact, or du-second-order to du.",
     )
