@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, field, replace
 from time import monotonic
 from typing import Any, Self
 
@@ -21,7 +20,7 @@ from dushapley.engine.evaluator import Evaluator, PaidEvaluator, blas_limit, ref
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.plan import choose_plan
+from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
@@ -125,6 +124,7 @@ def value(
         return run.pay()
 
 
+@dataclass(eq=False)
 class Run:
     """One valuation, checked and planned before anything is paid.
 
@@ -133,8 +133,6 @@ class Run:
 
     Attributes
     ----------
-    game
-        What is valued.
     plan
         What will run, and why.
 
@@ -148,31 +146,26 @@ class Run:
     up to 20 evaluations by permutation
     """
 
-    def __init__(
-        self,
-        game: Any,
-        method: str | Method = AUTO,
-        *,
-        options: Mapping[str, Any] | None = None,
-        budget: int | None = None,
-        precision: float | None = None,
-        seed: int = 0,
-        n_jobs: int = 1,
-        executor: str = "local",
-        address: Any = None,
-        max_seconds: float | None = None,
-        ledger: str | os.PathLike[str] | None = None,
-        progress: bool | None = None,
-    ) -> None:
-        self.game = as_game(game)
-        self.plan = choose_plan(self.game, method, options, budget)
-        check_wishes(precision, executor, n_jobs, address, max_seconds)
-        refuse_ledger(self.game, ledger)
-        self.budget, self.precision, self.seed = budget, precision, check_seed(seed)
-        self.max_seconds, self.ledger = max_seconds, ledger
-        # of what costs nothing progress is shown only if it is wanted
-        self.progress = False if self.game.cheap and progress is None else progress
-        self._start = partial(make_executor, executor, n_jobs, address)
+    game: Game
+    method: str | Method = AUTO
+    _: KW_ONLY
+    options: Mapping[str, Any] | None = None
+    budget: int | None = None
+    precision: float | None = None
+    seed: int = 0
+    n_jobs: int = 1
+    executor: str = "local"
+    address: Any = None
+    max_seconds: float | None = None
+    ledger: str | os.PathLike[str] | None = None
+    progress: bool | None = None
+    plan: Plan = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plan = choose_plan(self.game, self.method, self.options, self.budget)
+        check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
+        refuse_ledger(self.game, self.ledger)
+        self.seed = check_seed(self.seed)
         self._stack = ExitStack()
         self._paid: Ledger | None = None
 
@@ -202,7 +195,8 @@ class Run:
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
             evaluator = self._evaluator(until, stack)
-            bar = stack.enter_context(Progress(self.plan.budget, show=self.progress))
+            shown = False if self.game.cheap and self.progress is None else self.progress
+            bar = stack.enter_context(Progress(self.plan.budget, show=shown))
             stack.enter_context(blas_limit(self.game))
             try:
                 self._drive(talk, evaluator, bar, until)
@@ -214,7 +208,7 @@ class Run:
     def _evaluator(self, until: float, stack: ExitStack) -> Evaluator:
         if self.game.cheap:
             return Evaluator(self.game)
-        executor = self._start(until)
+        executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
         return PaidEvaluator(self.game, executor, self._paid)
 
