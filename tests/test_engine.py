@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.errors import BudgetTooSmall, FractionsRefused, MethodNotApplicable
+from dushapley.engine.value import Run
+from dushapley.errors import (
+    BudgetTooSmall,
+    FractionsRefused,
+    LedgerUnreadable,
+    MethodNotApplicable,
+    ProtocolViolated,
+)
 
 METHODS = ["exact", "permutation", "loo", "random", "auto"]
 
@@ -313,6 +320,28 @@ def test_each_pool_is_asked_of_the_ledger_once(
         assert len(asked) == len(set(asked)) == found.n_distinct
         assert found.n_computed <= computed
         assert len(opened) == 1
+
+
+def test_a_run_is_planned_and_opened_before_anything_is_paid(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def any_owner(z: np.ndarray) -> np.ndarray:
+        asked.append(len(z))
+        return z.any(axis=1)
+
+    ledger = tmp_path / "l.sqlite"
+    run = Run(ds.CallableGame(any_owner, 3, fingerprint="any"), "exact", ledger=ledger)
+    assert (run.plan.budget, run.plan.label, run.plan.formula) == (8, "exact", None)
+    assert not ledger.exists()
+    with pytest.raises(ProtocolViolated, match="pay inside `with Run"):
+        run.pay()
+    with run:
+        assert ledger.exists()
+        assert asked == []
+        assert run.pay().n_computed == sum(asked) == 8
+    ledger.write_text("not a ledger")
+    with pytest.raises(LedgerUnreadable), run:
+        pass
 
 
 def test_ctrl_c_ends_with_the_estimate_so_far_and_a_full_ledger(tmp_path: Path) -> None:

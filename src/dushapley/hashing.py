@@ -22,14 +22,14 @@ from dushapley.errors import InvalidOwners
 
 def sha256(*chunks: str | bytes) -> bytes:
     """SHA-256 of texts and bytes as they stand, one after the other."""
-    return _hashed(chunks).digest()
+    return _sha256(chunks)
 
 
-def _hashed(chunks: Iterable[str | bytes]) -> hashlib._Hash:
+def _sha256(chunks: Iterable[str | bytes]) -> bytes:
     sha = hashlib.sha256()
     for chunk in chunks:
         sha.update(chunk.encode() if isinstance(chunk, str) else chunk)
-    return sha
+    return sha.digest()
 
 
 def digest(*parts: object) -> str:
@@ -37,7 +37,7 @@ def digest(*parts: object) -> str:
 
     Each part is written with its type and length, so that no two lists of parts can run together.
     """
-    return _hashed(chunk for part in parts for chunk in _labelled(part)).hexdigest()
+    return _sha256(chunk for part in parts for chunk in _labelled(part)).hex()
 
 
 def _labelled(part: object) -> tuple[str, bytes]:
@@ -86,7 +86,7 @@ def content_hash(X: Array, y: Array | None) -> str:
     Numbers are hashed through their bytes, text and plain objects through their type and text;
     objects whose text does not tell all of them are refused.
     """
-    return _hashed(chunk for array in (X, y) for chunk in _cells(array)).hexdigest()
+    return _sha256(chunk for array in (X, y) for chunk in _cells(array)).hex()
 
 
 def _cells(array: Array | None) -> Iterator[str | bytes]:
