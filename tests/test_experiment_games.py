@@ -11,12 +11,12 @@ import pytest
 import dushapley as ds
 from dushapley.estimators.exact import coalitions
 from dushapley.games.model.batched.recipe import Recipe
+from dushapley.guarantees.uniformity import distance_to_uniform
 from dushapley_paper.accuracy import PAPERS, advantage, auto_errors, du_errors, outcome
 from dushapley_paper.boosting import BoostedTreesGame, Boosting, codes_of, quantile_edges
 from dushapley_paper.cases import Utilities
 from dushapley_paper.classifiers import ClassifierGame, ManyOwnersGame
 from dushapley_paper.data import Table
-from dushapley_paper.figure_1 import distance_to_uniform
 from dushapley_paper.neighbours import knn_point_sums
 from dushapley_paper.older_table import PUBLISHED as OLDER
 from dushapley_paper.splits import draw_sizes, split

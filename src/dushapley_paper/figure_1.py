@@ -6,6 +6,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.games.size.games import effective_rows
+from dushapley.guarantees.uniformity import distance_to_uniform
 from dushapley_paper.experiment import (
     ClaimVerdict,
     Experiment,
@@ -69,13 +70,6 @@ def pool_shares(
         inside = ranks < rng.integers(0, m + 1, some)[:, None]
         parts.append(effective_rows(inside * sizes, gamma) / whole)
     return np.concatenate(parts)
-
-
-def distance_to_uniform(shares: FloatArray) -> float:
-    """Largest gap between the two distribution functions (Kolmogorov–Smirnov)."""
-    from scipy.stats import ks_1samp, uniform
-
-    return float(ks_1samp(shares, uniform.cdf, method="asymp").statistic)
 
 
 def claims(result: Result) -> list[ClaimVerdict]:

@@ -9,9 +9,9 @@ from dushapley.engine.value import value
 from dushapley.games.size.curves import logarithmic
 from dushapley.games.size.games import SizeGame
 from dushapley.guarantees import du_bias, kappa, theorem2
+from dushapley_paper.accuracy import du_evaluations
 from dushapley_paper.experiment import ClaimVerdict, Result, Sheet, judge, short
 from dushapley_paper.theory import averaged, draw_game, gap, highest, measured_errors
-from dushapley_paper.trials import du_evaluations
 
 TRUE = {
     "bias": "DUbias (bound as printed)",

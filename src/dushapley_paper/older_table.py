@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from dushapley_paper.accuracy import EMPTY, PAPERS, advantage, mean_error, outcome, summary
+from dushapley_paper.accuracy import (
+    EMPTY,
+    MONTE_CARLO,
+    PAPERS,
+    advantage,
+    du_evaluations,
+    exact_values,
+    mean_error,
+    mean_errors,
+    outcome,
+)
 from dushapley_paper.cases import Case, Utilities, full_cases, known, quick_cases
 from dushapley_paper.experiment import (
     ClaimVerdict,
@@ -19,7 +29,6 @@ from dushapley_paper.experiment import (
     short,
 )
 from dushapley_paper.older_toy import plus_plus_as_printed
-from dushapley_paper.trials import MONTE_CARLO, du_evaluations, exact_values
 
 PLUS = "DU-Shapley++ as printed"
 PUBLISHED: dict[str, dict[str, tuple[float, float, float, float]]] = {
@@ -73,11 +82,6 @@ def errors_of(table: Utilities, empty: str, seeds: int) -> dict[str, Any]:
     for name in PAPERS:
         found[name] = mean_error(game, exact, MONTE_CARLO[name], budget, seeds)
     return found
-
-
-def mean_errors(values: Any, exact: Any) -> Any:
-    """Mean MSE over replicates."""
-    return summary(np.mean((values - exact) ** 2, axis=1).tolist())
 
 
 def claims(result: Result) -> list[ClaimVerdict]:

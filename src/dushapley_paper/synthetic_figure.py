@@ -7,6 +7,7 @@ import numpy as np
 from dushapley.arrays import FloatArray
 from dushapley.engine.value import value
 from dushapley.games.size.games import LinearRegressionGame
+from dushapley_paper.accuracy import EFFORTS, MONTE_CARLO, Effort, error_curves, exact_values
 from dushapley_paper.curves import below_rivals, best_rival, draw_curves, ratio_rows
 from dushapley_paper.experiment import (
     ClaimVerdict,
@@ -18,7 +19,6 @@ from dushapley_paper.experiment import (
     Sheet,
     short,
 )
-from dushapley_paper.trials import EFFORTS, MONTE_CARLO, Effort, error_curves, exact_values
 
 D = 10
 PANELS = ((10, 10), (10, 20), (100, 10), (100, 20))

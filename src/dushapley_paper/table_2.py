@@ -16,6 +16,7 @@ from dushapley.arrays import FloatArray, IntArray
 from dushapley.engine.value import value
 from dushapley.games.model.batched.recipe import Recipe
 from dushapley.games.nearest import knn_values
+from dushapley_paper.accuracy import du_evaluations
 from dushapley_paper.cases import TABLES, TableMissing, attempted, device_name, gpu
 from dushapley_paper.classifiers import ManyOwnersGame
 from dushapley_paper.data import Table, load
@@ -23,7 +24,6 @@ from dushapley_paper.experiment import Experiment, Profile, Result, standard_err
 from dushapley_paper.neighbours import knn_point_sums
 from dushapley_paper.splits import Split, Spread, draw_sizes, spoil
 from dushapley_paper.table_2_page import SETS, SHARES, claims, dependence, sheets
-from dushapley_paper.trials import du_evaluations
 
 REPETITIONS = {"quick": 2, "full": 3}
 PERCEPTRON = Recipe(hidden=64, steps=50, learning_rate=0.003, optimizer="adam", batch_size=64)

@@ -11,9 +11,9 @@ import numpy as np
 from dushapley.engine.value import value
 from dushapley.games.size.curves import rational
 from dushapley.games.size.games import SizeGame
+from dushapley_paper.accuracy import du_evaluations
 from dushapley_paper.curves import COLOURS, legend_below, new_figure
 from dushapley_paper.experiment import Axes, Figure, Outcome, Result, standard_error, standing
-from dushapley_paper.trials import du_evaluations
 
 Base = Literal["10", "e"]
 

@@ -90,10 +90,15 @@ def uniformity(
     counts = counts.astype(np.int64)
     q = np.concatenate([_draw(rng, pairs, counts, size) for size in _batches(draws, len(counts))])
     ratio = np.sort(q / effective_rows(rows[None, :], g)[0])
-    below, above = np.arange(draws) / draws, np.arange(1, draws + 1) / draws
-    inside = np.clip(ratio, 0, 1)
-    distance = float(max((inside - below).max(), (above - inside).max()))
-    return Uniformity(ratio, distance, float(np.sqrt(np.log(2 / 0.05) / (2 * draws))))
+    noise = float(np.sqrt(np.log(2 / 0.05) / (2 * draws)))
+    return Uniformity(ratio, distance_to_uniform(ratio), noise)
+
+
+def distance_to_uniform(shares: FloatArray) -> float:
+    """Largest gap between the two distribution functions (Kolmogorov–Smirnov)."""
+    from scipy.stats import ks_1samp, uniform
+
+    return float(ks_1samp(shares, uniform.cdf, method="asymp").statistic)
 
 
 def _draw(rng: np.random.Generator, pairs: FloatArray, counts: IntArray, size: int) -> FloatArray:

@@ -64,10 +64,7 @@ class Posterior:
         self.hyper = kernel.natural(theta)
         self.weights = kernel.owner_weights(theta, observed.log_sizes)
         self.seen = self.view(observed.pools)
-        self.nugget = kernel.nugget(self.hyper, self.seen.z)
-        total = kernel.covariance(self.hyper, self.seen, self.seen)
-        total[np.diag_indices_from(total)] += self.nugget
-        self.factor, info = lapack.dpotrf(total, lower=1, clean=1, overwrite_a=1)
+        _, self.nugget, self.factor, info = factored(self.hyper, self.seen)
         if info:
             raise np.linalg.LinAlgError("the covariance of the observed pools is singular")
 
@@ -106,6 +103,16 @@ class Posterior:
         return np.asarray(self.alpha / np.diag(inverse))
 
 
+def factored(hyper: Hyper, seen: View) -> tuple[Terms, FloatArray, FloatArray, int]:
+    """Terms and nuggets of the covariance of pools, its Cholesky factor, and LAPACK's complaint."""
+    terms = kernel.terms(hyper, seen, seen)
+    nugget = kernel.nugget(hyper, seen.z)
+    total = terms.total()
+    total[np.diag_indices_from(total)] += nugget
+    factor, info = lapack.dpotrf(total, lower=1, clean=1, overwrite_a=1)
+    return terms, nugget, factor, int(info)
+
+
 def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatArray:
     """Hyper-parameters of highest posterior density, from the prior mean or a previous fit."""
     mean, spread, low, high = kernel.prior(observed.pools.shape[1])
@@ -135,14 +142,11 @@ def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatA
 def likelihood(
     theta: FloatArray, z: FloatArray, observed: Observed
 ) -> tuple[float, FloatArray] | None:
+    """Minus the log-likelihood and its gradient; None where the covariance cannot be factored."""
     h = kernel.natural(theta)
     weights = kernel.owner_weights(theta, observed.log_sizes)
     seen = kernel.view(z, weights)
-    terms = kernel.terms(h, seen, seen)
-    total = terms.total()
-    nugget = kernel.nugget(h, z)
-    total[np.diag_indices_from(total)] += nugget
-    factor, info = lapack.dpotrf(total, lower=1, clean=1, overwrite_a=1)
+    terms, nugget, factor, info = factored(h, seen)
     if info or not np.isfinite(factor[-1, -1]):
         return None
     alpha, _ = lapack.dpotrs(factor, observed.targets, lower=1)
