@@ -296,7 +296,7 @@ def in_words(model: Any) -> str:
     """A model in words: its steps, the last first."""
     steps = list(getattr(model, "named_steps", {"model": model}).values())
     recipes = [getattr(step, "recipe", None) for step in steps]
-    words = [repr(s) if r is None else r().told for s, r in zip(steps, recipes, strict=True)]
+    words = [repr(s) if r is None else r().words for s, r in zip(steps, recipes, strict=True)]
     return " after ".join(reversed(words))
 
 
