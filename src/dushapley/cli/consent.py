@@ -25,19 +25,18 @@ def agree_on_plan(game: ds.Game, plan: Plan, means: Means) -> None:
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if plan.reason:
         say(plan.reason)
-    agree_on_seconds(seconds, yes=means.yes)
+    agree_on_seconds(seconds)
 
 
 def agree_on_evaluations(game: ds.Game, evaluations: int, means: Means) -> None:
     """Ask before so many evaluations, if they are likely to take long."""
     if evaluations and not means.yes:
-        seconds = quote.seconds_each(game) * evaluations / quote.workers(means.jobs)
-        agree_on_seconds(seconds, yes=means.yes)
+        agree_on_seconds(quote.seconds_each(game) * evaluations / quote.workers(means.jobs))
 
 
-def agree_on_seconds(seconds: float, *, yes: bool) -> None:
+def agree_on_seconds(seconds: float) -> None:
     """Ask before work above `ASK_ABOVE`; without a terminal, --yes is needed."""
-    if yes or seconds <= ASK_ABOVE:
+    if seconds <= ASK_ABOVE:
         return
     if not sys.stdin.isatty():
         raise InvalidOption(f"About {clock(seconds)} of work; without a terminal, pass --yes.")

@@ -130,12 +130,9 @@ class Job:
         test = None if self.test is None else SourceFile.read(self.test)
         return Inputs([SourceFile.read(path) for path in self.listed], test)
 
-    def game(self) -> ds.ModelGame | ds.FoldsGame:
-        """Read the files and set up the game; nothing is trained."""
-        return self.game_of(self.inputs)
-
-    def game_of(self, inputs: Inputs) -> ds.ModelGame | ds.FoldsGame:
-        """The game of files that were opened before."""
+    def game(self, opened: Inputs | None = None) -> ds.ModelGame | ds.FoldsGame:
+        """Read the files, unless they were opened before, and set up the game; nothing trains."""
+        inputs = opened or self.inputs
         owners = self._owners(inputs.owners)
         choice = choose(owners, self.model, self.task, self.scoring)
         say(
@@ -175,7 +172,7 @@ class Job:
             y_test,
             scoring=choice.scoring,
             task=choice.task,
-            empty=o.as_number(self.empty),
+            empty=o.as_number(self.empty, float),
             seed=self.model_seed,
             repeats=self.repeats,
             on_failure=self.on_failure,  # type: ignore[arg-type]  # it is checked there

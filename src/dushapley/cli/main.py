@@ -1,9 +1,13 @@
 """Entry point: all commands by name, and what becomes of errors.
 
 Exit code 0: done; 1: failed; 2: the command was wrong; 130: interrupted. A new command is a
-function with typed parameters (or dataclasses of them) in a module of its own and a line in
+function with typed parameters (or dataclasses of them) in a module of its own and a name in
 `COMMANDS`. Modules of commands import what is heavy inside their functions, so that `--help` stays
 quick.
+
+Typer reads options off a function's parameters, one each, so that commands with options in common
+would repeat the list of them. Here a parameter whose type is a dataclass stands for all its fields,
+each an option, and the dataclass checks them when it is made: before any file is read.
 """
 
 from __future__ import annotations
@@ -11,15 +15,17 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import typer
 
+from dushapley.cli import options as o
 from dushapley.cli.compare import compare
 from dushapley.cli.demo import demo
-from dushapley.cli.groups import ungrouped
-from dushapley.cli.methods import methods
-from dushapley.cli.quote import quote
+from dushapley.cli.quote import methods, quote
 from dushapley.cli.reproduce import reproduce
 from dushapley.cli.salvage import salvage
 from dushapley.cli.statistics import statistics
@@ -36,18 +42,9 @@ from dushapley.errors import (
     UnknownMethod,
 )
 
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "demo": demo,
-    "value": value,
-    "what-if": what_if,
-    "verify": verify,
-    "quote": quote,
-    "compare": compare,
-    "methods": methods,
-    "statistics": statistics,
-    "reproduce": reproduce,
-    "salvage": salvage,
-}
+LISTED = demo, value, what_if, verify, quote, compare, methods, statistics, reproduce, salvage
+COMMANDS: dict[str, Callable[..., Any]] = {f.__name__.replace("_", "-"): f for f in LISTED}
+"""All commands by name, in the order in which `--help` lists them."""
 WRONG_COMMAND = (
     BudgetTooSmall,
     InvalidChange,
@@ -57,6 +54,32 @@ WRONG_COMMAND = (
     UnknownMethod,
 )
 """Mistakes in what was typed: exit code 2. All others are failures: 1."""
+
+
+def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same command with one option per field of its dataclasses, and with --debug."""
+    groups: dict[str, Any] = {}
+    options: dict[str, Parameter] = {}
+    for name, parameter in signature(command, eval_str=True).parameters.items():
+        if is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+            options |= signature(groups[name], eval_str=True).parameters
+        else:
+            options[name] = parameter
+    options["debug"] = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=o.Debug)
+    listed = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
+
+    @wraps(command)
+    def with_options(debug: bool = False, **given: Any) -> Any:
+        del debug  # read by main
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return command(**given)
+
+    with_options.__signature__ = Signature(listed)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {option.name: option.annotation for option in listed}
+    return with_options
+
 
 app = typer.Typer(
     help="Fair values for whole datasets: what is each owner's data worth?",

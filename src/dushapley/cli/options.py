@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -79,7 +80,7 @@ class Means:
     )
 
     def __post_init__(self) -> None:
-        refuse_workers(self.jobs)
+        check_executor("local", self.jobs, None)
 
     def ledger_of(self, game: ds.Game) -> Path | None:
         """The file that keeps what is paid for this game, if there is to be one."""
@@ -93,11 +94,6 @@ class Means:
             assert game.context is not None
             Ledger(path, game.context).close()  # opens, or says why not
         return path
-
-
-def refuse_workers(jobs: int) -> None:
-    """Refuse an impossible number of workers."""
-    check_executor("local", jobs, None)
 
 
 def refuse_unknown(method: str) -> None:
@@ -133,20 +129,12 @@ def refuse_unclear_owners(owner: str | None, by_file: bool) -> None:
         raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
 
 
-def as_number(text: str) -> Any:
-    """A number where it is one, else the word."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def as_whole(text: str) -> Any:
-    """A whole number where it is one, else a number, else the word."""
-    try:
-        return int(text)
-    except ValueError:
-        return as_number(text)
+def as_number(text: str, *kinds: type[int | float]) -> Any:
+    """A number of the first of these kinds that it is, else the word."""
+    for kind in kinds:
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def as_bytes(text: str | None) -> int | None:
@@ -154,11 +142,14 @@ def as_bytes(text: str | None) -> int | None:
     if text is None:
         return None
     units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
-    number = as_number(text[:-2])
+    number = as_number(text[:-2], float)
     known = text[-2:].upper() in units and isinstance(number, float) and isfinite(number)
     if not known:
         raise InvalidOption(f"--memory is {text!r}; write it like 500MB or 2GB.")
     return int(number * units[text[-2:].upper()])
+
+
+WORDS = {"true": True, "false": False}
 
 
 def method_options(pairs: Sequence[str]) -> Mapping[str, Any]:
@@ -168,5 +159,5 @@ def method_options(pairs: Sequence[str]) -> Mapping[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise InvalidOption(f"--option {pair!r} is not of the form name=value.")
-        options[name] = {"true": True, "false": False}.get(text.lower(), as_whole(text))
+        options[name] = WORDS.get(text.lower(), as_number(text, int, float))
     return options

@@ -57,36 +57,32 @@ def reproduce(
 
 def run_one(name: str, profile: Profile, seed: int, out: Path | None, download: bool) -> Record:
     """Fetch if asked, run, keep where a folder is named."""
-    from dushapley_paper import records
-    from dushapley_paper.page import RESULTS
+    from dushapley_paper import download as fetch
+    from dushapley_paper import page, records
 
     experiment = records.find_experiment(name)
     if download:
-        from dushapley_paper.download import download as fetch
-
-        for path in fetch(experiment.needs):
+        for path in fetch.download(experiment.needs):
             say(f"Fetched {path}.")
     say(f"{name}, {profile} profile ...")
     record = records.reproduce(name, profile, seed)
     if out is not None:
-        say(f"Result in {records.save(record, out / RESULTS)}.")
+        say(f"Result in {records.save(record, out / page.RESULTS)}.")
     return record
 
 
 def everything(profile: Profile, seed: int, out: Path, download: bool) -> None:
     """Run what is not stored yet, data checked first; then write the page."""
-    from dushapley_paper.data import check
-    from dushapley_paper.page import RESULTS, write_page
-    from dushapley_paper.records import read
+    from dushapley_paper import data, page, records
     from dushapley_paper.registry import EXPERIMENTS
 
-    stored = {record["name"] for record in read(out / RESULTS)}
+    stored = {record["name"] for record in records.read(out / page.RESULTS)}
     missing = [name for name in EXPERIMENTS if name not in stored]
     if not download:
-        check(need for name in missing for need in EXPERIMENTS[name].needs)
+        data.check(need for name in missing for need in EXPERIMENTS[name].needs)
     for name in missing:
         run_one(name, profile, seed, out, download)
-    print(write_page(out))
+    print(page.write_page(out))
 
 
 def print_record(record: Record, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ import typer
 from dushapley.cli import options as o
 from dushapley.cli.job import Inputs, Job
 from dushapley.data.files import SourceFile, sources
+from dushapley.engine.executors import check_executor
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.games.model.catalogue import MODELS
 from dushapley.settlement.verification import Finding, as_stored, value_findings, verdict_on
@@ -37,14 +38,13 @@ def verify(
     jobs: o.Jobs = 1,
 ) -> None:
     """Compute a settlement again and say whether it holds: exit code 0 if so, else 1."""
-    o.refuse_workers(jobs)
-
+    check_executor("local", jobs, None)
     data = as_stored(settlement)
     record = recorded(data)
     inputs = by_role(sources(files), record["inputs"])
 
     def of_values() -> list[Finding]:
-        game = recorded_job(record, inputs, model).game_of(inputs)
+        game = recorded_job(record, inputs, model).game(inputs)
         trusted = o.default_ledger(game.context) if from_ledger and game.context else ledger
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
         return value_findings(data, game, ledger=trusted, n_jobs=jobs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,14 +45,15 @@ def what_if(
     json: o.Json = False,
 ) -> None:
     """What would change if an owner left, joined, merged, copied, or brought more rows."""
-    given = [x for x in (leave, join, merge, copy, rows) if x is not None]
+    wishes = {ds.Leave: leave, ds.Join: join, ds.Merge: merge, ds.Copy: copy, ds.MoreRows: rows}
+    given = [(kind, wish) for kind, wish in wishes.items() if wish is not None]
     if len(given) != 1:
         raise InvalidOption(
             f"Found {len(given)} changes; exactly one is needed: --leave OWNER, --join FILE, "
             "--merge A B, --copy A B, or --rows OWNER N."
         )
     game = job.game()
-    change = make_change(game, leave, join, merge, copy, rows)
+    change = make_change(game, *given[0])
     how: dict[str, Any] = {
         "method": asked.method, "options": asked.options, "budget": asked.budget,
         "seed": asked.seed, "ledger": means.usable_ledger_of(game),
@@ -67,25 +69,11 @@ def what_if(
     show(answer, None if pot.pot is None else payments(answer, pot), json=json)
 
 
-def make_change(
-    game: ds.Game,
-    leave: str | None,
-    join: Path | None,
-    merge: tuple[str, str] | None,
-    copy: tuple[str, str] | None,
-    rows: tuple[str, int] | None,
-) -> Change:
+def make_change(game: ds.Game, kind: Callable[..., Change], wish: Any) -> Change:
     """The one change that was asked for."""
-    if leave is not None:
-        return ds.Leave(leave)
-    if merge is not None:
-        return ds.Merge(*merge)
-    if copy is not None:
-        return ds.Copy(*copy)
-    if rows is not None:
-        return ds.MoreRows(*rows)
-    assert join is not None
-    file = SourceFile.read(join)
+    if not isinstance(wish, Path):
+        return kind(*wish) if isinstance(wish, tuple) else kind(wish)
+    file = SourceFile.read(wish)
     return ds.Join(file.owner, *game.owners.align(file.table(), "The newcomer"))  # type: ignore[attr-defined]
 
 
