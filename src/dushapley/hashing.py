@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import cache
@@ -42,7 +43,7 @@ def digest(*parts: object) -> str:
 
 def _labelled(part: object) -> tuple[str, bytes]:
     if isinstance(part, np.ndarray):
-        label, body = f"array {part.dtype.str} {part.shape}", _bytes(part)
+        label, body = f"array {part.dtype.str} {part.shape}", part.tobytes()
     elif isinstance(part, bytes):
         label, body = "bytes", part
     elif isinstance(part, (str, int, float, type(None))):
@@ -54,11 +55,7 @@ def _labelled(part: object) -> tuple[str, bytes]:
 
 def array_chunk(array: Array) -> bytes:
     """An array of numbers for `sha256`: its type, its shape and its bytes."""
-    return f";{array.dtype.str} {array.shape}:".encode() + _bytes(array)
-
-
-def _bytes(array: Array) -> bytes:
-    return np.ascontiguousarray(array).tobytes()
+    return f";{array.dtype.str} {array.shape}:".encode() + array.tobytes()
 
 
 def checksum(*parts: str | bytes | None) -> bytes:
@@ -99,7 +96,7 @@ def _cells(array: Array | None) -> Iterator[str | bytes]:
             yield f"{len(cell)}:".encode() + cell
     else:
         yield f"{array.dtype.str};"
-        yield _bytes(array)
+        yield array.tobytes()
 
 
 _PLAIN = (str, bytes, int, float, type(None), np.generic, date, time, timedelta, Decimal)
@@ -130,10 +127,8 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 @cache
 def package_version(name: str) -> str:
     """Version of a package by the name it is installed or imported under; "" if it has none."""
-    try:
+    with suppress(metadata.PackageNotFoundError):
         return metadata.version("scikit-learn" if name == "sklearn" else name)
-    except metadata.PackageNotFoundError:
-        pass
     try:
         return str(getattr(import_module(name), "__version__", ""))
     except ImportError:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray, Fractions, Queries
+from dushapley.arrays import BoolArray, FloatArray, Fractions, Queries
 from dushapley.engine.plan import Plan, make_plan
 from dushapley.errors import (
     InvalidGame,
@@ -92,10 +92,8 @@ class AskTell:
         self.empty = self.full = float("nan")
         self.finished = False
         self.estimate: Estimate | None = None
-        ends = np.zeros((2, self.n_players), dtype=np.bool_)
-        ends[1] = True
-        self._pending: Ask | None = Ask(ends)
-        self._count(ends)
+        self._pending: Ask | None = Ask(ends(self.n_players))
+        self._count(self._pending.queries)
         self._talk: Conversation | None = None
 
     def ask(self) -> Ask | None:
@@ -152,7 +150,7 @@ class AskTell:
     def _advance(self, answers: FloatArray | None) -> None:
         assert self._talk is not None
         try:
-            ask = next(self._talk) if answers is None else self._talk.send(answers)
+            ask = self._talk.send(answers)  # type: ignore[arg-type]  # None starts it
             while len(ask.queries) == 0:
                 ask = self._talk.send(np.empty(0))
         except StopIteration as stop:
@@ -176,3 +174,8 @@ class AskTell:
                 f"{self.plan.method.name} asked {self.n_asked} pools, more than its budget of "
                 f"{self.plan.budget}: a mistake in the method, not in your game."
             )
+
+
+def ends(n_players: int) -> BoolArray:
+    """The empty and the grand coalition, which every run asks first."""
+    return np.repeat([[False], [True]], n_players, axis=1)

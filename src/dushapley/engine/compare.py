@@ -180,21 +180,16 @@ def label(method: str | Method, options: Mapping[str, Any]) -> str:
 
 def errors(values: FloatArray, truth: FloatArray) -> dict[str, float]:
     """Mean squared error, the same relative to the spread of the truth, and rank correlation."""
+    from scipy.stats import spearmanr
+
     mse = float(np.mean((values - truth) ** 2))
     spread = float(np.var(truth))
+    constant = np.ptp(values) == 0 or np.ptp(truth) == 0  # spearmanr would warn
     return {
         "mse": mse,
         "relative_mse": mse / spread if spread > 0 else float("nan"),
-        "rank_correlation": rank_correlation(values, truth),
+        "rank_correlation": np.nan if constant else float(spearmanr(values, truth).statistic),
     }
-
-
-def rank_correlation(values: FloatArray, truth: FloatArray) -> float:
-    """Spearman's correlation; not a number when all values of one side are equal."""
-    from scipy.stats import spearmanr
-
-    constant = np.ptp(values) == 0 or np.ptp(truth) == 0
-    return float("nan") if constant else float(spearmanr(values, truth).statistic)
 
 
 def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, Queries
-from dushapley.engine.asktell import AskTell
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.base import one_blas_thread
 from dushapley.engine.history import run_history
 from dushapley.engine.ledger import Ledger
+from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
 from dushapley.errors import LedgerRefused
 from dushapley.games.base import Game, Outcome
@@ -30,8 +30,6 @@ class Evaluator:
     def __init__(self, game: Game) -> None:
         self.game = game
         self.n_computed = 0
-        self.n_distinct: int | None = None
-        self.failures: Counter[str] = Counter()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         """Utilities of the pools asked for."""
@@ -40,13 +38,9 @@ class Evaluator:
         bar.advance(len(values))
         return values
 
-    def details(self, final: Estimate) -> dict[str, Any]:
-        """Results of the method, and what was noted on the way."""
-        return dict(final.details)
-
-    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
-        """Errors by source beside the method's own: none are known of a game that costs nothing."""
-        return {}
+    def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
+        """What was computed, and what else a valuation says of the answers."""
+        return {"n_computed": self.n_computed, "n_distinct": None, "details": final.details}
 
 
 class PaidEvaluator(Evaluator):
@@ -80,41 +74,37 @@ class PaidEvaluator(Evaluator):
         self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
         return np.array([self.known[key].value for key in keys], dtype=np.float64)
 
-    def details(self, final: Estimate) -> dict[str, Any]:
-        values = np.array([self.known[key].value for key in self.number])
+    def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
+        """The same with failures, errors by source, and what was noted on the way."""
+        outcomes = [self.known[key] for key in self.number]
+        values = np.array([outcome.value for outcome in outcomes])
         with blas_limit(self.game):
-            notes = run_history(self.game.sizes, self.transcript, values, final)
-        return {**final.details, "trail": notes}
-
-    def error_bars(self, talk: AskTell, begin: Begin) -> dict[str, Any]:
-        assert talk.estimate is not None
-        with blas_limit(self.game):
-            return error_bars(
+            trail = run_history(self.game.sizes, self.transcript, values, final)
+            errors = error_bars(
                 begin,
                 self.transcript,
-                [self.known[key] for key in self.number],
-                talk.estimate,
+                outcomes,
+                final,
                 repeats=self.game.repeats,
                 deterministic=self.game.deterministic,
-                enumerated=talk.plan.method.name == "exact" or self.game.n_players == 1,
+                enumerated=plan.method.name == "exact" or self.game.n_players == 1,
             )
+        causes = Counter(o.failure for o in self.known.values() if o.failure is not None)
+        return {
+            "n_computed": self.n_computed,
+            "n_distinct": len(self.known),
+            "details": {**final.details, "trail": trail},
+            "errors": errors,
+            "failures": dict(sorted(causes.items())),  # workers finish in any order
+        }
 
     def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
         """Learn what the ledger knows of pools not met before; those that it does not know."""
         unknown = [key for key in keys if key not in self.known]
-        if self.ledger is None:
-            return unknown
-        for key, stored in self.ledger.read(unknown).items():
-            outcome = self.game.recall(stored)
-            if outcome is not None:
-                self._know(key, outcome)
+        stored = {} if self.ledger is None else self.ledger.read(unknown)
+        recalled = {key: self.game.recall(outcome) for key, outcome in stored.items()}
+        self.known |= {key: outcome for key, outcome in recalled.items() if outcome is not None}
         return [key for key in unknown if key not in self.known]
-
-    def _know(self, key: bytes, outcome: Outcome) -> None:
-        self.known[key] = outcome
-        self.n_distinct = len(self.known)
-        if outcome.failure is not None:
-            self.failures[outcome.failure] += 1
 
     def _keep(self, keys: list[bytes], queries: Queries, outcomes: list[Outcome]) -> None:
         """Commit a paid block to the ledger, and remember it."""
@@ -123,8 +113,7 @@ class PaidEvaluator(Evaluator):
         paid = list(zip(keys, outcomes, strict=True))
         if self.ledger is not None:
             self.ledger.write(paid)
-        for key, outcome in paid:
-            self._know(key, outcome)
+        self.known.update(paid)
         self.n_computed += len(paid)
 
 

@@ -86,8 +86,7 @@ class Notes:
         """Estimates along the way, thinned evenly; always with the last one."""
         steps = [*self._estimates, (self.asked, final)]
         most = int(np.clip(10_000 // len(self.sizes), 5, 40))
-        even = np.linspace(0, len(steps) - 1, min(most, len(steps)))
-        chosen = [steps[i] for i in sorted({round(i) for i in even})]
+        chosen = _thinned(steps, most)
         return {
             "asked": [asked for asked, _ in chosen],
             "values": [e.values.tolist() for _, e in chosen],
@@ -99,9 +98,8 @@ class Notes:
     def _curve(self) -> dict[str, list[float]]:
         """Rows and worth of the pools, by rows; thinned evenly."""
         points = sorted((float(pool @ self.sizes), value) for pool, value in self._pools.values())
-        even = np.linspace(0, len(points) - 1, min(MOST_POINTS, len(points)))
-        chosen = [points[i] for i in sorted(set(even.round().astype(int).tolist()))]
-        return {"rows": [rows for rows, _ in chosen], "values": [value for _, value in chosen]}
+        rows, values = zip(*_thinned(points, MOST_POINTS), strict=True)
+        return {"rows": list(rows), "values": list(values)}
 
     def _stages(self) -> dict[str, Any]:
         """Gain of each owner by how much of the others' rows the pool holds.
@@ -164,6 +162,12 @@ class Notes:
         """Worth of each of these coalitions, None where it was not asked."""
         known = [self._pools.get(pool.tobytes()) for pool in pools]
         return [None if pair is None else pair[1] for pair in known]
+
+
+def _thinned(items: list[Any], most: int) -> list[Any]:
+    """At most so many of these, evenly spread."""
+    even = np.linspace(0, len(items) - 1, min(most, len(items)))
+    return [items[i] for i in dict.fromkeys(even.round().astype(int).tolist())]
 
 
 def _key(pool: FloatArray, draw: bytes, partial: bool) -> bytes:

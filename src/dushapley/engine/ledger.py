@@ -157,26 +157,26 @@ class Ledger:
 
     def _refusal(self, error: Exception) -> LedgerError:
         """What an error of SQLite means for the user."""
-        reason = str(error)
-        if "locked" in reason or "busy" in reason:
-            return LedgerBusy(
-                f"Another program has been writing to the ledger {self.path} for {PATIENCE} "
-                "seconds. Wait until it is done, or use another file."
-            )
-        if "full" in reason or "disk I/O" in reason:
-            return LedgerFull(
-                f"The ledger {self.path} cannot grow ({reason}). What it held before is intact; "
-                "free some space, and run the same again to go on."
-            )
-        if "readonly" in reason:
-            return LedgerReadOnly(
-                f"The ledger {self.path} cannot be written ({reason}). What it held before is "
-                "intact; make it writable, copy it elsewhere, or run without one."
-            )
-        return LedgerUnreadable(
-            f"{self.path} is not a readable ledger ({reason}). Name another file; if this one was "
-            f"damaged, `dushapley salvage {quote(str(self.path))} NEW` saves what is intact."
-        )
+        path, reason = self.path, str(error)
+        refusals: dict[tuple[str, ...], LedgerError] = {
+            ("locked", "busy"): LedgerBusy(
+                f"Another program has been writing to the ledger {path} for {PATIENCE} seconds. "
+                "Wait until it is done, or use another file."
+            ),
+            ("full", "disk I/O"): LedgerFull(
+                f"The ledger {path} cannot grow ({reason}). What it held before is intact; free "
+                "some space, and run the same again to go on."
+            ),
+            ("readonly",): LedgerReadOnly(
+                f"The ledger {path} cannot be written ({reason}). What it held before is intact; "
+                "make it writable, copy it elsewhere, or run without one."
+            ),
+            ("",): LedgerUnreadable(
+                f"{path} is not a readable ledger ({reason}). Name another file; if this one was "
+                f"damaged, `dushapley salvage {quote(str(path))} NEW` saves what is intact."
+            ),
+        }
+        return next(e for words, e in refusals.items() if any(w in reason for w in words))
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Outcome]:
         """What is known of these pools."""
@@ -237,8 +237,8 @@ def sealed(key: bytes, outcome: Outcome, context: str) -> Row:
 
 def unsealed(row: Row, context: str) -> Outcome | None:
     """A stored evaluation, or None when it is not what was once stored."""
-    key, value, failure, scores, spread, seal = row
-    if checksum(context, key, value, failure, scores, spread) != seal:
+    _, value, failure, scores, spread, seal = row
+    if checksum(context, *row[:-1]) != seal:
         return None
     array = None if scores is None else np.frombuffer(scores, dtype=np.float64)
     return Outcome(float(value), failure, array, None if spread is None else float(spread))

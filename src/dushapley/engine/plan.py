@@ -125,23 +125,20 @@ def refuse_unless_applicable(
 ) -> None:
     """Refuse a method whose questions this game cannot answer."""
     need = method.need(options)
-    if need == "fractions" and fractions == "none":
-        raise MethodNotApplicable(
-            f"{method.name} asks for pools that hold part of an owner's rows, but this game knows "
-            f"whole owners only. Methods that work here: {', '.join(coalition_methods())}."
-        )
-    if need == "rows":  # a game that has them answers by its closed form and never comes here
-        raise MethodNotApplicable(
-            f"{method.name} needs the owners' rows and a test set with class labels, which this "
-            "game does not offer. Make a KNNGame(owners, X_test, y_test) from them, or choose "
-            f"among: {', '.join(coalition_methods())}."
-        )
-    if need == "formula":
-        raise MethodNotApplicable(
-            f"{method.name} asks no questions: it is computed from a game's own formula, and this "
-            "game has none for it. It needs the owners' sizes and a curve of the pooled size "
-            "(SizeGame, RegressogramGame); for any other game use du."
-        )
+    if need == "coalitions" or (need == "fractions" and fractions != "none"):
+        return
+    others = ", ".join(coalition_methods())
+    refusals = {
+        "fractions": "asks for pools that hold part of an owner's rows, but this game knows whole "
+        f"owners only. Methods that work here: {others}.",
+        # a game that has rows answers by its closed form and never comes here
+        "rows": "needs the owners' rows and a test set with class labels, which this game does not "
+        f"offer. Make a KNNGame(owners, X_test, y_test) from them, or choose among: {others}.",
+        "formula": "asks no questions: it is computed from a game's own formula, and this game has "
+        "none for it. It needs the owners' sizes and a curve of the pooled size (SizeGame, "
+        "RegressogramGame); for any other game use du.",
+    }
+    raise MethodNotApplicable(f"{method.name} {refusals[need]}")
 
 
 def all_coalitions(n_players: int) -> str:

@@ -31,25 +31,18 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self.show:
+            from rich import progress
             from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
 
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("evaluations,"),
-                TimeElapsedColumn(),
-                TextColumn("gone,"),
-                TimeRemainingColumn(),
-                TextColumn("left"),
+            self._bar = progress.Progress(
+                "{task.description}",
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                "evaluations,",
+                progress.TimeElapsedColumn(),
+                "gone,",
+                progress.TimeRemainingColumn(),
+                "left",
                 console=Console(stderr=True),
             )
             self._task = self._bar.add_task("valuing", total=self.total)

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dushapley.engine.asktell import AskTell
+from dushapley.engine.asktell import AskTell, ends
 from dushapley.engine.evaluator import Evaluator, PaidEvaluator, blas_limit, refuse_ledger
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
@@ -166,18 +166,18 @@ class Run:
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
         refuse_ledger(self.game, self.ledger)
         self.seed = check_seed(self.seed)
-        self._stack = ExitStack()
         self._paid: Ledger | None = None
 
     def __enter__(self) -> Self:
         if self.ledger is not None and self.plan.formula is None:
             assert self.game.context is not None  # as `refuse_ledger` saw to
-            self._paid = self._stack.enter_context(Ledger(self.ledger, self.game.context))
+            self._paid = Ledger(self.ledger, self.game.context)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._paid = None
-        self._stack.close()
+        if self._paid is not None:
+            self._paid.close()
+            self._paid = None
 
     def pay(self) -> Valuation:
         """Ask, answer and keep until the plan is done; workers live as long as this.
@@ -235,25 +235,26 @@ class Run:
             talk.tell(evaluator.answer(ask, bar))
 
     def _from_formula(self, formula: Estimate) -> Valuation:
-        ends = np.zeros((2, self.game.n_players), dtype=np.bool_)
-        ends[1] = True
-        empty, full = (float(u) for u in self.game(ends))
+        empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
         return self._built(
-            formula, n_evaluations=0, n_distinct=0, n_computed=0, u_empty=empty, u_full=full
+            formula,
+            n_evaluations=0,
+            n_distinct=0,
+            n_computed=0,
+            u_empty=empty,
+            u_full=full,
+            details=formula.details,
         )
 
     def _valuation(self, talk: AskTell, evaluator: Evaluator) -> Valuation:
         assert talk.estimate is not None
         return self._built(
-            replace(talk.estimate, details=evaluator.details(talk.estimate)),
+            talk.estimate,
             n_evaluations=talk.n_asked,
-            n_distinct=evaluator.n_distinct,
-            n_computed=evaluator.n_computed,
             u_empty=talk.empty,
             u_full=talk.full,
             complete=talk.finished,
-            failures=dict(sorted(evaluator.failures.items())),  # workers finish in any order
-            errors=evaluator.error_bars(talk, self.converse),
+            **evaluator.account(talk.estimate, self.plan, self.converse),
         )
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
@@ -272,7 +273,6 @@ class Run:
             fingerprint=self.game.fingerprint,
             guarantee=estimate.guarantee,
             notes=(*reason, *estimate.notes, *self.game.notes),
-            details=estimate.details,
             version=package_version("dushapley"),
             **counted,
         )
@@ -285,9 +285,7 @@ class Run:
             or precise_enough(estimate, self.precision)
         ):
             return valuation
-        remedy = (
-            "" if valuation.std_errors is not None else " or choose a method with standard errors"
-        )
+        remedy = " or choose a method with standard errors" if valuation.std_errors is None else ""
         note = (
             f"The wanted precision of {self.precision:g} was not reached within "
             f"{valuation.n_evaluations:,} evaluations; raise the budget{remedy}."

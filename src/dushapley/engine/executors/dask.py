@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -78,7 +78,7 @@ class Dask(Remote):
         return client
 
     def workers(self) -> int:
-        self._look_around()
+        self._threads = dict(self._answer(self.client.nthreads))
         if not self._threads:
             try:
                 self.client.wait_for_workers(1, timeout=(waited := self.patience()))
@@ -88,7 +88,7 @@ class Dask(Remote):
                     f"The Dask scheduler has had no worker for {waited:g} s. Start some "
                     "(`dask worker ADDRESS`), and run again to go on."
                 ) from error
-            self._look_around()
+            self._threads = dict(self._answer(self.client.nthreads))
         return max(1, sum(self._threads.values()))
 
     def ship(self, parcel: Parcel) -> None:
@@ -145,11 +145,11 @@ class Dask(Remote):
         except Exception as error:
             raise cannot_unpack(error) from error
 
-    def _look_around(self) -> None:
-        """See which workers are there; a silent scheduler is not waited for forever."""
+    def _answer(self, question: Callable[..., Any]) -> Any:
+        """What the cluster answers; one that stays silent is not waited for forever."""
         waited = self.patience()
         try:
-            self._threads = dict(self.client.nthreads(callback_timeout=waited))
+            return question(callback_timeout=waited)
         except TimeoutError as error:
             seconds_left(self.until)
             raise WorkersLost(
