@@ -147,9 +147,10 @@ def coverage(
     seeds: Iterable[int],
 ) -> float:
     """Part of the exact values that lie within their 95% intervals, over owners and seeds."""
-    found = [run(method, game, options, budget, seed) for seed in seeds]
-    assert all(e.std_errors is not None for e in found), f"no standard errors at budget {budget}"
-    return covered(found, value(game, "exact").values)
+    estimates = [run(method, game, options, budget, seed) for seed in seeds]
+    known = all(estimate.std_errors is not None for estimate in estimates)
+    assert known, f"no standard errors at budget {budget}"
+    return covered(estimates, value(game, "exact").values)
 
 
 def covered(found: Sequence[Estimate], truth: FloatArray) -> float:
@@ -304,16 +305,16 @@ class EstimatorContract:
             for name, game in self.games(n).items():
                 for budget in self.budgets(n):
                     counted = CountingGame(game)
-                    found = self.play(counted, budget, seed=2)
+                    estimate = self.play(counted, budget, seed=2)
                     where = f"{name}, {n} owners, budget {budget}"
                     assert 2 <= counted.asked <= budget, where
-                    assert np.isfinite(found.values).all(), where
+                    assert np.isfinite(estimate.values).all(), where
 
     def test_the_result_tells_what_was_asked(self) -> None:
         for game in self.games(4).values():
             counted = CountingGame(game)
-            found = value(counted if self.asks else game, self.method, options=self.options)
-            assert found.n_evaluations == found.n_computed == counted.asked
+            valuation = value(counted if self.asks else game, self.method, options=self.options)
+            assert valuation.n_evaluations == valuation.n_computed == counted.asked
 
     def test_too_small_a_budget_is_refused(self) -> None:
         method, options = self.declared()
@@ -347,10 +348,10 @@ class EstimatorContract:
 
     def test_one_owner_gets_everything(self) -> None:
         for game in self.games(1).values():
-            found = self.play(game, budget=2, seed=0)
+            estimate = self.play(game, budget=2, seed=0)
             ends = game(np.array([[False], [True]]))
             rounding = 0 if self.asks else 1e-15 * float(np.abs(ends).max())  # a formula's sums
-            assert abs(found.values[0] - (ends[1] - ends[0])) <= rounding
+            assert abs(estimate.values[0] - (ends[1] - ends[0])) <= rounding
 
     def test_declared_axioms_hold_exactly(self) -> None:
         method, options = self.declared()
@@ -360,10 +361,10 @@ class EstimatorContract:
         for n in (2, 3, 4, 7):
             for name, game in self.games(n).items():
                 full, empty = game(np.stack([np.full(n, True), np.full(n, False)]))
-                found = self.play(game).values
-                slack = 1e-9 * max(1.0, abs(full), abs(empty), float(np.abs(found).max()))
+                values = self.play(game).values
+                slack = 1e-9 * max(1.0, abs(full), abs(empty), float(np.abs(values).max()))
                 if "efficiency" in kept:
-                    assert abs(found.sum() - (full - empty)) <= slack, name
+                    assert abs(values.sum() - (full - empty)) <= slack, name
             if "null player" in kept:
                 assert abs(self.play(null_player_game(n)).values[-1]) <= 1e-12
             if "symmetry" in kept:
@@ -373,13 +374,13 @@ class EstimatorContract:
         for n in (2, 3, 4, 7):
             for game in self.games(n).values():
                 for budget in self.budgets(n):
-                    found = self.play(game, budget, seed=1)
-                    errors = np.zeros(n) if found.std_errors is None else found.std_errors
+                    estimate = self.play(game, budget, seed=1)
+                    errors = np.zeros(n) if estimate.std_errors is None else estimate.std_errors
                     assert errors.shape == (n,)
                     assert np.isfinite(errors).all()
                     assert (errors >= 0).all()
-                    if found.std_errors is not None:
-                        assert found.replicates is None or found.replicates >= 2
+                    if estimate.std_errors is not None:
+                        assert estimate.replicates is None or estimate.replicates >= 2
 
     def test_unbiased_where_declared(self) -> None:
         method, options = self.declared()

@@ -64,12 +64,12 @@ class Cells:
             a mean over all of them is exact.
         """
         drawn = np.where(self.exact, 0.0, weights)
-        found = Sums(self.count, self.mean, self.second, self.third).spread(drawn)
+        sampled = Sums(self.count, self.mean, self.second, self.third).spread(drawn)
         left = np.ones(1)
         if population is not None:
             left = np.maximum(1 - self.count / np.maximum(population, 1), 0)
-        third = found.third * left * (2 * left - 1)
-        return Spread(found.variance * left, third, found.freedom).together(axis=(0, 2))
+        third = sampled.third * left * (2 * left - 1)
+        return Spread(sampled.variance * left, third, sampled.freedom).together(axis=(0, 2))
 
 
 def populations(n_players: int) -> FloatArray:

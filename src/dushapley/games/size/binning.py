@@ -89,8 +89,8 @@ def nearest_noise(X: FloatArray, y: FloatArray) -> float:
     from scipy.spatial import cKDTree
 
     scale = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
-    found = np.asarray(cKDTree(X / scale).query(X / scale, k=2)[1])
-    return float(np.mean((y - y[found[:, 1]]) ** 2) / 2)
+    neighbours = np.asarray(cKDTree(X / scale).query(X / scale, k=2)[1])
+    return float(np.mean((y - y[neighbours[:, 1]]) ** 2) / 2)
 
 
 def within_and_between(y: FloatArray, bins: IntArray, noise: float) -> tuple[float, float]:

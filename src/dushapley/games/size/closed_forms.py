@@ -63,11 +63,11 @@ def solve_exact(sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
     values, error = np.zeros(len(sizes)), 0.0
     for part in parts:
         grid = lattice(part.sizes)
-        found = None if grid is None else exact_values(grid, utilities(grid, part.curve))
-        if found is None:
+        exact = None if grid is None else exact_values(grid, utilities(grid, part.curve))
+        if exact is None:
             return None
-        values += part.weight * found.values
-        error += part.weight * found.error
+        values += part.weight * exact.values
+        error += part.weight * exact.error
     details = {"route": "law of the pooled size", "numerical_error": error}
     return Estimate(values, details=details)
 
@@ -83,11 +83,11 @@ def solve_du(sizes: FloatArray, parts: Sequence[Part]) -> Estimate:
 
 def total_du(parts: Sequence[Part]) -> DUValues:
     """DU-Shapley of the whole game: that of its parts, added up."""
-    found = [(part.weight, du_values(part.sizes, part.curve)) for part in parts]
+    weighted = [(part.weight, du_values(part.sizes, part.curve)) for part in parts]
     return DUValues(
-        np.sum([weight * du.values for weight, du in found], axis=0),
-        sum(weight * du.error for weight, du in found),
-        "; ".join(sorted({du.how for _, du in found})),
+        np.sum([weight * du.values for weight, du in weighted], axis=0),
+        sum(weight * du.error for weight, du in weighted),
+        "; ".join(sorted({du.how for _, du in weighted})),
     )
 
 
@@ -101,9 +101,9 @@ def solve_second_order(parts: Sequence[Part]) -> Estimate | None:
 
 def total_bracket(parts: Sequence[Part]) -> Bracket | None:
     """Bounds on the Shapley values of the whole game: those of its parts, added up."""
-    found = [bracket(part.sizes, part.curve) for part in parts]
-    sure = [bounds for bounds in found if bounds is not None]
-    if len(sure) < len(found):
+    brackets = [bracket(part.sizes, part.curve) for part in parts]
+    sure = [bounds for bounds in brackets if bounds is not None]
+    if len(sure) < len(brackets):
         return None
     weight = np.array([part.weight for part in parts])
     return Bracket(

@@ -50,10 +50,10 @@ def du_values(sizes: FloatArray, curve: LearningCurve) -> DUValues:
     distinct, member, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     owner = Owner(distinct, sum_of_others(distinct, counts), n)
     if len(distinct) * n <= MOST_TERMS:
-        found = weighted_sum(owner, np.arange(n), np.ones(n), curve)
-        return DUValues(found[member] / n, 0.0, "summed term by term")
-    found, error, how = by_rule(owner, curve)
-    return DUValues(found[member] / n, error / n, how)
+        sums = weighted_sum(owner, np.arange(n), np.ones(n), curve)
+        return DUValues(sums[member] / n, 0.0, "summed term by term")
+    sums, error, how = by_rule(owner, curve)
+    return DUValues(sums[member] / n, error / n, how)
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ def weighted_sum(
     owner: Owner, k: FloatArray | IntArray, weight: FloatArray, curve: LearningCurve
 ) -> FloatArray:
     """Σ weight·g(kμ) for each distinct size, k not necessarily whole."""
-    found = np.empty(len(owner.own))
+    sums = np.empty(len(owner.own))
     at_once = max(1, 2**20 // len(k))
-    for start in range(0, len(found), at_once):
+    for start in range(0, len(sums), at_once):
         mine = owner.own[start : start + at_once, None]
         pooled = k / (owner.n - 1) * owner.others[start : start + at_once, None]
         gain = finite_curve(curve, pooled + mine) - finite_curve(curve, pooled)
-        found[start : start + at_once] = gain @ weight
-    return found
+        sums[start : start + at_once] = gain @ weight
+    return sums
 
 
 def by_rule(owner: Owner, curve: LearningCurve) -> tuple[FloatArray, float, str]:
@@ -138,8 +138,8 @@ def gauss_for_sums(length: int, nodes: int, ends: bool) -> tuple[FloatArray, Flo
     return np.asarray(x + (length - 1) / 2), np.asarray(length * vectors[0] ** 2)
 
 
-def monotone_error(owner: Owner, found: FloatArray, curve: LearningCurve) -> FloatArray:
-    """How far `found` can be from the sum, knowing only that g falls (concave) or that w rises."""
+def monotone_error(owner: Owner, sums: FloatArray, curve: LearningCurve) -> FloatArray:
+    """How far `sums` can be from the truth, knowing only that g falls (concave) or w rises."""
     n = owner.n
     inner = np.unique(np.geomspace(HEAD, n - 1, RIEMANN).astype(np.int64))
     a, b = np.append(np.arange(HEAD), inner[:-1]), np.append(np.arange(HEAD), inner[1:] - 1)
@@ -147,9 +147,9 @@ def monotone_error(owner: Owner, found: FloatArray, curve: LearningCurve) -> Flo
     length = (b - a + 1).astype(np.float64)
     if curve.shape == "concave":
         high, low = (weighted_sum(owner, k, length, curve) for k in (a, b))
-        return np.maximum(high - found, found - low)
+        return np.maximum(high - sums, sums - low)
     mine, others = owner.own[:, None], owner.others[:, None]
     first, last = (k / (n - 1) * others for k in (a, b))
     high = (finite_curve(curve, last + mine) - finite_curve(curve, first)) @ length
     low = (finite_curve(curve, first + mine) - finite_curve(curve, last)) @ length
-    return np.maximum(high - found, found - low)
+    return np.maximum(high - sums, sums - low)

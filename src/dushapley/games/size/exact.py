@@ -104,15 +104,15 @@ def lattice(sizes: FloatArray) -> Lattice | None:
 
 def reachable(grid: Lattice) -> IntArray:
     """Every pooled size that some coalition has, in steps: a bit set shifted by each owner."""
-    found = 1
+    sizes = 1
     for step, count in zip(grid.steps.tolist(), grid.counts.tolist(), strict=True):
         part = 1
         while count > 0:  # 1, 2, 4, ... equal owners at a time reach all their numbers
             part = min(part, count)
-            found |= found << (step * part)
+            sizes |= sizes << (step * part)
             count -= part
             part *= 2
-    raw = np.frombuffer(found.to_bytes(grid.total // 8 + 1, "little"), dtype=np.uint8)
+    raw = np.frombuffer(sizes.to_bytes(grid.total // 8 + 1, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
 
 
@@ -179,7 +179,7 @@ def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
     folded = level - level[::-1]  # nodes t and 1−t together
     scale = float(np.abs(folded).max())
     middle = t > begins
-    found = np.zeros(len(grid.steps))
+    values = np.zeros(len(grid.steps))
     left_out = NEGLIGIBLE * scale
     if middle.any():
         spectrum = significant(grid, folded, begins)
@@ -188,10 +188,10 @@ def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
             return None
         left_out += spectrum.left_out
         floor = NEGLIGIBLE * scale / max(1, frequencies)
-        found += from_frequencies(grid, spectrum, t[middle], weight[middle], floor)
-    found += from_few(grid, folded, t[~middle], weight[~middle])
+        values += from_frequencies(grid, spectrum, t[middle], weight[middle], floor)
+    values += from_few(grid, folded, t[~middle], weight[~middle])
     error = left_out + (4 * TINY + 8 * float(np.finfo(float).eps)) * scale
-    return ExactValues(grid.spread(found), error)
+    return ExactValues(grid.spread(values), error)
 
 
 def half_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
@@ -206,7 +206,7 @@ def half_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
 
 def from_few(grid: Lattice, folded: FloatArray, t: FloatArray, weight: FloatArray) -> FloatArray:
     """Nodes at which few owners are present: series in ρ = t/(1−t), on a short lattice."""
-    found = np.zeros(len(grid.steps))
+    values = np.zeros(len(grid.steps))
     lengths = np.array([transform_length(grid, node) for node in t], dtype=np.int64)
     for length in np.unique(lengths):
         rows = np.minimum(np.arange(length), grid.total)
@@ -215,8 +215,8 @@ def from_few(grid: Lattice, folded: FloatArray, t: FloatArray, weight: FloatArra
         for node, part in zip(t[lengths == length], weight[lengths == length], strict=True):
             law = np.exp(log_transform(sums, grid.n_players, node, int(length)))
             shifted = np.fft.irfft(curve * np.conj(law), int(length))  # E[w(Y + y)], all y at once
-            found += part * take_out(grid, shifted, node)
-    return found
+            values += part * take_out(grid, shifted, node)
+    return values
 
 
 def take_out(grid: Lattice, shifted: FloatArray, t: float) -> FloatArray:
@@ -297,7 +297,7 @@ def from_frequencies(
 
     On the way to t = ½ more frequencies fade; those that can add less than `floor` are let go.
     """
-    found = np.zeros(len(grid.steps))
+    values = np.zeros(len(grid.steps))
     at_once = max(1, AT_ONCE // len(grid.steps))
     for start in range(0, len(spectrum.frequency), at_once):
         some = slice(start, start + at_once)
@@ -306,11 +306,11 @@ def from_frequencies(
         for node, part in zip(t, weight, strict=True):
             factor = (1 - node) + node * z
             law = w * product(factor, grid.counts)
-            found += part * (law @ ((z - 1) / factor)).real
+            values += part * (law @ ((z - 1) / factor)).real
             keep = 2 * np.abs(law) > floor * (1 - 2 * node)
             if np.count_nonzero(keep) < 0.8 * len(keep):
                 z, w = z[keep], w[keep]
-    return found
+    return values
 
 
 def product(factor: np.ndarray, counts: IntArray) -> np.ndarray:

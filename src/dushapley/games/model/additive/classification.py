@@ -58,13 +58,13 @@ class ClassModel(Additive):
 
     def scores(self, pooled: FloatArray) -> FloatArray:
         counts = pooled[: len(self.classes)]
-        found = self.discriminants(pooled)
-        found = np.where(counts > 0, found, -np.inf)
+        discriminants = self.discriminants(pooled)
+        discriminants = np.where(counts > 0, discriminants, -np.inf)
         if self.game.scoring == "accuracy":
-            right = found.argmax(axis=1) == self.codes[:, None]
+            right = discriminants.argmax(axis=1) == self.codes[:, None]
             values = right.mean(axis=0)
         else:
-            values = np.array([self._one(found[:, :, k]) for k in range(found.shape[2])])
+            values = np.array([self._one(pool) for pool in np.moveaxis(discriminants, 2, 0)])
         return np.where((counts > 0).sum(axis=0) < 2, np.nan, values)
 
     def _one(self, discriminants: FloatArray) -> float:
@@ -166,9 +166,9 @@ class NaiveBayes(ClassModel):
     def _log_likelihood(self, means: FloatArray, precisions: FloatArray) -> FloatArray:
         """−½ Σ (x − μ)²/σ², pool by pool: expanding the square would lose its digits."""
         c, _, m = means.shape
-        found = np.empty((len(self.rows), c, m))
+        likelihoods = np.empty((len(self.rows), c, m))
         for k in range(m):
             for j in range(c):
                 away = self.rows - means[j, :, k]
-                found[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
-        return found
+                likelihoods[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
+        return likelihoods

@@ -50,10 +50,10 @@ class AdditivePath:
         if owners.reduced is None:
             blocks = zip(owners.names, owners.X, owners.y, strict=True)
             return [self.model.reduce(name, X, np.asarray(y)) for name, X, y in blocks]
-        found = owners.reduced[0].kind
-        if found != self.model.kind:
+        kind = owners.reduced[0].kind
+        if kind != self.model.kind:
             raise InvalidGame(
-                f"The owners handed over statistics of {found}, but "
+                f"The owners handed over statistics of {kind}, but "
                 f"{type(self.game.model).__name__} needs those of {self.model.kind}. Choose "
                 "another model or ask for other files."
             )
@@ -62,8 +62,8 @@ class AdditivePath:
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of pools, block by block; fractions are arithmetic and need no draws."""
         shares = queries.astype(np.float64)[:, self.order]
-        found = [self._block(shares[a : a + self.block]) for a in range(0, len(shares), self.block)]
-        return np.concatenate(found) if found else np.empty(0)
+        parts = [self._block(shares[a : a + self.block]) for a in range(0, len(shares), self.block)]
+        return np.concatenate(parts) if parts else np.empty(0)
 
     def _block(self, shares: FloatArray) -> FloatArray:
         filled = np.ones((self.block, shares.shape[1]))

@@ -113,8 +113,8 @@ class LinearModel(Additive):
             [np.ones(self.test.n_rows), np.asarray(self.game.X_test) - self.around[:-1]]
         )
         predicted = rows @ beta + self.around[-1]
-        found = [scorer.metric.rows(scorer.target, column).mean() for column in predicted.T]
-        return np.array(found)
+        scores = [scorer.metric.rows(scorer.target, column).mean() for column in predicted.T]
+        return np.array(scores)
 
 
 class Bins(Additive):

@@ -155,17 +155,17 @@ def arithmetic(
     if name != "torch":
         raise InvalidOption(f"backend is {name!r}; choose 'numpy' or 'torch'.")
     torch = _torch()
-    found = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if found == "cpu":
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if place == "cpu":
         _check_precision(precision, ("float32", "float64", "float16"), "torch on the CPU")
         return Arithmetic("torch", precision or "float32", "cpu", **_TORCH_ON_CPU)
     _check_precision(precision, ("float64", "float32", "tf32", "float16"), "torch on the GPU")
-    return Arithmetic("torch", precision or "tf32", found, **_ON_GPU)
+    return Arithmetic("torch", precision or "tf32", place, **_ON_GPU)
 
 
-def _check_precision(found: str | None, possible: tuple[str, ...], where: str) -> None:
-    if found is not None and found not in possible:
-        raise InvalidOption(f"precision is {found!r}; {where} takes {', '.join(possible)}.")
+def _check_precision(precision: str | None, possible: tuple[str, ...], where: str) -> None:
+    if precision is not None and precision not in possible:
+        raise InvalidOption(f"precision is {precision!r}; {where} takes {', '.join(possible)}.")
 
 
 def _torch() -> Any:

@@ -70,16 +70,16 @@ def memberships(
     order
         Order of owners; sums follow it.
     """
-    found = []
+    members = []
     for j in order:
         whole = np.flatnonzero((counts[:, j] == sizes[j]) & (counts[:, j] > 0))
         partial = np.flatnonzero((counts[:, j] < sizes[j]) & (counts[:, j] > 0))
         if len(whole):
-            found.append(Membership(j, whole))
+            members.append(Membership(j, whole))
         if len(partial):
             rows = np.zeros((len(partial), int(sizes[j])), dtype=np.bool_)
             for mark, pool in zip(rows, partial.tolist(), strict=True):
                 draw = None if draws is None else int(draws[pool])
                 mark[rows_of(j, int(counts[pool, j]), draw)] = True
-            found.append(Membership(j, partial, rows))
-    return found
+            members.append(Membership(j, partial, rows))
+    return members

@@ -92,15 +92,15 @@ class BatchedPath:
 
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of pools, block by block, keeping nothing else."""
-        found = []
+        utilities = []
         for part, ids in blocks(queries, draws, self.block):
             if self.game.scoring == "accuracy":
                 trained = self._train(part, ids)
                 mean = np.mean([j.accuracy(t) for j, t in trained], axis=0)
-                found.append(np.where(self._nobody(part), self.game.nobody.value, mean))
+                utilities.append(np.where(self._nobody(part), self.game.nobody.value, mean))
             else:
-                found.append(np.array([o.value for o in self._judge(part, ids)]))
-        return np.concatenate(found) if found else np.empty(0)
+                utilities.append(np.array([o.value for o in self._judge(part, ids)]))
+        return np.concatenate(utilities) if utilities else np.empty(0)
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Utilities with their test rows and the spread of repeats."""
@@ -129,7 +129,7 @@ class BatchedPath:
         assert scorer.metric is not None
         if self.game.scoring == "accuracy":
             return list(judge.correct(trained).astype(np.float64))
-        found = []
+        scores = []
         for probabilities, present in zip(
             judge.probabilities(trained), trained.present, strict=True
         ):
@@ -139,8 +139,8 @@ class BatchedPath:
             elif scorer.metric.response == "labels":
                 guesses = np.where(present, probabilities, -1.0).argmax(axis=1)
                 response = scorer.target.classes[guesses]
-            found.append(scorer.metric.rows(scorer.target, response))
-        return found
+            scores.append(scorer.metric.rows(scorer.target, response))
+        return scores
 
 
 def batched_path(game: ModelGame) -> BatchedPath | None:
