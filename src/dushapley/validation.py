@@ -23,6 +23,13 @@ LARGEST = 1e140
 """Utility whose square can still be summed."""
 
 
+def refuse(error: type[DUShapleyError], *faults: tuple[object, str]) -> None:
+    """Raise the message of the first fault: pairs of whether it is there, and what to say of it."""
+    message = next((message for is_there, message in faults if is_there), None)
+    if message is not None:
+        raise error(message)
+
+
 def is_partial(queries: Queries) -> BoolArray:
     """Mark the pools that hold only part of some owner's rows."""
     if queries.dtype == np.bool_:

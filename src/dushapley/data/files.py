@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dushapley.data.tables import check_columns, refuse_other_columns, refuse_twins
+from dushapley.data.tables import check_columns, refuse_other_columns
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import sha256
 
@@ -125,16 +125,15 @@ def owner_name(path: Path) -> str:
 
 def read_by_file(files: Sequence[SourceFile]) -> dict[str, pd.DataFrame]:
     """One table per file, by the name of the file."""
-    tables: dict[str, pd.DataFrame] = {}
-    origin: dict[str, Path] = {}
+    by_owner: dict[str, SourceFile] = {}
     for file in files:
-        name = file.owner
-        if name in tables:
+        if file.owner in by_owner:
             raise InvalidOwners(
-                f"{origin[name]} and {file.path} both name the owner {name!r}; rename one of them."
+                f"{by_owner[file.owner].path} and {file.path} both name the owner {file.owner!r}; "
+                "rename one of them."
             )
-        tables[name], origin[name] = file.table(), file.path
-    return tables
+        by_owner[file.owner] = file
+    return {name: file.table() for name, file in by_owner.items()}
 
 
 def read_together(files: Sequence[SourceFile]) -> pd.DataFrame:
@@ -143,7 +142,7 @@ def read_together(files: Sequence[SourceFile]) -> pd.DataFrame:
 
     tables = [file.table() for file in files]
     for file, table in zip(files, tables, strict=True):
-        check_columns(table, str(file.path))
+        check_columns(table.columns, str(file.path))
         refuse_other_columns(files[0].path.name, tables[0], file.path.name, table)
     return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
@@ -200,7 +199,7 @@ def check_header(file: Path, names: list[str]) -> None:
             f"Column {blank[0] + 1} of {file} has no name. Name it, or leave it out (pandas "
             "writes such a column unless told index=False)."
         )
-    refuse_twins(names, str(file))
+    check_columns(names, str(file))
 
 
 def read_parquet(file: Path, content: bytes) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from dushapley.data.overlap import warn_of_shared_rows
 from dushapley.data.tables import aligned, aligned_target, as_blocks, split_by_owner
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
+from dushapley.validation import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,9 +77,9 @@ class Owners:
         names = tuple(str(name) for name in blocks)
         pairs = [_as_pair(name, block) for name, block in zip(names, blocks.values(), strict=True)]
         _check_columns(names, list(blocks.values()))
-        _check_blocks(names, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        X = _of_one_type(names, [pair[0] for pair in pairs], "features")
-        targets = [pair[1] for pair in pairs if pair[1] is not None]
+        _check_blocks(names, pairs)
+        X = _of_one_type(names, [features for features, _ in pairs], "features")
+        targets = [target for _, target in pairs if target is not None]
         y = _of_one_type(names, targets, "targets") if targets else (None,) * len(names)
         hashes = tuple(content_hash(a, b) for a, b in zip(X, y, strict=True))
         return cls(names=names, X=X, y=y, hashes=hashes)
@@ -254,24 +255,29 @@ def _check_columns(names: Sequence[str], blocks: Sequence[Any]) -> None:
             )
 
 
-def _check_blocks(names: Sequence[str], X: Sequence[Array], y: Sequence[Array | None]) -> None:
+def _check_blocks(names: Sequence[str], pairs: Sequence[tuple[Array, Array | None]]) -> None:
     if len(set(names)) != len(names):
         raise InvalidOwners("Two owners have the same name; give each its own.")
-    for name, features, target in zip(names, X, y, strict=True):
-        if features.shape[1:] != X[0].shape[1:]:
-            raise InvalidOwners(
-                f"Owner {name!r} has rows of shape {features.shape[1:]}, but {names[0]!r} has "
-                f"{X[0].shape[1:]}; all owners need the same columns."
-            )
-        first = y[0]
-        if target is None or first is None:
-            if target is not first:
-                raise InvalidOwners(f"Owner {name!r} and {names[0]!r} differ in having a target.")
-        elif target.shape[1:] != first.shape[1:]:
-            raise InvalidOwners(
-                f"Owner {name!r} has targets of shape {target.shape[1:]}, {names[0]!r} of "
-                f"{first.shape[1:]}; all owners need the same."
-            )
+    rows = [features.shape[1:] for features, _ in pairs]
+    targets = [None if target is None else target.shape[1:] for _, target in pairs]
+    for name, row, target in zip(names, rows, targets, strict=True):
+        refuse(
+            InvalidOwners,
+            (
+                row != rows[0],
+                f"Owner {name!r} has rows of shape {row}, but {names[0]!r} has {rows[0]}; all "
+                "owners need the same columns.",
+            ),
+            (
+                (target is None) != (targets[0] is None),
+                f"Owner {name!r} and {names[0]!r} differ in having a target.",
+            ),
+            (
+                target != targets[0],
+                f"Owner {name!r} has targets of shape {target}, {names[0]!r} of {targets[0]}; all "
+                "owners need the same.",
+            ),
+        )
 
 
 def _of_one_type(names: Sequence[str], blocks: Sequence[Array], what: str) -> tuple[Array, ...]:

@@ -30,21 +30,16 @@ def hold_out(owners: Owners, fraction: float, seed: int) -> tuple[Owners, Array,
             "test set both. Give a test set of its own, or more rows."
         )
     picked = [int(np.clip(round(fraction * len(X)), 1, len(X) - 1)) for X in owners.X]
-    if fraction > 0.5:  # up to there, few rows are the owner's own doing
-        _refuse_too_few_left(owners, fraction, picked)
-    shuffled = shuffles(owners, seed)
-    tests = [np.sort(rows[:count]) for rows, count in zip(shuffled, picked, strict=True)]
-    return split(owners, tests)
-
-
-def _refuse_too_few_left(owners: Owners, fraction: float, picked: list[int]) -> None:
     for name, X, count in zip(owners.names, owners.X, picked, strict=True):
-        if len(X) - count < LEAST_LEFT:
+        # up to a half, few rows are the owner's own doing
+        if fraction > 0.5 and len(X) - count < LEAST_LEFT:
             raise InvalidOwners(
                 f"Holding out {fraction:g} leaves owner {name!r} {len(X) - count} of its {len(X)} "
                 f"rows to train on; it takes {LEAST_LEFT}, or at least half. Hold out less, say "
                 "0.2, or give a test set of its own."
             )
+    pairs = zip(shuffles(owners, seed), picked, strict=True)
+    return split(owners, [np.sort(rows[:count]) for rows, count in pairs])
 
 
 def folds(owners: Owners, number: int, seed: int) -> list[tuple[Owners, Array, Array]]:

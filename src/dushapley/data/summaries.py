@@ -27,6 +27,7 @@ from dushapley.data.files import PathLike, SourceFile
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import array_chunk, sha256
+from dushapley.validation import refuse
 
 Kind = Literal["regression", "classification", "bins"]
 
@@ -192,9 +193,9 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
     if owners.reduced is not None:
         return owners.reduced
     chosen = _kind(owners) if kind is None else kind
-    if chosen not in ("regression", "classification"):
+    makers = {"regression": regression_statistics, "classification": classification_statistics}
+    if chosen not in makers:
         raise InvalidOwners(f"kind is {kind!r}; choose 'regression' or 'classification'.")
-    make = regression_statistics if chosen == "regression" else classification_statistics
     columns = () if owners.columns is None else (*owners.columns, str(owners.target))
     statistics = []
     for name, X, y in zip(owners.names, owners.X, owners.y, strict=True):
@@ -203,7 +204,7 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
                 f"Owner {name!r} has no targets, or columns that are not numbers; statistics need "
                 "both. Turn text and dates into numbers first, in the same way for all owners."
             )
-        made = make(name, X, y)
+        made = makers[chosen](name, X, y)
         made.check()
         statistics.append(replace(made, columns=columns))
     return tuple(statistics)
@@ -228,17 +229,20 @@ def joined(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
         raise InvalidOwners("No statistics were given; pass one file per owner.")
     first = parts[0]
     for other in parts:
-        if (other.kind, other.n_features) != (first.kind, first.n_features):
-            raise InvalidOwners(
+        refuse(
+            InvalidOwners,
+            (
+                (other.kind, other.n_features) != (first.kind, first.n_features),
                 f"Statistics of {first.name!r} are of {first.kind} with {first.n_features} "
                 f"features, those of {other.name!r} of {other.kind} with {other.n_features}; "
-                "all owners need the same. Write them again with the same columns and kind."
-            )
-        if other.columns != first.columns:
-            raise InvalidOwners(
+                "all owners need the same. Write them again with the same columns and kind.",
+            ),
+            (
+                other.columns != first.columns,
                 f"Statistics of {first.name!r} have the columns {list(first.columns)}, those of "
-                f"{other.name!r} {list(other.columns)}; all owners need the same, in one order."
-            )
+                f"{other.name!r} {list(other.columns)}; all owners need the same, in one order.",
+            ),
+        )
     names = tuple(s.name for s in parts)
     if len(set(names)) != len(names):
         raise InvalidOwners("Two statistics files are of owners with the same name.")
@@ -255,7 +259,5 @@ def joined(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
 
 def _no_targets(statistics: Statistics) -> Array:
     """No targets, but of the type that the owner's had."""
-    classes = statistics.arrays.get("classes")
-    if classes is None:
-        return np.empty(0)
-    return classes[:0].astype(object) if classes.dtype.kind == "U" else classes[:0]
+    targets = statistics.arrays.get("classes", np.empty(0))[:0]
+    return targets.astype(object) if targets.dtype.kind == "U" else targets

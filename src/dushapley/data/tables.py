@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dushapley.arrays import Array
 from dushapley.errors import InvalidOwners
+from dushapley.validation import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
 
 def split_by_owner(table: pd.DataFrame, owner: str, target: str) -> dict[str, pd.DataFrame]:
     """One table per owner, in the order in which owners first appear."""
-    check_columns(table, "The table")
+    check_columns(table.columns, "The table")
     require_column(table, owner, "owner column", "The table")
     require_column(table, target, "target column", "The table")
-    if owner == target:
-        raise InvalidOwners(f"Owner and target are both the column {owner!r}; name two columns.")
     nameless = int(table[owner].isna().sum())
-    if nameless:
-        raise InvalidOwners(
+    refuse(
+        InvalidOwners,
+        (owner == target, f"Owner and target are both the column {owner!r}; name two columns."),
+        (
+            nameless,
             f"{nameless} of {len(table)} rows have no owner in column {owner!r}. Fill it in, or "
-            "drop these rows: every row belongs to somebody."
-        )
+            "drop these rows: every row belongs to somebody.",
+        ),
+    )
     parts: dict[str, pd.DataFrame] = {}
     for key, rows in table.groupby(owner, sort=False, observed=True):
         name = str(key)
@@ -45,25 +48,31 @@ def as_blocks(
     tables: Mapping[str, pd.DataFrame], target: str
 ) -> tuple[dict[str, str], dict[str, tuple[Array, Array]]]:
     """Features by name and kind, and features and targets of every owner."""
-    refuse_single_owner(tables)
-    names = list(tables)
-    first = tables[names[0]]
+    first = next(iter(tables), "")
+    refuse(
+        InvalidOwners,
+        (not tables, "Found no rows, so no owners. Give at least two owners' data."),
+        (
+            len(tables) == 1,
+            f"Found a single owner, {first!r}: there is nothing to share out. Check the owner "
+            "column, or give one file per owner.",
+        ),
+    )
     for name, table in tables.items():
-        check_columns(table, f"Owner {name!r}")
+        check_columns(table.columns, f"Owner {name!r}")
         require_column(table, target, "target column", f"Owner {name!r}")
         if len(table) == 0:
             raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
-        refuse_other_columns(names[0], first, name, table)
+        refuse_other_columns(first, tables[first], name, table)
     columns = [name for name in common_order(tables) if name != target]
     if not columns:
         raise InvalidOwners(f"Beside the target {target!r} there is no column to learn from.")
     kinds = common_kinds(tables, [*columns, target])
-    check_targets(tables, target, kinds[target])
     whole = all(table[target].dtype.kind in "iub" for table in tables.values())
     features = {name: kinds[name] for name in columns}
     blocks = {}
     for name, table in tables.items():
-        goal = column_values(table[target], kinds[target])
+        goal = checked_targets(table[target], kinds[target], f"Owner {name!r}")
         blocks[name] = features_of(table, features), goal.astype(np.int64) if whole else goal
     return features, blocks
 
@@ -76,9 +85,8 @@ def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:
 
 def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Array:
     """Features of another table, the test set say, in the shape of the owners'."""
-    check_columns(table, whose)
-    there = set(table.columns)
-    lacking = [name for name in features if name not in there]
+    check_columns(table.columns, whose)
+    lacking = [name for name in features if name not in table.columns]
     if lacking:
         raise InvalidOwners(
             f"{whose} lacks {listed(lacking)}, which the owners have. "
@@ -86,11 +94,10 @@ def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Arr
         )
     kinds = kinds_of(table)
     for name, kind in features.items():
-        actual = kinds[name]
-        if actual not in (kind, "nothing") and kind != "text":
+        if kinds[name] not in (kind, "nothing") and kind != "text":
             raise InvalidOwners(
-                f"Column {name!r} holds {actual} in {whose[0].lower()}{whose[1:]} but {kind} for "
-                "the owners; the same type is needed."
+                f"Column {name!r} holds {kinds[name]} in {whose[0].lower()}{whose[1:]} but {kind} "
+                "for the owners; the same type is needed."
             )
     return features_of(table, features)
 
@@ -101,33 +108,17 @@ def aligned_target(table: pd.DataFrame, target: str, example: Array | None, whos
     kind = "text" if example is not None and example.dtype.kind == "O" else "number"
     if kind == "number" and kinds_of(table[[target]])[target] == "text":
         raise InvalidOwners(f"{whose} has text in {target!r}, where the owners have numbers.")
-    check_targets({whose: table}, target, kind)
-    values = column_values(table[target], kind)
+    values = checked_targets(table[target], kind, whose)
     whole = example is not None and example.dtype.kind == "i" and bool((values % 1 == 0).all())
     return values.astype(np.int64) if kind == "number" and whole else values
 
 
-def refuse_single_owner(tables: Mapping[str, object]) -> None:
-    if len(tables) == 1:
-        raise InvalidOwners(
-            f"Found a single owner, {next(iter(tables))!r}: there is nothing to share out. Check "
-            "the owner column, or give one file per owner."
-        )
-    if not tables:
-        raise InvalidOwners("Found no rows, so no owners. Give at least two owners' data.")
-
-
-def check_columns(table: pd.DataFrame, whose: str) -> None:
-    """Refuse column names that are not text, or that appear twice."""
-    names = list(table.columns)
+def check_columns(names: Iterable[object], whose: str) -> None:
+    """Refuse names of columns that are not text, or that appear twice."""
+    names = list(names)
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise InvalidOwners(f"{whose} has a column named {odd[0]!r}; names of columns are text.")
-    refuse_twins(names, whose)
-
-
-def refuse_twins(names: Sequence[str], whose: str) -> None:
-    """Refuse two columns of one name."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidOwners(f"{whose} has two columns named {twice[0]!r}; rename one.")
@@ -145,17 +136,15 @@ def require_column(table: pd.DataFrame, wanted: str, role: str, whose: str) -> N
 
 def refuse_other_columns(one: str, first: pd.DataFrame, other: str, table: pd.DataFrame) -> None:
     """Refuse two owners whose columns differ, showing the difference."""
-    ours, theirs = set(first.columns), set(table.columns)
-    lacks = [name for name in first.columns if name not in theirs]
-    extra = [name for name in table.columns if name not in ours]
-    if not lacks and not extra:
-        return
+    lacks = [name for name in first.columns if name not in table.columns]
+    extra = [name for name in table.columns if name not in first.columns]
     differences = [f"lacks {listed(lacks)}"] if lacks else []
     differences += [f"has {listed(extra)} in addition"] if extra else []
-    raise InvalidOwners(
-        f"Owner {other!r} {' and '.join(differences)}, compared with {one!r}; all owners need the "
-        "same columns."
-    )
+    if differences:
+        raise InvalidOwners(
+            f"Owner {other!r} {' and '.join(differences)}, compared with {one!r}; all owners need "
+            "the same columns."
+        )
 
 
 def common_kinds(tables: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> dict[str, str]:
@@ -198,20 +187,17 @@ def kind_of(dtype: Any, table: pd.DataFrame, name: str) -> str:
     return "date" if inferred in {"date", "datetime", "datetime64"} else "text"
 
 
-def check_targets(tables: Mapping[str, pd.DataFrame], target: str, kind: str) -> None:
-    """Refuse targets that are missing or infinite, saying whose and where."""
-    for name, table in tables.items():
-        whose = name if name.startswith("The ") else f"Owner {name!r}"
-        values = table[target]
-        bad = values.isna().to_numpy()
-        if kind == "number":
-            bad = bad | ~np.isfinite(column_values(values, kind).astype(np.float64))
-        if bad.any():
-            raise InvalidOwners(
-                f"{whose} has {int(bad.sum())} targets in {target!r} that are missing or "
-                f"not finite, the first in its row {int(np.flatnonzero(bad)[0]) + 1}. Drop these "
-                "rows or fill them in."
-            )
+def checked_targets(target: pd.Series[Any], kind: str, whose: str) -> Array:
+    """Values of a target; those that are missing or infinite are refused, saying where."""
+    values = column_values(target, kind)
+    bad = ~np.isfinite(values) if kind == "number" else target.isna().to_numpy()
+    if bad.any():
+        raise InvalidOwners(
+            f"{whose} has {int(bad.sum())} targets in {target.name!r} that are missing or "
+            f"not finite, the first in its row {int(np.flatnonzero(bad)[0]) + 1}. Drop these "
+            "rows or fill them in."
+        )
+    return values
 
 
 def features_of(table: pd.DataFrame, features: Mapping[str, str]) -> Array:
