@@ -122,11 +122,9 @@ def _pooling(valuation: Valuation) -> list[Check]:
     """Whether the answers agree with DU-Shapley, to which all rows are rows of one pool."""
     if valuation.method_run not in ("du", "du++"):
         return []
-    sizes = []
     largest = float(valuation.sizes.max() / max(valuation.sizes.sum(), 1e-300))
-    if largest > GIANT:
-        text = f"One owner holds {percent(largest, 0)} of all rows; DU-Shapley is poor at that."
-        sizes.append(_check("Sizes", "look", text))
+    text = f"One owner holds {percent(largest, 0)} of all rows; DU-Shapley is poor at that."
+    sizes = [_check("Sizes", "look", text)] if largest > GIANT else []
     odd = unlike_the_pool(valuation)
     if odd is None:
         return [*sizes, _check("Pooling", "unknown", "Quality differences could not be checked.")]
@@ -183,7 +181,5 @@ def _forecasts(valuation: Valuation) -> list[Check]:
 
 def _failures(valuation: Valuation) -> list[Check]:
     failed = sum(valuation.failures.values())
-    if not failed:
-        return []
     text = f"{plural(failed, 'training', 'trainings')} failed and counted as nobody’s data."
-    return [_check("Failures", "look", text)]
+    return [_check("Failures", "look", text)] if failed else []

@@ -76,10 +76,11 @@ def _rows(
 ) -> list[Plain]:
     """One entry per owner, best first, with every number as number and as text."""
     ranks = rank_ranges(valuation, order)
-    place, errors = _axis(valuation), valuation.total_errors
+    size_shares = _size_shares(valuation)
+    by_size = size_shares * valuation.values.sum()  # if every row were worth the same
+    place, errors = _axis(valuation, by_size), valuation.total_errors
     digits = decimals_for(valuation.values)
     shares = valuation.shares
-    by_size, size_shares = _value_by_size(valuation), _size_shares(valuation)
     size_pays = () if settlement is None else settlement.by_size
     rows = []
     for rank, i in enumerate(int(i) for i in order):
@@ -128,34 +129,26 @@ def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain 
     if ranges is None:
         return [None] * len(valuation.values)
     return [
-        _rank_range(int(ranges.low[i]), int(ranges.high[i]), float(ranges.sure[i])) for i in order
+        {
+            "low": low,
+            "high": high,
+            "rank_text": str(low) if low == high else f"{low}–{high}",
+            "sure": sure,
+            "sure_text": percent(sure, 0),
+        }
+        for low, high, sure in zip(*(column[order].tolist() for column in ranges), strict=True)
     ]
 
 
-def _rank_range(low: int, high: int, sure: float) -> Plain:
-    return {
-        "low": low,
-        "high": high,
-        "rank_text": str(low) if low == high else f"{low}–{high}",
-        "sure": sure,
-        "sure_text": percent(sure, 0),
-    }
-
-
-def _axis(valuation: Valuation) -> Any:
+def _axis(valuation: Valuation, by_size: FloatArray) -> Any:
     """Map a value to its place, in percent of the width of the picture."""
     errors = valuation.total_errors
     spread = np.zeros(1) if errors is None else half_width(errors)
-    ends = [valuation.values - spread, valuation.values + spread, _value_by_size(valuation)]
+    ends = [valuation.values - spread, valuation.values + spread, by_size]
     low = min(0.0, float(min(end.min() for end in ends)))
     high = max(0.0, float(max(end.max() for end in ends)))
     width = high - low or 1.0
     return lambda value: round(2 + 96 * (value - low) / width, 3)
-
-
-def _value_by_size(valuation: Valuation) -> FloatArray:
-    """What each owner's value would be if every row were worth the same."""
-    return np.asarray(_size_shares(valuation) * valuation.values.sum())
 
 
 def _size_shares(valuation: Valuation) -> FloatArray:
@@ -174,8 +167,7 @@ def _lead(valuation: Valuation, settlement: Settlement | None, rows: list[Plain]
         f"{decimal(valuation.u_full, digits)} (everybody’s)."
     )
     gain = f"That gain of {decimal(total, digits)} is shared out below by what each owner adds."
-    sentences = [first, gain]
-    sentences += _harm([row for row in rows if row["negative"]])
+    sentences = [first, gain, *_harm([row for row in rows if row["negative"]])]
     if settlement is not None:
         sentences += [RULES[settlement.negative], *settlement.notes]
     return sentences
@@ -196,19 +188,19 @@ def _harm(negative: list[Plain]) -> list[str]:
 
 def _facts(valuation: Valuation, settlement: Settlement | None) -> list[Plain]:
     """The few figures to see at a glance."""
-    facts = [
+    if settlement is None:
+        gain = np.array([valuation.u_full - valuation.u_empty])
+        first = {"label": "gain to share", "text": decimal(gain[0], decimals_for(gain))}
+    else:
+        pot = f"{money(settlement.pot)} {settlement.currency}".strip()
+        first = {"label": "pot", "text": pot}
+    return [
+        first,
         {"label": "owners", "text": whole(len(valuation.owners))},
         {"label": "rows", "text": whole(float(valuation.sizes.sum()))},
         {"label": "evaluations", "text": whole(valuation.n_evaluations)},
         {"label": "method", "text": valuation.method},
     ]
-    if settlement is None:
-        gain = np.array([valuation.u_full - valuation.u_empty])
-        facts.insert(0, {"label": "gain to share", "text": decimal(gain[0], decimals_for(gain))})
-    else:
-        pot = f"{money(settlement.pot)} {settlement.currency}".strip()
-        facts.insert(0, {"label": "pot", "text": pot})
-    return facts
 
 
 def _pot(settlement: Settlement) -> Plain:
@@ -234,16 +226,14 @@ def _figures(valuation: Valuation, order: Sequence[int] | Any) -> Plain:
         },
         "negative": (values < 0).tolist(),
     }
-    if trail is None:
-        return figures
-    history = trail["history"]
-    figures["history"] = {
-        "asked": history["asked"],
-        "values": [[step[i] for i in order] for step in history["values"]],
-    }
-    figures["curve"] = trail["curve"]
-    figures["stages"] = [trail["stages"]["gains"][i] for i in order]
-    figures["fitted"] = trail["stages"]["fitted"]
+    if trail is not None:
+        history = [[step[i] for i in order] for step in trail["history"]["values"]]
+        figures |= {
+            "history": {"asked": trail["history"]["asked"], "values": history},
+            "curve": trail["curve"],
+            "stages": [trail["stages"]["gains"][i] for i in order],
+            "fitted": trail["stages"]["fitted"],
+        }
     return figures
 
 

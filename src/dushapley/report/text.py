@@ -25,7 +25,10 @@ def text_table(
         titles["payment_text"] = f"payment {summary['pot']['currency']}".rstrip()
         if summary["rows"][0]["payment_range"]:
             titles["payment_range"] = "95% of it"
-    shown = [_as_shown(row) for row in summary["rows"][:MOST_ROWS]]
+    shown = [
+        row | (row["rank_range"] or {}) | {"name": short_name(row["name"], WIDEST_NAME)}
+        for row in summary["rows"][:MOST_ROWS]
+    ]
     cells = [[row[name] for name in titles] for row in shown]
     lines = [valuation._headline(), table(list(titles.values()), cells)]
     if len(summary["rows"]) > MOST_ROWS:
@@ -34,7 +37,3 @@ def text_table(
         lines.append(f"  pot {summary['pot']['amount_text']}: {summary['pot']['rule']}")
         lines += [f"  note: {note}" for note in settlement.notes]
     return "\n".join([*lines, *valuation._footer()])
-
-
-def _as_shown(row: dict[str, Any]) -> dict[str, Any]:
-    return row | (row["rank_range"] or {}) | {"name": short_name(row["name"], WIDEST_NAME)}

@@ -184,15 +184,14 @@ class Carrier:
             talk.tell(utilities[answers])
         return None if talk.estimate is None else talk.estimate.values
 
-    def replays(self, utilities: Iterable[FloatArray]) -> FloatArray | None:
-        """Values on each of several utilities; None as soon as one goes another way."""
+    def covariance(self, utilities: Iterable[FloatArray], ddof: int) -> FloatArray | None:
+        """Covariance of the values on several utilities; None as soon as one goes another way."""
         replayed = []
-        for changed in utilities:
-            values = self.replay(changed)
+        for values in map(self.replay, utilities):
             if values is None:
                 return None
             replayed.append(values)
-        return np.array(replayed)
+        return covariance_of(np.array(replayed), ddof)
 
 
 def _test_set_error(carry: Carrier, outcomes: Sequence[Outcome]) -> FloatArray | None:
@@ -216,8 +215,8 @@ def _jackknife(carry: Carrier, outcomes: Sequence[Outcome], rows: int) -> FloatA
     values = np.array([outcome.value for outcome in outcomes])
     sums = np.stack([np.bincount(member, _rows_of(outcome, rows)) for outcome in outcomes])
     without = (values[:, None] * rows - sums) / (rows - size)
-    replayed = carry.replays(without.T)
-    return None if replayed is None else covariance_of(replayed, ddof=0) * (groups - 1)
+    covariance = carry.covariance(without.T, ddof=0)
+    return None if covariance is None else covariance * (groups - 1)
 
 
 def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
@@ -240,5 +239,4 @@ def _training_error(carry: Carrier, outcomes: Sequence[Outcome], repeats: int) -
     values = np.array([outcome.value for outcome in outcomes])
     rng = np.random.default_rng(0)
     moved = (values + noise * rng.standard_normal(len(noise)) for _ in range(NOISES))
-    replayed = carry.replays(moved)
-    return None if replayed is None else covariance_of(replayed, ddof=1)
+    return carry.covariance(moved, ddof=1)

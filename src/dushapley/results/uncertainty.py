@@ -120,7 +120,11 @@ def probability_greater(valuation: Valuation) -> FloatArray:
     """
     from scipy.special import ndtr
 
-    covariance = _covariance(valuation)
+    total, joint = valuation.total_errors, valuation.total_covariance
+    if total is None:
+        _refuse_uncertain(valuation)
+        total = np.zeros(len(valuation.values))
+    covariance = np.diag(total**2) if joint is None else joint
     gap = valuation.values[:, None] - valuation.values[None, :]
     own = np.diag(covariance)
     error = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * covariance, 0.0))
@@ -189,14 +193,6 @@ def _plausible_ranks(valuation: Valuation, seed: int = 0) -> IntArray:
         _refuse_uncertain(valuation)
         drawn = valuation.values[None]
     return ranks_of(drawn)
-
-
-def _covariance(valuation: Valuation) -> FloatArray:
-    total, joint = valuation.total_errors, valuation.total_covariance
-    if total is None:
-        _refuse_uncertain(valuation)
-        total = np.zeros(len(valuation.values))
-    return np.diag(total**2) if joint is None else joint
 
 
 def _is_certain(valuation: Valuation) -> bool:

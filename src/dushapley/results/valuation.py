@@ -218,28 +218,22 @@ class Valuation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` gives the same bits back, also through JSON text."""
-        result: dict[str, Any] = {"format": FORMAT}
-        for item in fields(self):
-            result[item.name] = _plain(getattr(self, item.name))
-        return result
+        return {"format": FORMAT} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Valuation:
         """Read back what `to_dict` wrote."""
         check_format(data, FORMAT, InvalidValuation)
-        known = {item.name for item in fields(cls)}
         needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
         missing = needed - set(data)
-        unknown = set(data) - known - {"format"}
+        unknown = set(data) - {f.name for f in fields(cls)} - {"format"}
         if missing or unknown:
             raise InvalidValuation(
                 f"The stored valuation lacks {sorted(missing)} and has unknown {sorted(unknown)}."
                 " Read it with the version of dushapley that wrote it, or value the game again."
             )
-        arguments = {name: data[name] for name in known if name in data}
-        arguments["owners"] = tuple(arguments["owners"])
-        arguments["notes"] = tuple(arguments.get("notes", ()))
-        return cls(**arguments)
+        sequences = {name: tuple(data.get(name, ())) for name in ("owners", "notes")}
+        return cls(**{k: v for k, v in data.items() if k != "format"} | sequences)
 
     def to_json(self) -> str:
         """`to_dict` as text, exact to the last bit."""
@@ -256,17 +250,16 @@ class Valuation:
         known = self.total_errors
         errors = None if known is None else half_width(known[order])
         colours = ["#b2532f" if self.values[i] < 0 else "#2f6fb2" for i in order]
-        ax.barh(range(len(order)), self.values[order], color=colours, height=0.7)
-        if errors is not None:
-            ax.errorbar(
-                self.values[order],
-                range(len(order)),
-                xerr=errors,
-                fmt="none",
-                ecolor="#222222",
-                elinewidth=1.2,
-                capsize=3,
-            )
+        ax.barh(
+            range(len(order)),
+            self.values[order],
+            color=colours,
+            height=0.7,
+            xerr=errors,
+            ecolor="#222222",
+            capsize=3,
+            error_kw={"elinewidth": 1.2},
+        )
         names = [short_name(self.owners[i]).replace("$", r"\$") for i in order]
         ax.set_yticks(range(len(order)), names)
         ax.axvline(0, color="#222222", linewidth=0.8)
@@ -333,27 +326,23 @@ class Valuation:
         if self.total_errors is not None:
             lines.append(f"  ± means: {self.interval_meaning}")
         if self.errors:
-            lines.append(f"  standard errors, root mean square: {self._sources()}")
+            sources = ", ".join(map(self._source, ("sampling", "training", "test set")))
+            lines.append(f"  standard errors, root mean square: {sources}")
         failed = sum(self.failures.values())
         if failed:
             lines.append(f"  {failed} utilities failed and were replaced: {dict(self.failures)}")
         return lines + [f"  note: {note}" for note in self.notes]
 
-    def _sources(self) -> str:
-        sources = []
-        for source in ("sampling", "training", "test set"):
-            error = self.errors.get(source)
-            size = "unknown" if error is None else f"{root_mean_square(error):.2g}"
-            sources.append(f"{source} {size}" + " (dominant)" * (source == self.errors["dominant"]))
-        return ", ".join(sources)
+    def _source(self, name: str) -> str:
+        error = self.errors.get(name)
+        size = "unknown" if error is None else f"{root_mean_square(error):.2g}"
+        return f"{name} {size}" + " (dominant)" * (name == self.errors["dominant"])
 
 
 def _plain(value: Any) -> Any:
     """Arrays, tuples and numpy numbers as lists and Python numbers."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from dushapley.errors import InvalidChange
 from dushapley.games import DerivedGame, Game, RowsGame
 from dushapley.hashing import content_hash
+from dushapley.validation import refuse
 
 SMALLEST_SCALE = 0.25
 """To ask for more rows everybody is shrunk; below this the small collaboration says little."""
@@ -59,13 +60,18 @@ class Join:
 
     def games(self, game: Game) -> tuple[Game, Game]:
         rows = refuse_without_rows(game, "A newcomer")
-        if self.owner in game.names:
-            raise InvalidChange(
-                f"There is an owner {self.owner!r} already; give the newcomer another name."
-            )
         X, y = np.asarray(self.X), None if self.y is None else np.asarray(self.y)
-        if len(X) == 0 or (y is not None and len(X) != len(y)):
-            raise InvalidChange(f"The newcomer brings {len(X)} rows; each needs a target.")
+        refuse(
+            InvalidChange,
+            (
+                self.owner in game.names,
+                f"There is an owner {self.owner!r} already; give the newcomer another name.",
+            ),
+            (
+                len(X) == 0 or (y is not None and len(X) != len(y)),
+                f"The newcomer brings {len(X)} rows; each needs a target.",
+            ),
+        )
         return game, _with(rows, self.owner, rows.prepared(X), y, content_hash(X, y))
 
     def told(self) -> str:
@@ -183,17 +189,13 @@ def find_owner(game: Game, name: str) -> int:
 
 def refuse_without_rows(game: Game, what: str) -> RowsGame:
     """Only games that hold rows, and a test set apart from them, can take more."""
-    if not isinstance(game, RowsGame) or not _keeps_its_test_set(game):
+    # under cross-validation the owners' rows are the test set: another owner, another test
+    if not isinstance(game, RowsGame) or type(game).with_owners is RowsGame.with_owners:
         raise InvalidChange(
             f"{what} cannot be pooled in a {type(game).__name__}. It needs a game of owners' rows "
             "with a test set of its own: a ModelGame, a DatasetGame."
         )
     return game
-
-
-def _keeps_its_test_set(game: RowsGame) -> bool:
-    """Under cross-validation the owners' rows are the test set: another owner, another test."""
-    return type(game).with_owners is not RowsGame.with_owners
 
 
 def _with(game: RowsGame, name: str, X: Any, y: Any, content: str) -> RowsGame:

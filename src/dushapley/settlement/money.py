@@ -14,7 +14,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidSettlement
-from dushapley.validation import is_whole
+from dushapley.validation import is_whole, refuse
 
 RULES = {
     "clip": "An owner of negative value is paid nothing; the others share the pot in proportion "
@@ -85,16 +85,13 @@ def rule_weights(
 
 def coins_of(amount: Decimal, decimals: int) -> int:
     """An amount as whole coins; one that is finer than a coin is refused."""
-    sign, digits, exponent = amount.as_tuple()
-    assert isinstance(exponent, int)
-    number = int("".join(map(str, digits)))
-    coins, rest = divmod(number, 10 ** max(0, -exponent - decimals))
-    if rest:
+    coins = Fraction(amount) * 10**decimals
+    if coins.denominator != 1:
         raise InvalidSettlement(
             f"The pot {amount} has more decimals than the smallest coin ({decimals}). Round it "
             "to whole coins."
         )
-    return (-1 if sign else 1) * coins * 10 ** max(0, exponent + decimals)
+    return coins.numerator
 
 
 def amount_of(coins: int, decimals: int) -> Decimal:
@@ -119,11 +116,15 @@ def check_pot(pot: object, decimals: int) -> Decimal:
 
 def check_floor(floor: object, negative: str) -> str | None:
     """The floor as exact text, None under the rules that have none."""
-    if negative not in RULES:
-        raise InvalidSettlement(f"negative is {negative!r}; choose among {', '.join(RULES)}.")
+    refuse(
+        InvalidSettlement,
+        (negative not in RULES, f"negative is {negative!r}; choose among {', '.join(RULES)}."),
+        (
+            negative != "floor" and floor is not None,
+            f"The rule {negative!r} has no floor; use negative='floor'.",
+        ),
+    )
     if negative != "floor":
-        if floor is not None:
-            raise InvalidSettlement(f"The rule {negative!r} has no floor; use negative='floor'.")
         return None
     text = DEFAULT_FLOOR if floor is None else str(floor)
     try:

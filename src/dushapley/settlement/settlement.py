@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import platform
 from collections.abc import Mapping
@@ -110,31 +108,25 @@ class Settlement:
         """One row per owner, best paid first: owner, rows, value, payment, low, high, by_size."""
         import pandas as pd
 
-        nothing = [None] * len(self.payments)
+        nothing = (None,) * len(self.payments)
         frame = pd.DataFrame(
             {
                 "owner": self.valuation.owners,
                 "rows": self.valuation.sizes,
                 "value": self.valuation.values,
                 "payment": self.payments,
-                "low": nothing if self.low is None else self.low,
-                "high": nothing if self.high is None else self.high,
+                "low": self.low or nothing,
+                "high": self.high or nothing,
                 "by_size": self.by_size,
             }
         )
-        order = sorted(range(len(frame)), key=lambda i: (-self.payments[i], i))
-        return frame.iloc[order].reset_index(drop=True)
+        return frame.sort_values("payment", ascending=False, kind="stable", ignore_index=True)
 
     def to_csv(self) -> str:
         """`to_frame` as CSV that no spreadsheet can mistake for formulas."""
-        frame, text = self.to_frame(), io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*frame.columns, "currency"])
-        for row in frame.itertuples(index=False):
-            name, *numbers = row
-            cells = ["" if number is None else str(number) for number in numbers]
-            writer.writerow([harmless(name), *cells, harmless(self.currency)])
-        return text.getvalue()
+        frame = self.to_frame().assign(currency=harmless(self.currency))
+        frame["owner"] = frame["owner"].map(harmless)
+        return frame.to_csv(index=False, lineterminator="\n")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, sealed by a hash of all the rest."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -112,20 +113,13 @@ def verdict_on(
     of_values: Callable[[], list[Finding]],
 ) -> Verdict:
     """All findings; those of the values cost trainings, and are made only if the others hold."""
-    findings = paper_findings(data, inputs)
+    stored = Settlement.from_dict(data)
+    findings = [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs), _versions(stored)]
     failed = [finding.name for finding in findings if finding.holds is False]
     if not failed:
         return Verdict((*findings, *of_values()))
     why = f"{' and '.join(failed)} failed, so there is nothing to compute again"
     return Verdict((*findings, Finding("game", None, why), Finding("values", None, why)))
-
-
-def paper_findings(
-    data: Mapping[str, Any], inputs: Iterable[Mapping[str, Any]] | None
-) -> list[Finding]:
-    """What can be checked without a training: seal, payments, input files, versions."""
-    stored = Settlement.from_dict(data)
-    return [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs), _versions(stored)]
 
 
 def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str]) -> Any:
@@ -158,15 +152,12 @@ def first_difference(one: Any, other: Any, where: str = "", tolerance: float = 0
             return f"{where} has {len(one)} entries, computed again {len(other)}"
         parts = [(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(one, other, strict=True))]
     else:
-        same = one == other or _close(one, other, tolerance)
+        numbers = isinstance(one, float) and isinstance(other, float)
+        same = one == other or (
+            numbers and isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+        )
         return None if same else f"{where} is {one!r}, computed again {other!r}"
     return next(filter(None, (first_difference(*part, tolerance) for part in parts)), None)
-
-
-def _close(one: Any, other: Any, tolerance: float) -> bool:
-    if not isinstance(one, float) or not isinstance(other, float):
-        return False
-    return abs(one - other) <= tolerance * max(1.0, abs(one), abs(other))
 
 
 def _seal(data: Mapping[str, Any]) -> Finding:
@@ -206,11 +197,9 @@ def _intervals_differ(one: Settlement, other: Settlement) -> str | None:
     slack = max(one.pot * Decimal("1e-6"), amount_of(1, one.decimals))
     for name in BOUNDS:
         stored, again = getattr(one, name), getattr(other, name)
-        if stored is None and again is None:
-            continue
-        if stored is None or again is None:
+        if (stored is None) != (again is None):
             return f"payments[0].{name} is known in only one of them"
-        for i, (a, b) in enumerate(zip(stored, again, strict=True)):
+        for i, (a, b) in enumerate(zip(stored or (), again or (), strict=True)):
             if abs(a - b) > slack:
                 return f"payments[{i}].{name} is {str(a)!r}, computed again {str(b)!r}"
     return None
@@ -269,13 +258,10 @@ def value_findings(
     how = f"{again.n_computed:,} evaluations computed again"
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
-    if first_difference(one, other) is None:
-        return [content, Finding("values", True, f"the same to the last bit ({how})")]
     difference = first_difference(one, other, tolerance=TOLERANCE)
-    if difference is None:
-        rounded = f"the same but for rounding, {TOLERANCE:g} ({how})"
-        return [content, Finding("values", True, rounded)]
-    return [content, Finding("values", False, f"{difference} ({how})")]
+    same = "to the last bit" if one == other else f"but for rounding, {TOLERANCE:g}"
+    reason = f"{difference or f'the same {same}'} ({how})"
+    return [content, Finding("values", difference is None, reason)]
 
 
 def _game(now: str | None, settled: str | None) -> Finding:
