@@ -190,11 +190,8 @@ class Game(ABC):
                 "A share of an owner's rows lies outside 0..1 or is not a number. "
                 "Pass fractions between 0 (left out) and 1 (all rows)."
             )
-        if self.fractions == "none":
-            return self._as_booleans(shares)
-        return shares
-
-    def _as_booleans(self, shares: FloatArray) -> BoolArray:
+        if self.fractions != "none":
+            return shares
         whole = shares == 1
         if not bool((whole | (shares == 0)).all()):
             raise FractionsRefused(

@@ -22,10 +22,7 @@ class ClassicGame(Game):
     cheap = True
 
     def __init__(
-        self,
-        rule: Callable[[BoolArray], FloatArray],
-        shapley_values: ArrayLike,
-        fingerprint: str,
+        self, rule: Callable[[BoolArray], FloatArray], shapley_values: ArrayLike, fingerprint: str
     ) -> None:
         self.rule = rule
         self.shapley_values = np.asarray(shapley_values, dtype=np.float64)

@@ -5,15 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
-from dushapley.games.nearest import (
-    DEFAULT_K,
-    as_numbers,
-    check_k,
-    check_test_set,
-    knn_values,
-)
+from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_values
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
@@ -49,6 +43,9 @@ class KNNGame(RowsGame):
     [0.5, 0.5]
     """
 
+    X_test: FloatArray
+    y_test: Array
+
     def __init__(
         self, owners: Owners, X_test: ArrayLike, y_test: ArrayLike, k: int = DEFAULT_K
     ) -> None:
@@ -77,6 +74,4 @@ class KNNGame(RowsGame):
     def closed_form(self, method: str) -> Estimate | None:
         if method not in ("exact", "knn"):
             return None
-        assert self.X_test is not None
-        assert self.y_test is not None
         return Estimate(knn_values(self.owners, self.X_test, self.y_test, self.k))

@@ -83,9 +83,7 @@ class RowsGame(Game):
     def pool(self, counts: IntArray, draw: int | None) -> tuple[Array, Array | None]:
         """Rows and targets of one pool, in the order of content."""
         parts = [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
-        if not parts:
-            target = self.owners.y[0]
-            return self.owners.X[0][:0].copy(), None if target is None else target[:0].copy()
+        parts = parts or [(0, slice(0))]  # no rows, of the right type
         X = np.concatenate([self.owners.X[j][rows] for j, rows in parts])
         if self.owners.y[0] is None:
             return X, None

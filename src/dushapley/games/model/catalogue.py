@@ -68,8 +68,7 @@ MODELS: dict[str, NamedModel] = {
         {"solver": "lsqr", "shrinkage": 0.01},
     ),
     "naive-bayes": NamedModel(
-        "Gaussian naive Bayes; from sums",
-        {"classification": "sklearn.naive_bayes.GaussianNB"},
+        "Gaussian naive Bayes; from sums", {"classification": "sklearn.naive_bayes.GaussianNB"}
     ),
     "gradient-boosting": NamedModel(
         "boosted trees on binned columns, by scikit-learn; takes missing numbers",

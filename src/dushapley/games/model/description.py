@@ -32,8 +32,10 @@ def describe(thing: Any) -> str:
         return repr(thing)
     if isinstance(thing, np.generic):
         return f"{thing.dtype.str} {thing.item()!r}"
+    if isinstance(thing, np.ndarray) and thing.dtype.kind == "O":
+        return f"array {thing.shape} {describe(thing.ravel().tolist())}"
     if isinstance(thing, np.ndarray):
-        return _describe_array(thing)
+        return f"array {digest(thing)}"
     if isinstance(thing, (list, tuple)):
         inside = ", ".join(map(describe, thing))
         return f"[{inside}]" if isinstance(thing, list) else f"({inside})"
@@ -44,12 +46,6 @@ def describe(thing: Any) -> str:
     if isinstance(thing, (type, FunctionType, BuiltinFunctionType, np.ufunc)):
         return _describe_name(thing)
     return _describe_object(thing)
-
-
-def _describe_array(array: np.ndarray[Any, Any]) -> str:
-    if array.dtype.kind == "O":
-        return f"array {array.shape} {describe(array.ravel().tolist())}"
-    return f"array {digest(array)}"
 
 
 def _describe_name(thing: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,8 +68,6 @@ class Encoding:
 
     def encode(self, owners: Owners) -> Owners:
         """The same owners, known by the content they came with, with rows of numbers."""
-        from dataclasses import replace
-
         return replace(owners, X=tuple(self(X) for X in owners.X))
 
 
@@ -117,12 +116,12 @@ def as_frame(X: Array, columns: Mapping[str, str]) -> pd.DataFrame:
     """An array of objects as the table it came from."""
     import pandas as pd
 
-    series: dict[str, Any] = {}
-    for position, (name, kind) in enumerate(columns.items()):
-        if kind == "number":
-            series[name] = X[:, position].astype(np.float64)
-        elif kind == "date":
-            series[name] = pd.to_datetime(pd.Series(X[:, position]))
-        else:
-            series[name] = pd.Series(X[:, position], dtype=object)
-    return pd.DataFrame(series)
+    table = pd.DataFrame(X, columns=list(columns), dtype=object)
+    readers: dict[str, Any] = {
+        "number": lambda column: column.astype(np.float64),
+        "date": pd.to_datetime,
+    }
+    for name, kind in columns.items():
+        if kind in readers:
+            table[name] = readers[kind](table[name])
+    return table

@@ -12,7 +12,7 @@ from dushapley.data.owners import Owners
 from dushapley.data.splits import folds
 from dushapley.games.base import Outcome
 from dushapley.games.model.game import ModelGame
-from dushapley.games.model.outcomes import grouped
+from dushapley.games.model.training import grouped
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 
@@ -80,24 +80,21 @@ class FoldsGame(RowsGame):
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Each pool by all folds."""
-        columns = [game.outcomes(queries, draws) for game in self.games]
-        return [self._combine(row) for row in zip(*columns, strict=True)]
+        return list(map(self._combine, *(game.outcomes(queries, draws) for game in self.games)))
 
     def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
-        columns = [game.failed(queries, error) for game in self.games]
-        return [self._combine(row) for row in zip(*columns, strict=True)]
+        return list(map(self._combine, *(game.failed(queries, error) for game in self.games)))
 
     def recall(self, outcome: Outcome) -> Outcome | None:
         """A failure in some fold is tried again."""
         return outcome if outcome.failure is None else None
 
-    def _combine(self, outcomes: tuple[Outcome, ...]) -> Outcome:
+    def _combine(self, *outcomes: Outcome) -> Outcome:
         values = np.array([outcome.value for outcome in outcomes])
         spreads = np.array([outcome.spread or 0.0 for outcome in outcomes])
-        failed = [outcome.failure for outcome in outcomes if outcome.failure is not None]
         return Outcome(
             float(values @ self.parts),
-            failure=failed[0] if failed else None,
+            failure=next((o.failure for o in outcomes if o.failure is not None), None),
             scores=self._scores(outcomes),
             spread=float(np.sqrt(spreads**2 @ self.parts**2)) if self.repeats > 1 else None,
         )
@@ -107,7 +104,7 @@ class FoldsGame(RowsGame):
         rows = [outcome.scores for outcome in outcomes if outcome.scores is not None]
         if len(rows) < len(outcomes):
             return None
-        total, entries = sum(map(len, rows)), zip(self.parts, rows, strict=True)
-        mean = float(sum(part * row.mean() for part, row in zip(self.parts, rows, strict=True)))
+        total, entries = sum(map(len, rows)), list(zip(self.parts, rows, strict=True))
+        mean = float(sum(part * row.mean() for part, row in entries))
         spread = [part * total / len(row) * (row - row.mean()) for part, row in entries]
         return grouped(mean + np.concatenate(spread))

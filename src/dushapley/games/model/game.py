@@ -15,26 +15,26 @@ from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome
 from dushapley.games.model.description import Indescribable, describe, package_of
 from dushapley.games.model.encoding import Encoding
-from dushapley.games.model.outcomes import average, failure_cause
-from dushapley.games.model.paths import FITTED, FastPath, fast_path
+from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
 from dushapley.games.model.scoring import Scorer, best_constant, constant_label
 from dushapley.games.model.training import (
     Fresh,
     OutOfMemory,
     TimedOut,
+    average,
+    failure_cause,
     is_deterministic,
     out_of_memory,
     refuse_drifting,
-    refuse_impossible_limit,
-    refuse_impossible_memory,
+    refuse_impossible,
     seeded,
     time_limit,
     timed_out,
 )
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest
-from dushapley.validation import check_seed, check_whole, is_number, pool_name
+from dushapley.validation import check_seed, check_whole, is_number, pool_name, refuse
 
 
 class ModelGame(RowsGame):
@@ -107,6 +107,7 @@ class ModelGame(RowsGame):
     X_test: Array
     y_test: Array
     path: FastPath | None
+    block = 1  # without a fast path: pools one by one, each fitted by the model itself
 
     def __init__(
         self,
@@ -128,17 +129,25 @@ class ModelGame(RowsGame):
         fast: bool = True,
         fingerprint: str | None = None,
     ) -> None:
-        _check_choice("on_failure", on_failure, ("raise", "empty"))
-        _check_choice("backend", backend, ("numpy", "torch"))
-        refuse_impossible_limit(timeout)
-        refuse_impossible_memory(memory)
+        refuse(
+            InvalidGame,
+            (
+                on_failure not in ("raise", "empty"),
+                f"on_failure is {on_failure!r}; choose 'raise' or 'empty'.",
+            ),
+            (
+                backend not in ("numpy", "torch"),
+                f"backend is {backend!r}; choose 'numpy' or 'torch'.",
+            ),
+        )
+        self.limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
+        refuse_impossible(self.limits)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
         super().__init__(parts.owners)
         self.model, self.scoring, self.encoding = parts.model, parts.scoring, parts.encoding
         self.X_test, self.y_test, self.classes = parts.X_test, parts.y_test, parts.classes
-        self.seed, self.repeats = check_seed(seed, InvalidGame), check_whole(repeats, "repeats")
-        self.on_failure, self.timeout, self.backend = on_failure, timeout, backend
-        self.limits = Limits(timeout, memory, self.repeats)
+        self.seed, self.repeats = check_seed(seed, InvalidGame), self.limits.trainings
+        self.on_failure, self.backend = on_failure, backend
         refuse_drifting(self.model, self.repeats)
         self.deterministic = is_deterministic(self.model)
         self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
@@ -159,8 +168,8 @@ class ModelGame(RowsGame):
                 "for the rows."
             )
         self.path = path
-        pace = FITTED if path is None else path
-        self.block, self.cheap, self.fractions = pace.block, pace.cheap, pace.fractions
+        if path is not None:
+            self.block, self.cheap, self.fractions = path.block, path.cheap, path.fractions
 
     def with_owners(self, owners: Owners) -> Self:
         """The same model, test set, encoding and classes over other owners.
@@ -169,8 +178,7 @@ class ModelGame(RowsGame):
         """
         other = super().with_owners(owners)
         if self.classes is not None:
-            labels = np.unique(np.concatenate([y for y in owners.y if y is not None]))
-            new = labels[~np.isin(labels, self.classes)]
+            new = np.setdiff1d(np.concatenate([y for y in owners.y if y is not None]), self.classes)
             if len(new):
                 raise InvalidGame(
                     f"The class {new.tolist()[0]!r} was in nobody's data when the game was made, "
@@ -229,7 +237,7 @@ class ModelGame(RowsGame):
         scored = []
         for make in self._makers:
             own = (X, y) if self.repeats == 1 else (X.copy(), y.copy())  # models may write into it
-            with time_limit(self.timeout):
+            with time_limit(self.limits.timeout):
                 scored.append(self.scorer(make().fit(*own)))
         return average(scored)
 
@@ -253,15 +261,11 @@ class ModelGame(RowsGame):
 
     def _another_limit(self, failure: str) -> bool:
         """Whether a stored failure is of a limit that is no longer today's."""
-        today = [
-            None if self.timeout is None else failure_cause(timed_out(self.timeout)),
-            None
-            if self.limits.memory is None
-            else failure_cause(out_of_memory(self.limits.memory)),
-        ]
-        return failure.startswith((TimedOut.__name__, OutOfMemory.__name__)) and (
-            failure not in today
-        )
+        limits = self.limits
+        today: list[Exception] = [] if limits.timeout is None else [timed_out(limits.timeout)]
+        today += [] if limits.memory is None else [out_of_memory(limits.memory)]
+        limited = failure.startswith((TimedOut.__name__, OutOfMemory.__name__))
+        return limited and failure not in map(failure_cause, today)
 
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """As in all games with rows; nobody's pool is known by what it was agreed to be worth."""
@@ -328,9 +332,7 @@ def empty_outcome(empty: Any, scorer: Scorer) -> Outcome:
 
 def unseen_classes(owners: Owners, y_test: Array, classes: Array | None) -> list[str]:
     """A note where the test set holds labels that nobody has: no model can predict them."""
-    if classes is None:
-        return []
-    unseen = ~np.isin(y_test, np.unique(np.concatenate(owners.labels())))
+    unseen = np.zeros(0) if classes is None else ~np.isin(y_test, np.concatenate(owners.labels()))
     if not unseen.any():
         return []
     return [
@@ -338,8 +340,3 @@ def unseen_classes(owners: Owners, y_test: Array, classes: Array | None) -> list
         f"({y_test[unseen].tolist()[0]!r}, say), which no model here can predict: is it spelt as "
         "the owners spell it?"
     ]
-
-
-def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InvalidGame(f"{name} is {value!r}; choose {' or '.join(map(repr, allowed))}.")

@@ -8,12 +8,11 @@ by asking each maker in `MAKERS` in turn; the first that takes the game has it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Outcome
-from dushapley.games.model.additive import additive_path
+from dushapley.games.model.additive.path import additive_path
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -50,22 +49,6 @@ class FastPath(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How pools are given to a model game, and what it takes of them; as in `FastPath`."""
-
-    block: int
-    fractions: Fractions
-    cheap: bool
-
-
-FITTED = Pace(block=1, fractions="rows", cheap=False)
-"""Without a fast path: pools one by one, each fitted by the model itself."""
-
-
-Maker = Callable[["ModelGame"], FastPath | None]
-
-
 def _together(game: ModelGame) -> FastPath | None:
     """By the batched path, whose models need scikit-learn."""
     from dushapley.games.model.batched.path import batched_path
@@ -73,14 +56,10 @@ def _together(game: ModelGame) -> FastPath | None:
     return batched_path(game)
 
 
-MAKERS: list[Maker] = [additive_path, _together]
+MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, _together]
 """Makers of fast paths, in the order they are asked."""
 
 
 def fast_path(game: ModelGame) -> FastPath | None:
     """The first fast path that takes this game, or None: then each pool is fitted by itself."""
-    for maker in MAKERS:
-        path = maker(game)
-        if path is not None:
-            return path
-    return None
+    return next(filter(None, (maker(game) for maker in MAKERS)), None)

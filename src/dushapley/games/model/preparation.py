@@ -14,6 +14,7 @@ from dushapley.data.tables import aligned
 from dushapley.errors import InvalidGame
 from dushapley.games.model.catalogue import choose, fitted_to
 from dushapley.games.model.encoding import Encoding, encoding_pipeline, is_mixed
+from dushapley.validation import refuse
 
 
 @dataclass(frozen=True)
@@ -86,17 +87,23 @@ def _check_test_set(owners: Owners, X: Array, y: Array) -> None:
     """Refuse a test set that does not fit the owners' rows; freeze one that does."""
     for array in (X, y):  # one test set for all trainings, and the caller's stays as it was
         array.setflags(write=False)
-    if X.shape[1:] != owners.X[0].shape[1:]:
-        raise InvalidGame(
-            f"The test set has rows of shape {X.shape[1:]}, the owners' have "
-            f"{owners.X[0].shape[1:]}; both need the same columns."
-        )
-    if len(X) == 0 or len(X) != len(y):
-        raise InvalidGame(
-            f"The test set has {len(X)} rows and {len(y)} targets; each row needs one target."
-        )
-    if y.dtype.kind == "f" and not bool(np.isfinite(y).all()):
-        raise InvalidGame("The test set has targets that are missing or infinite; drop those rows.")
+    columns = owners.X[0].shape[1:]
+    refuse(
+        InvalidGame,
+        (
+            X.shape[1:] != columns,
+            f"The test set has rows of shape {X.shape[1:]}, the owners' have {columns}; both need "
+            "the same columns.",
+        ),
+        (
+            len(X) == 0 or len(X) != len(y),
+            f"The test set has {len(X)} rows and {len(y)} targets; each row needs one target.",
+        ),
+        (
+            y.dtype.kind == "f" and not bool(np.isfinite(y).all()),
+            "The test set has targets that are missing or infinite; drop those rows.",
+        ),
+    )
 
 
 def _check_model(model: Any) -> None:

@@ -8,6 +8,7 @@ influence values: same score, and the right spread to first order.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.errors import InvalidGame
+from dushapley.validation import refuse
 
 Response = Literal["labels", "probabilities", "ranking"]
 
@@ -38,14 +40,10 @@ def balanced_hits(target: Target, labels: Array) -> FloatArray:
     """Balanced accuracy: the mean recall of the classes in the test set."""
     right = hits(target, labels)
     rows = np.bincount(target.codes, minlength=len(target.classes))
+    recall = np.bincount(target.codes, right, minlength=len(rows)) / np.maximum(rows, 1)
     present = rows > 0
-    recall = (
-        np.bincount(target.codes, right, minlength=len(target.classes))[present] / rows[present]
-    )
-    own = np.zeros(len(rows))
-    own[present] = recall
     weight = len(right) / (present.sum() * rows[target.codes])
-    return np.asarray(recall.mean() + weight * (right - own[target.codes]))
+    return np.asarray(recall[present].mean() + weight * (right - recall[target.codes]))
 
 
 def log_likelihood(target: Target, probabilities: FloatArray) -> FloatArray:
@@ -144,32 +142,41 @@ class Scorer:
     def __init__(self, scoring: Any, X: Array, y: Array, classes: Array | None) -> None:
         self.X, self.classes = X, classes
         self.name = scoring if isinstance(scoring, str) else None
-        known = np.empty(0) if classes is None else classes
-        codes = np.empty(0, dtype=np.int64) if classes is None else np.searchsorted(known, y)
+        known = y[:0] if classes is None else classes
+        codes = np.searchsorted(known, y[: len(y) * len(known)])
         self.target = Target(y, codes, known)
         self.metric = self._row_metric()
         self.black_box = None if self.metric else black_box(scoring)
 
     def _row_metric(self) -> RowMetric | None:
+        y, codes, _ = self.target
         metric = ROW_METRICS.get(self.name or "")
-        if metric is None or self.target.y.ndim != 1:
+        if metric is None or y.ndim != 1:
             return None
-        if metric.classes and self.classes is None:
-            raise InvalidGame(
+        ranked = metric.response == "ranking"
+        if ranked and self.classes is not None and len(self.classes) != 2:
+            return None
+        refuse(
+            InvalidGame,
+            (
+                metric.classes and self.classes is None,
                 f"scoring={self.name!r} judges classes, but the model does not say that it is a "
                 "classifier. Pass one (a class of your own names ClassifierMixin before "
-                "BaseEstimator), or a score of numbers such as 'r2' or 'neg_mean_squared_error'."
-            )
-        if metric.response == "ranking":
-            both = np.unique(self.target.codes)
-            if len(self.target.classes) != 2:
-                return None
-            if len(both) != 2:
-                raise InvalidGame("roc_auc needs test rows of both classes; found one class only.")
-        if not metric.classes and self.target.y.dtype.kind not in "fiub":
-            raise InvalidGame(f"scoring={self.name!r} needs numbers as targets; found text.")
-        if metric.rows is determination and float(np.ptp(self.target.y)) == 0:
-            raise InvalidGame("r2 needs test targets that differ; found one value only.")
+                "BaseEstimator), or a score of numbers such as 'r2' or 'neg_mean_squared_error'.",
+            ),
+            (
+                ranked and len(np.unique(codes)) != 2,
+                "roc_auc needs test rows of both classes; found one class only.",
+            ),
+            (
+                not metric.classes and y.dtype.kind not in "fiub",
+                f"scoring={self.name!r} needs numbers as targets; found text.",
+            ),
+            (
+                metric.rows is determination and bool((y == y[0]).all()),
+                "r2 needs test targets that differ; found one value only.",
+            ),
+        )
         return metric
 
     def __call__(self, model: Any) -> tuple[float, FloatArray | None]:
@@ -192,9 +199,8 @@ class Scorer:
 
     def _padded(self, model: Any) -> Any:
         """A model that lacks classes, as one that gives them probability zero."""
-        if self.classes is None or not hasattr(model, "classes_"):
-            return model
-        if np.array_equal(model.classes_, self.classes):
+        seen = getattr(model, "classes_", None)
+        if self.classes is None or seen is None or np.array_equal(seen, self.classes):
             return model
         from dushapley.games.model.padding import Padded
 
@@ -202,12 +208,9 @@ class Scorer:
 
     def refuse_unable(self, model: Any) -> None:
         """Refuse, before any training, a model that lacks what the score needs of it."""
-        if self.metric is None or self.metric.response == "labels":
-            return
-        able = hasattr(model, "predict_proba") or (
-            self.metric.response == "ranking" and hasattr(model, "decision_function")
-        )
-        if not able:
+        response = "labels" if self.metric is None else self.metric.response
+        ranks = response == "ranking" and hasattr(model, "decision_function")
+        if response != "labels" and not ranks and not hasattr(model, "predict_proba"):
             raise InvalidGame(
                 f"scoring={self.name!r} needs predicted probabilities, but "
                 f"{type(model).__name__} has no predict_proba. Choose a model that has, or "
@@ -224,8 +227,6 @@ def black_box(scoring: Any) -> Callable[[Any, Array, Array], float]:
     try:
         return get_scorer(scoring)
     except (ValueError, TypeError) as error:
-        import difflib
-
         near = difflib.get_close_matches(str(scoring), get_scorer_names(), n=3, cutoff=0.4)
         raise InvalidGame(
             f"There is no score {scoring!r}."
@@ -291,11 +292,10 @@ def constants(scorer: Scorer) -> list[Any]:
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
     y, classes = scorer.target.y, scorer.classes
+    rows = np.zeros((len(y), 1))
     if classes is None:
-        return [
-            DummyRegressor(strategy=s).fit(np.zeros((len(y), 1)), y) for s in ("mean", "median")
-        ]
-    prior = DummyClassifier(strategy="prior").fit(np.zeros((len(y), 1)), y)
+        return [DummyRegressor(strategy=name).fit(rows, y) for name in ("mean", "median")]
+    prior = DummyClassifier(strategy="prior").fit(rows, y)
     return [prior, *(constant_label(label, classes) for label in classes)]
 
 

@@ -1,4 +1,7 @@
-"""One training after another: fresh models, the same seeds for every pool, a time limit."""
+"""One training after another: fresh models, the same seeds for every pool, a time limit.
+
+And what comes of them: repeats averaged, test rows in groups, failures in one line.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidGame
+from dushapley.games.base import Limits, Outcome
 from dushapley.hashing import whole_number
-from dushapley.validation import is_number, is_whole
+from dushapley.validation import is_number, is_whole, refuse
 
 LONGEST = 1e8
 """Seconds that an alarm can wait, and then some: three years."""
-
-
+MOST_SCORES = 2048
+"""Entries kept of a score that is known test row by test row: at most 16 KB a training."""
 DIRECT = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "lbfgs")
 IDLE_SEEDS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "LogisticRegression": ("solver", ("lbfgs", "newton-cg", "newton-cholesky")),
@@ -59,7 +66,8 @@ def seeded(model: Any, seed: int, repeat: int) -> Any:
 
     copy = clone(model)
     missing = [name for name, state in random_states(copy).items() if state is None]
-    return copy.set_params(**{name: derived(seed, repeat, name) for name in missing})
+    seeds = {name: whole_number(f"{seed} {repeat} {name}", 4) >> 1 for name in missing}  # 31 bits
+    return copy.set_params(**seeds)
 
 
 def random_states(model: Any) -> dict[str, Any]:
@@ -83,11 +91,6 @@ def _idle_seed(part: Any) -> bool:
     setting, idle = IDLE_SEEDS.get(type(part).__name__, ("", ()))
     ours = type(part).__module__.split(".")[0] in ("sklearn", "dushapley")
     return ours and bool(setting) and getattr(part, setting) in idle
-
-
-def derived(seed: int, repeat: int, name: str) -> int:
-    """A seed of 31 bits that depends on all three."""
-    return whole_number(f"{seed} {repeat} {name}", 4) >> 1
 
 
 def refuse_drifting(model: Any, repeats: int) -> None:
@@ -159,29 +162,61 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def refuse_impossible_limit(seconds: object) -> None:
-    """Refuse a time limit that makes no sense, or that this thread cannot keep."""
-    if seconds is None:
-        return
-    if not is_number(seconds, above=0, most=LONGEST):
-        raise InvalidGame(
-            f"timeout is {seconds!r}; it is a positive number of seconds (at most {LONGEST:g}), or "
-            "None for no limit."
-        )
-    if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
-        raise InvalidGame(
+def refuse_impossible(limits: Limits) -> None:
+    """Refuse limits that make no sense, or that this thread and system cannot keep."""
+    timed, sized = limits.timeout is not None, limits.memory is not None
+    alarm = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+    refuse(
+        InvalidGame,
+        (
+            timed and not is_number(limits.timeout, above=0, most=LONGEST),
+            f"timeout is {limits.timeout!r}; it is a positive number of seconds (at most "
+            f"{LONGEST:g}), or None for no limit.",
+        ),
+        (
+            timed and not alarm,
             "timeout= works by an alarm signal, which exists only on Unix and in the main thread. "
-            "Leave it out here, or run in workers (n_jobs=2)."
-        )
+            "Leave it out here, or run in workers (n_jobs=2).",
+        ),
+        (
+            sized and not is_whole(limits.memory, least=1),
+            f"memory is {limits.memory!r}; it is a positive whole number of bytes, or None.",
+        ),
+        (
+            sized and not Path("/proc/self/statm").exists(),
+            "memory= needs Linux, which can refuse memory to a process. Leave it out here.",
+        ),
+    )
 
 
-def refuse_impossible_memory(size: object) -> None:
-    """Refuse a memory limit that makes no sense, or that this system cannot keep."""
-    if size is None:
-        return
-    if not is_whole(size, least=1):
-        raise InvalidGame(f"memory is {size!r}; it is a positive whole number of bytes, or None.")
-    if not Path("/proc/self/statm").exists():
-        raise InvalidGame(
-            "memory= needs Linux, which can refuse memory to a process. Leave it out here."
-        )
+def average(scored: list[tuple[float, FloatArray | None]]) -> Outcome:
+    """Mean of repeated trainings, their rows and their spread."""
+    values = np.array([value for value, _ in scored])
+    rows = [row for _, row in scored if row is not None]
+    mean = float(values.mean()) if len(values) > 1 else scored[0][0]
+    if not np.isfinite(mean):
+        raise ArithmeticError(f"the score is {mean}")
+    return Outcome(
+        mean,
+        scores=grouped(np.mean(rows, axis=0) if len(rows) > 1 else rows[0]) if rows else None,
+        spread=float(values.std(ddof=1)) if len(values) > 1 else None,
+    )
+
+
+def grouped(rows: FloatArray) -> FloatArray:
+    """Scores of test rows, or of at most `MOST_SCORES` random groups of them.
+
+    A group's entry is m + (n_g·G/n)(m_g − m), m the mean, m_g and n_g mean and rows of the group:
+    same mean as the rows, and the mean's standard error is still that of independent entries.
+    """
+    if len(rows) <= MOST_SCORES:
+        return rows
+    group = np.random.default_rng(0).permutation(len(rows)) % MOST_SCORES
+    mean = rows.mean()
+    sums = np.bincount(group, rows - mean, minlength=MOST_SCORES)
+    return np.asarray(mean + sums * (MOST_SCORES / len(rows)))
+
+
+def failure_cause(error: BaseException) -> str:
+    """A failure in one line that is equal for equal causes."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]

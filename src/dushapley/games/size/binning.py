@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.data.owners import Owners
@@ -101,10 +100,3 @@ def within_and_between(y: FloatArray, bins: IntArray, noise: float) -> tuple[flo
     freedom = max(1, len(y) - len(counts))
     between = float(np.average((mean - y.mean()) ** 2 - noise / counts, weights=counts))
     return squares / freedom, between
-
-
-def bin_chances(bins: IntArray, number: int, given: ArrayLike | None) -> FloatArray:
-    """Chance of a test point in each bin: as given, or the share of all rows."""
-    if given is None:
-        return np.asarray(np.bincount(bins, minlength=number) / len(bins))
-    return np.asarray(given, dtype=np.float64)

@@ -47,15 +47,15 @@ class Part:
 
 def solve(method: str, sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
     """The answer of `method`, or None where there is no formula that keeps its word."""
-    if not parts:  # no bin that a test point can fall in: asking is as good
+    solvers = {
+        "exact": solve_exact,
+        "du": solve_du,
+        "du++": solve_du,
+        "du-second-order": solve_second_order,
+    }
+    if not parts or method not in solvers:  # no bin for a test point to fall in: asking is as good
         return None
-    if method == "exact":
-        return solve_exact(sizes, parts)
-    if method in ("du", "du++"):
-        return solve_du(sizes, parts)
-    if method == "du-second-order":
-        return solve_second_order(parts)
-    return None
+    return solvers[method](sizes, parts)
 
 
 def solve_exact(sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
@@ -66,8 +66,8 @@ def solve_exact(sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
         exact = None if grid is None else exact_values(grid, utilities(grid, part.curve))
         if exact is None:
             return None
-        values += part.weight * exact.values
-        error += part.weight * exact.error
+        values += part.weight * exact[0]
+        error += part.weight * exact[1]
     details = {"route": "law of the pooled size", "numerical_error": error}
     return Estimate(values, details=details)
 
@@ -91,12 +91,10 @@ def total_du(parts: Sequence[Part]) -> DUValues:
     )
 
 
-def solve_second_order(parts: Sequence[Part]) -> Estimate | None:
+def solve_second_order(_sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
     """Second-order DU-Shapley; None where there are too many terms."""
     bounds = total_bracket(parts)
-    if bounds is None:
-        return None
-    return certified(Estimate(bounds.lower), bounds, parts, 0.0)
+    return None if bounds is None else certified(Estimate(bounds.lower), bounds, parts, 0.0)
 
 
 def total_bracket(parts: Sequence[Part]) -> Bracket | None:
@@ -147,14 +145,12 @@ def certified(
 
 def size_notes(sizes: FloatArray) -> tuple[str, ...]:
     """DU-Shapley's own limitation, where the sizes show it."""
-    total = float(sizes.sum())
-    if len(sizes) < 3 or total == 0:
-        return ()
-    others = (total - sizes.max()) / (len(sizes) - 1)
-    if sizes.max() < GIANT * total or sizes.max() < TIMES * others:
+    total, most = float(sizes.sum()), float(sizes.max())
+    others = (total - most) / max(1, len(sizes) - 1)
+    if len(sizes) < 3 or total == 0 or most < max(GIANT * total, TIMES * others):
         return ()
     return (
-        f"The largest owner holds {sizes.max() / total:.0%} of all rows. DU-Shapley works poorly "
+        f"The largest owner holds {most / total:.0%} of all rows. DU-Shapley works poorly "
         "when some owners are very large: prefer exact or du-second-order here.",
     )
 

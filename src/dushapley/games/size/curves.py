@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidGame, UtilityFailed
+from dushapley.validation import refuse
 
 Curve = Callable[[FloatArray], ArrayLike]
 """A learning curve: maps numbers of rows to utilities, elementwise."""
@@ -60,10 +61,18 @@ class LearningCurve:
     elementwise: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InvalidGame("w must be a function of the number of rows, vectorised.")
-        if self.shape is not None and self.shape not in get_args(Shape):
-            raise InvalidGame(f"shape is {self.shape!r}; it is None or one of {get_args(Shape)}.")
+        shapes = get_args(Shape)
+        refuse(
+            InvalidGame,
+            (
+                not callable(self.function),
+                "w must be a function of the number of rows (or of pooled counts), vectorised.",
+            ),
+            (
+                self.shape not in (None, *shapes),
+                f"shape is {self.shape!r}; it is None or one of {shapes}.",
+            ),
+        )
 
     def __call__(self, n: FloatArray) -> ArrayLike:
         return self.function(n)
@@ -85,49 +94,34 @@ def as_curve(w: Curve, second_derivative: Curve | None, shape: Shape | None) -> 
 
 def rational(c: float) -> LearningCurve:
     """w(n) = n/(n + c), the paper's 1 − c/(c + n): half of everything at n = c."""
-    _check_positive(c=c)
-    return LearningCurve(
-        lambda n: n / (n + c),
-        lambda n: -2 * c / (n + c) ** 3,
-        "completely monotone",
-        f"rational c={float(c)!r}",
-        elementwise=True,
-    )
+    return _monotone("rational", lambda n: n / (n + c), lambda n: -2 * c / (n + c) ** 3, c=c)
 
 
 def logarithmic(c: float = 1.0) -> LearningCurve:
     """w(n) = ln(1 + n/c): unbounded, yet n²|w''| ≤ 1."""
-    _check_positive(c=c)
-    return LearningCurve(
-        lambda n: np.log1p(np.divide(n, c)),
-        lambda n: -1 / (n + c) ** 2,
-        "completely monotone",
-        f"logarithmic c={float(c)!r}",
-        elementwise=True,
+    return _monotone(
+        "logarithmic", lambda n: np.log1p(np.divide(n, c)), lambda n: -1 / (n + c) ** 2, c=c
     )
 
 
 def power_law(c: float, p: float) -> LearningCurve:
     """w(n) = 1 − (1 + n/c)^−p: the error of a learner that falls as a power of n."""
-    _check_positive(c=c, p=p)
-    return LearningCurve(
+    return _monotone(
+        "power law",
         lambda n: -np.expm1(-p * np.log1p(np.divide(n, c))),
         lambda n: -p * (p + 1) / c**2 * np.exp(-(p + 2) * np.log1p(np.divide(n, c))),
-        "completely monotone",
-        f"power law c={float(c)!r} p={float(p)!r}",
-        elementwise=True,
+        c=c,
+        p=p,
     )
 
 
 def saturating(c: float) -> LearningCurve:
     """w(n) = 1 − e^(−n/c)."""
-    _check_positive(c=c)
-    return LearningCurve(
+    return _monotone(
+        "saturating",
         lambda n: -np.expm1(-np.divide(n, c)),
         lambda n: -np.exp(-np.divide(n, c)) / c**2,
-        "completely monotone",
-        f"saturating c={float(c)!r}",
-        elementwise=True,
+        c=c,
     )
 
 
@@ -180,7 +174,14 @@ def finite_curve(w: Curve, rows: FloatArray) -> FloatArray:
     return values
 
 
-def _check_positive(**parameters: float) -> None:
-    for name, value in parameters.items():
+def _monotone(
+    name: str, function: Curve, second_derivative: Curve, **parameters: float
+) -> LearningCurve:
+    """A completely monotone curve of these parameters, which must be positive."""
+    for letter, value in parameters.items():
         if not (np.isfinite(value) and value > 0):
-            raise InvalidGame(f"{name} is {value!r}; it must be finite and positive.")
+            raise InvalidGame(f"{letter} is {value!r}; it must be finite and positive.")
+    content = " ".join(f"{letter}={float(value)!r}" for letter, value in parameters.items())
+    return LearningCurve(
+        function, second_derivative, "completely monotone", f"{name} {content}", elementwise=True
+    )

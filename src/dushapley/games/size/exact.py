@@ -74,10 +74,6 @@ class Lattice:
         """Owners who hold anything."""
         return int(self.counts.sum())
 
-    def spread(self, per_step: FloatArray) -> FloatArray:
-        """From distinct sizes back to owners; whoever brings nothing is worth nothing."""
-        return np.append(per_step, 0.0)[self.member]
-
 
 def lattice(sizes: FloatArray) -> Lattice | None:
     """Smallest lattice that holds all sizes exactly, or None where there is none short enough.
@@ -127,14 +123,6 @@ def utilities(grid: Lattice, w: Curve) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class ExactValues:
-    """Values per owner, with a bound on what was left out plus an estimate of rounding."""
-
-    values: FloatArray
-    error: float
-
-
-@dataclass(frozen=True)
 class Spectrum:
     """Transform of a curve at the frequencies that count.
 
@@ -154,8 +142,10 @@ class Spectrum:
     left_out: float
 
 
-def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
+def exact_values(grid: Lattice, level: FloatArray) -> tuple[FloatArray, float] | None:
     r"""Shapley values of w(Σn), exact up to rounding; None where the work would not end.
+
+    With the values comes a bound on what was left out, plus an estimate of rounding.
 
     Parameters
     ----------
@@ -171,7 +161,7 @@ def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
     rounding is of the order of 1e-15 of it.
     """
     if grid.n_players == 0:
-        return ExactValues(np.zeros(len(grid.member)), 0.0)
+        return np.zeros(len(grid.member)), 0.0
     if grid.n_players > MOST_OWNERS:
         return None
     t, weight = half_nodes(grid.n_players)
@@ -191,7 +181,8 @@ def exact_values(grid: Lattice, level: FloatArray) -> ExactValues | None:
         values += from_frequencies(grid, spectrum, t[middle], weight[middle], floor)
     values += from_few(grid, folded, t[~middle], weight[~middle])
     error = left_out + (4 * TINY + 8 * float(np.finfo(float).eps)) * scale
-    return ExactValues(grid.spread(values), error)
+    # from distinct sizes back to owners; whoever brings nothing is worth nothing
+    return np.append(values, 0.0)[grid.member], error
 
 
 def half_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:

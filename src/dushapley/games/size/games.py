@@ -7,7 +7,7 @@ nothing, and serve as products (what-if by theory) and as oracles for the estima
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,6 @@ from dushapley.games.size.binning import (
     Cubes,
     ExcessRisk,
     as_regression,
-    bin_chances,
     nearest_noise,
     within_and_between,
 )
@@ -35,8 +34,9 @@ from dushapley.games.size.curves import (
 )
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.validation import check_sizes, is_whole
+from dushapley.validation import check_sizes, check_whole, refuse
 
+Form = Literal["fixed-point", "paper"]
 FLOOR_TOLERANCE = 1e-12
 """Relative slack when a whole number is floored: A²/B misses it by a few rounding errors."""
 
@@ -151,7 +151,7 @@ class LinearRegressionGame(Game):
         sizes: ArrayLike,
         gamma: ArrayLike,
         d: int,
-        form: Literal["fixed-point", "paper"] = "fixed-point",
+        form: Form = "fixed-point",
         trace: float | None = None,
         floor: float | None = None,
         *,
@@ -163,33 +163,28 @@ class LinearRegressionGame(Game):
             self.n_players,
             "gamma",
         )
-        self.d = d
+        self.d = check_whole(d, "d (the number of features)")
         self.form = form
         self.trace = float(d if trace is None else trace)
         self.floor = -self.trace if floor is None else float(floor)
-        self._check(floor)
-        self.fingerprint = digest(
-            "linear regression",
-            form,
-            d,
-            self.trace,
-            self.floor,
-            self.sizes,
-            self.gamma,
-            *self.names,
+        refuse(
+            InvalidGame,
+            (form not in get_args(Form), f"form is {form!r}; choose 'fixed-point' or 'paper'."),
+            (
+                form == "paper" and floor is not None,
+                "form='paper' is the raw formula and takes no floor; leave it out.",
+            ),
+            # sizes are finite and not negative
+            (not self.gamma.all(), "gamma must be finite and positive: feature scale over noise."),
+            (
+                not (np.isfinite(self.trace) and self.trace > 0 and np.isfinite(self.floor)),
+                "trace must be positive and floor finite.",
+            ),
         )
-
-    def _check(self, floor: float | None) -> None:
-        if self.form not in ("fixed-point", "paper"):
-            raise InvalidGame(f"form is {self.form!r}; choose 'fixed-point' or 'paper'.")
-        if self.form == "paper" and floor is not None:
-            raise InvalidGame("form='paper' is the raw formula and takes no floor; leave it out.")
-        if not is_whole(self.d, least=1):
-            raise InvalidGame(f"d is {self.d!r}; the number of features is a whole number from 1.")
-        if not bool((np.isfinite(self.gamma) & (self.gamma > 0)).all()):
-            raise InvalidGame("gamma must be finite and positive: feature scale over noise.")
-        if not (np.isfinite(self.trace) and self.trace > 0 and np.isfinite(self.floor)):
-            raise InvalidGame("trace must be positive and floor finite.")
+        self.fingerprint = digest(
+            "linear regression", form, d, self.trace, self.floor, self.sizes, self.gamma,
+            *self.names,
+        )  # fmt: skip
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         rows = queries * self.sizes
@@ -242,17 +237,23 @@ class RegressogramGame(Game):
     ) -> None:
         self.counts = np.array(counts, dtype=np.float64)
         self.probabilities = np.array(probabilities, dtype=np.float64)
-        if self.counts.ndim != 2 or self.counts.shape[1:] != self.probabilities.shape:
-            raise InvalidGame(
-                f"counts has shape {self.counts.shape} and probabilities "
-                f"{self.probabilities.shape}; they need to be (I, B) and (B,)."
-            )
-        if not bool((np.isfinite(self.counts) & (self.counts >= 0)).all()):
-            raise InvalidGame("counts must be finite and not negative: rows of each owner per bin.")
-        if not (bool((self.probabilities >= 0).all()) and self.probabilities.sum() <= 1 + 1e-9):
-            raise InvalidGame("probabilities must not be negative and add up to at most 1.")
-        if not callable(w):
-            raise InvalidGame("w must be a function of the pooled counts, vectorised.")
+        chances = self.probabilities
+        refuse(
+            InvalidGame,
+            (
+                self.counts.ndim != 2 or self.counts.shape[1:] != chances.shape,
+                f"counts has shape {self.counts.shape} and probabilities {chances.shape}; they "
+                "need to be (I, B) and (B,).",
+            ),
+            (
+                not bool((np.isfinite(self.counts) & (self.counts >= 0)).all()),
+                "counts must be finite and not negative: rows of each owner per bin.",
+            ),
+            (
+                not (bool((chances >= 0).all()) and chances.sum() <= 1 + 1e-9),
+                "probabilities must not be negative and add up to at most 1.",
+            ),
+        )
         self.w = w
         self.curve = as_curve(w, None, None)
         self._set_owners(self.counts.sum(axis=1), names)
@@ -307,9 +308,10 @@ class RegressogramGame(Game):
         s2 = nearest_noise(rows, labels) if noise is None else float(noise)
         within, between = within_and_between(labels, bins, s2)
         v = max(between, 1e-9 * float(labels.var() + s2)) if prior is None else float(prior)
-        chance = bin_chances(bins, cubes.number, probabilities)
+        if probabilities is None:  # where the rows are
+            probabilities = np.bincount(bins, minlength=cubes.number) / len(bins)
         counts = [np.bincount(cubes.locate(block), minlength=cubes.number) for block in X]
-        game = cls(counts, chance, mean_estimation(s2, v), names=owners.names)
+        game = cls(counts, probabilities, mean_estimation(s2, v), names=owners.names)
         learnt = -float(game(np.ones((1, len(owners)), dtype=np.bool_))[0])
         game.excess_risk = ExcessRisk(
             learnt, max(0.0, within - s2), s2, v, cubes.number, cubes.per_axis

@@ -8,7 +8,3 @@ DU-Shapley needs no draws and no replicates.
 Pools go through in blocks of a constant shape, filled up where there are fewer, so the last bit of
 a value does not depend on its company.
 """
-
-from dushapley.games.model.additive.path import AdditivePath, additive_path
-
-__all__ = ["AdditivePath", "additive_path"]

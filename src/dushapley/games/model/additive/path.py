@@ -79,9 +79,7 @@ class AdditivePath:
 
     def _constant(self, shares: FloatArray) -> float:
         """Score of a pool of one class, or NaN where the arithmetic has failed."""
-        classes = self.game.classes
-        if classes is None:
-            return float("nan")
+        classes = np.empty(0) if self.game.classes is None else self.game.classes
         there = np.flatnonzero((self.vectors[: len(classes)] @ shares) > 0)
         if len(there) != 1:
             return float("nan")
@@ -92,15 +90,10 @@ class AdditivePath:
 
 
 def additive_path(game: ModelGame) -> AdditivePath | None:
-    """The additive path of a game, where its model and score have one."""
-    model = additive_model(game)
-    return None if model is None else AdditivePath(game, model)
+    """The additive path of a game, where its model and score have one.
 
-
-def additive_model(game: ModelGame) -> Additive | None:
-    """The additive form of the game's model: a fixed rule on its class, parameters and score.
-
-    Subclasses are not taken: what they changed cannot be known.
+    A fixed rule on the model's class, parameters and score. Subclasses are not taken: what they
+    changed cannot be known.
     """
     if game.backend != "numpy" or game.scorer.metric is None or game.y_test.ndim != 1:
         return None
@@ -110,10 +103,9 @@ def additive_model(game: ModelGame) -> Additive | None:
     targets = (np.asarray(y) for y in game.owners.y)
     if any(y.dtype.kind == "f" and not np.isfinite(y).all() for y in targets):
         return None  # the model itself says what it makes of them
-    if recognised(game.model) == "sklearn.Pipeline":
-        return _scaled_ridge(game, [step for _, step in game.model.steps])
-    make = _RULES.get(recognised(game.model))
-    return None if make is None else make(game, game.model.get_params(deep=False))
+    rule = _RULES.get(recognised(game.model))
+    model = rule(game, game.model.get_params(deep=False)) if rule else None
+    return None if model is None else AdditivePath(game, model)
 
 
 def recognised(model: Any) -> str:
@@ -121,8 +113,9 @@ def recognised(model: Any) -> str:
     return f"{type(model).__module__.split('.')[0]}.{type(model).__name__}"
 
 
-def _scaled_ridge(game: ModelGame, steps: list[Any]) -> Additive | None:
+def _scaled_ridge(game: ModelGame, pipeline: dict[str, Any]) -> Additive | None:
     """Ridge regression behind a scaler, the only pipeline that is additive."""
+    steps = [step for _, step in pipeline["steps"]]
     if [recognised(step) for step in steps] != ["sklearn.StandardScaler", "sklearn.Ridge"]:
         return None
     scaler, options = (step.get_params(deep=False) for step in steps)
@@ -170,6 +163,7 @@ def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:
 
 
 _RULES: dict[str, Callable[[ModelGame, dict[str, Any]], Additive | None]] = {
+    "sklearn.Pipeline": _scaled_ridge,
     "sklearn.Ridge": _ridge,
     "sklearn.LinearRegression": _least_squares,
     "sklearn.LinearDiscriminantAnalysis": _discriminant,

@@ -59,13 +59,9 @@ class LinearModel(Additive):
         return self._matrix(statistics).ravel()
 
     def _matrix(self, statistics: Statistics) -> FloatArray:
-        shift = statistics.arrays["mean"] - self.around
-        matrix = np.empty((len(shift) + 1, len(shift) + 1))
-        matrix[0, 0] = statistics.n_rows
-        matrix[0, 1:] = matrix[1:, 0] = statistics.n_rows * shift
-        matrix[1:, 1:] = statistics.arrays["scatter"]
-        matrix[1:, 1:] += statistics.n_rows * np.outer(shift, shift)
-        return matrix
+        n, shift = statistics.n_rows, statistics.arrays["mean"] - self.around
+        inner = statistics.arrays["scatter"] + n * np.outer(shift, shift)
+        return np.block([[np.array(float(n)), n * shift], [n * shift[:, None], inner]])
 
     def scores(self, pooled: FloatArray) -> FloatArray:
         beta = self._coefficients(pooled.reshape(*self.moments.shape, -1))
@@ -109,12 +105,9 @@ class LinearModel(Additive):
         """Scores that are not a function of moments: predict the test rows."""
         scorer = self.game.scorer
         assert scorer.metric is not None
-        rows = np.column_stack(
-            [np.ones(self.test.n_rows), np.asarray(self.game.X_test) - self.around[:-1]]
-        )
-        predicted = rows @ beta + self.around[-1]
-        scores = [scorer.metric.rows(scorer.target, column).mean() for column in predicted.T]
-        return np.array(scores)
+        shifted = np.asarray(self.game.X_test) - self.around[:-1]
+        predicted = np.column_stack([np.ones(len(shifted)), shifted]) @ beta + self.around[-1]
+        return np.array([scorer.metric.rows(scorer.target, p).mean() for p in predicted.T])
 
 
 class Bins(Additive):

@@ -20,10 +20,17 @@ Precision = Literal["float64", "float32", "tf32", "float16"]
 """Numbers that matrix products read; sums and weights are float32 in all but the first."""
 
 _ON_CPU = {"tile": 16, "piece": 4096, "batch_tile": 16, "align": 1}
-_TORCH_ON_CPU = {**_ON_CPU, "align": 16}
-"""Its tanh and exp round the last few elements of an array differently: let there be none over."""
-_ON_GPU = {"tile": 8192, "piece": 8192, "batch_tile": 2048, "align": 8}
-"""On a GPU residuals of a tile and an owner of some thousand rows should just fit its cache."""
+_KINDS: dict[str, tuple[tuple[Precision, ...], dict[str, int]]] = {
+    "numpy": (("float32", "float64"), _ON_CPU),
+    # its tanh and exp round the last few elements of an array differently: let there be none over
+    "torch on the CPU": (("float32", "float64", "float16"), {**_ON_CPU, "align": 16}),
+    # residuals of a tile and an owner of some thousand rows should just fit the cache of a GPU
+    "torch on the GPU": (
+        ("tf32", "float64", "float32", "float16"),
+        {"tile": 8192, "piece": 8192, "batch_tile": 2048, "align": 8},
+    ),
+}
+"""Precisions that each kind of arithmetic knows, the default first, and the shapes it works in."""
 
 
 @dataclass(frozen=True)
@@ -149,26 +156,18 @@ def arithmetic(
 
     Defaults: float32, on CUDA tf32. Torch is an extra; asking for it without it raises.
     """
-    if name == "numpy":
-        _check_precision(precision, ("float32", "float64"), "numpy")
-        return Arithmetic("numpy", precision or "float32", "cpu", **_ON_CPU)
-    if name != "torch":
+    if name not in ("numpy", "torch"):
         raise InvalidOption(f"backend is {name!r}; choose 'numpy' or 'torch'.")
-    torch = _torch()
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if place == "cpu":
-        _check_precision(precision, ("float32", "float64", "float16"), "torch on the CPU")
-        return Arithmetic("torch", precision or "float32", "cpu", **_TORCH_ON_CPU)
-    _check_precision(precision, ("float64", "float32", "tf32", "float16"), "torch on the GPU")
-    return Arithmetic("torch", precision or "tf32", place, **_ON_GPU)
+    place = "cpu" if name == "numpy" else _torch_device(device)
+    where = name if name == "numpy" else f"torch on the {'CPU' if place == 'cpu' else 'GPU'}"
+    able, shape = _KINDS[where]
+    if precision not in (None, *able):
+        raise InvalidOption(f"precision is {precision!r}; {where} takes {', '.join(able)}.")
+    return Arithmetic(name, precision or able[0], place, **shape)
 
 
-def _check_precision(precision: str | None, possible: tuple[str, ...], where: str) -> None:
-    if precision is not None and precision not in possible:
-        raise InvalidOption(f"precision is {precision!r}; {where} takes {', '.join(possible)}.")
-
-
-def _torch() -> Any:
+def _torch_device(chosen: str | None) -> str:
+    """Where torch computes: as chosen, or on the GPU where there is one."""
     try:
         import torch
     except ImportError as error:
@@ -176,4 +175,4 @@ def _torch() -> Any:
             "backend='torch' needs torch, which is not installed. Install dushapley[torch], or "
             "use backend='numpy'."
         ) from error
-    return torch
+    return chosen or ("cuda" if torch.cuda.is_available() else "cpu")

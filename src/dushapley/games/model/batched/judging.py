@@ -40,17 +40,9 @@ class Judge:
 
     def correct(self, trained: Trained) -> Array:
         """Which test rows each pool predicts rightly, shape (pools, test rows)."""
-        parts = [
-            np.concatenate(
-                [
-                    self.numbers.to_numpy(guess == answer)
-                    for guess, answer in zip(guesses, self.answers, strict=True)
-                ],
-                axis=1,
-            )
-            for guesses in self._guesses(trained)
-        ]
-        return np.concatenate(parts)[: len(trained.n_rows)]
+        tiles = [[self.numbers.to_numpy(r) for r in right] for right in self._right(trained)]
+        pools = np.concatenate([np.concatenate(tile, axis=1) for tile in tiles])
+        return pools[: len(trained.n_rows)]
 
     def accuracy(self, trained: Trained) -> FloatArray:
         """Share of the test rows that each pool predicts rightly, shape (pools,)."""
@@ -58,13 +50,7 @@ class Judge:
 
     def hits(self, trained: Trained) -> Any:
         """How many test rows each pool predicts rightly, still on the device."""
-        hits = [
-            sum(
-                (guess == answer).sum(axis=1)
-                for guess, answer in zip(guesses, self.answers, strict=True)
-            )
-            for guesses in self._guesses(trained)
-        ]
+        hits = [sum(r.sum(axis=1) for r in right) for right in self._right(trained)]
         return self.numbers.xp.concatenate(hits)[: len(trained.n_rows)]
 
     def probabilities(self, trained: Trained) -> FloatArray:
@@ -80,16 +66,17 @@ class Judge:
             parts.append((grown / grown.sum(axis=1, keepdims=True)).swapaxes(1, 2))
         return np.concatenate(parts)[: len(trained.n_rows)]
 
-    def _guesses(self, trained: Trained) -> Iterator[list[Any]]:
-        """Predicted classes, tile by tile and piece by piece."""
+    def _right(self, trained: Trained) -> Iterator[list[Any]]:
+        """Whether the predicted classes are the true ones, tile by tile and piece by piece."""
         for scores, present in self._tiles(trained):
             if self.program.sign_only:
                 low, high = (self.numbers.array(np.where(p, 0.0, -np.inf)) for p in present.T)
                 # a class that a pool has not seen loses whatever the score says
-                yield [(s[:, 0] + high[:, None] > -s[:, 0] + low[:, None]) * 1 for s in scores]
+                guesses = [(s[:, 0] + high[:, None] > -s[:, 0] + low[:, None]) * 1 for s in scores]
             else:
                 lack = self.numbers.array(np.where(present, 0.0, -np.inf))[:, :, None]
-                yield [(s + lack).argmax(axis=1) for s in scores]
+                guesses = [(s + lack).argmax(axis=1) for s in scores]
+            yield [guess == answer for guess, answer in zip(guesses, self.answers, strict=True)]
 
     def _tiles(self, trained: Trained) -> Iterator[tuple[list[Any], Array]]:
         tile, n_pools = self.numbers.tile, len(trained.n_rows)

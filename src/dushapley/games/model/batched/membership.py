@@ -49,11 +49,7 @@ class Membership:
 
 
 def memberships(
-    counts: IntArray,
-    sizes: IntArray,
-    draws: IntArray | None,
-    rows_of: RowsOf,
-    order: list[int],
+    counts: IntArray, sizes: IntArray, draws: IntArray | None, rows_of: RowsOf, order: list[int]
 ) -> list[Membership]:
     """Memberships of a block of pools, in the given order of owners.
 

@@ -17,7 +17,7 @@ from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
 from dushapley.games.model.batched.judging import Judge
 from dushapley.games.model.batched.membership import memberships
 from dushapley.games.model.batched.program import Program, Trained
-from dushapley.games.model.outcomes import average
+from dushapley.games.model.training import average
 from dushapley.games.rows import blocks
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ They are ordinary scikit-learn classifiers and can be used wherever those can.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
@@ -22,16 +23,16 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        steps: int,
-        learning_rate: float,
-        optimizer: Optimizer,
-        momentum: float,
-        batch_size: int | None,
-        l2: float,
-        random_state: int | None,
-        classes: ArrayLike | None,
-        center: ArrayLike | None,
-        scale: ArrayLike | None,
+        steps: int = 20,
+        learning_rate: float = 0.5,
+        optimizer: Optimizer = "sgd",
+        momentum: float = 0.9,
+        batch_size: int | None = None,
+        l2: float = 0.0,
+        random_state: int | None = None,
+        classes: ArrayLike | None = None,
+        center: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
     ) -> None:
         self.steps = steps
         self.learning_rate = learning_rate
@@ -46,16 +47,8 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def recipe(self) -> Recipe:
         """How this classifier is trained, checked."""
-        return Recipe(
-            hidden=getattr(self, "hidden", 0),
-            steps=self.steps,
-            learning_rate=self.learning_rate,
-            optimizer=self.optimizer,
-            momentum=self.momentum,
-            batch_size=self.batch_size,
-            l2=self.l2,
-            seed=self.random_state or 0,
-        )
+        shared = self.get_params(deep=False).keys() & {field.name for field in fields(Recipe)}
+        return Recipe(seed=self.random_state or 0, **{name: getattr(self, name) for name in shared})
 
     def scaled(self, X: ArrayLike) -> FloatArray:
         """Rows as the model sees them: (x − `center`)/`scale`, missing numbers at the centre."""
@@ -84,10 +77,7 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _codes(self, y: Array) -> tuple[Array, IntArray]:
-        if self.classes is None:
-            known, codes = np.unique(y, return_inverse=True)
-            return known, codes
-        known = np.unique(np.asarray(self.classes))
+        known = np.unique(y if self.classes is None else np.asarray(self.classes))
         codes = np.searchsorted(known, y).clip(max=len(known) - 1)
         if not bool((known[codes] == y).all()):
             raise InvalidOption(
@@ -104,8 +94,7 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> Array:
         """The most probable class; the first among equals."""
-        probabilities = self.predict_proba(X)
-        masked = np.where(self.present_, probabilities, -1.0)
+        masked = np.where(self.present_, self.predict_proba(X), -1.0)
         return np.asarray(self.classes_[masked.argmax(axis=1)])
 
 
@@ -139,24 +128,6 @@ class SoftmaxRegression(_GradientClassifier):
     >>> SoftmaxRegression().fit([[-2.0], [-1.0], [1.0]], ["no", "no", "yes"]).predict([[3.0]])
     array(['yes'], dtype='<U3')
     """
-
-    def __init__(
-        self,
-        steps: int = 20,
-        learning_rate: float = 0.5,
-        optimizer: Optimizer = "sgd",
-        momentum: float = 0.9,
-        batch_size: int | None = None,
-        l2: float = 0.0,
-        random_state: int | None = None,
-        classes: ArrayLike | None = None,
-        center: ArrayLike | None = None,
-        scale: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(
-            steps, learning_rate, optimizer, momentum, batch_size, l2, random_state, classes,
-            center, scale,
-        )  # fmt: skip
 
 
 class SmallMLP(_GradientClassifier):
