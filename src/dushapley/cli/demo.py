@@ -69,14 +69,14 @@ def demo_tables(seed: int) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
     data = load_breast_cancer(as_frame=True)
     table = data.data.copy()
     table[TARGET] = np.where(data.target == 1, "benign", "malignant")
-    table = table.iloc[np.random.default_rng(seed).permutation(len(table))].reset_index(drop=True)
-    tables, start = {}, 0
-    for name, rows in HOSPITALS.items():
-        part = table.iloc[start : start + rows].reset_index(drop=True)
-        if name in MISLABELLED:
-            part[TARGET] = part[TARGET].map({"benign": "malignant", "malignant": "benign"})
-        tables[name], start = part, start + rows
-    return tables, table.iloc[start:].reset_index(drop=True)
+    order = np.random.default_rng(seed).permutation(len(table))
+    parts = np.split(order, np.cumsum(list(HOSPITALS.values())))
+    *owned, test = (table.iloc[part].reset_index(drop=True) for part in parts)
+    tables = dict(zip(HOSPITALS, owned, strict=True))
+    for name in MISLABELLED:
+        labels = tables[name][TARGET]
+        tables[name][TARGET] = labels.map({"benign": "malignant", "malignant": "benign"})
+    return tables, test
 
 
 def demo_game(tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> ds.ModelGame:

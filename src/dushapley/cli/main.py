@@ -41,6 +41,7 @@ from dushapley.errors import (
     MethodNotApplicable,
     UnknownMethod,
 )
+from dushapley.terminal import say
 
 LISTED = demo, value, what_if, verify, quote, compare, methods, statistics, reproduce, salvage
 COMMANDS: dict[str, Callable[..., Any]] = {f.__name__.replace("_", "-"): f for f in LISTED}
@@ -95,18 +96,15 @@ for name, function in COMMANDS.items():
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; errors end in a sentence on stderr, with a traceback only on --debug."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     try:
         refuse_repeated(given)
         app(given, prog_name="dushapley", obj=given)
     except Exception as error:
         if "--debug" in given:
             raise
-        known = isinstance(error, DUShapleyError)
-        message = str(error) if known else f"{type(error).__name__}: {error}"
-        print(f"error: {message}", file=sys.stderr)
-        if not known:
-            print("(--debug shows where)", file=sys.stderr)
+        surprise = f"{type(error).__name__}: {error}\n(--debug shows where)"
+        say(f"error: {error if isinstance(error, DUShapleyError) else surprise}")
         sys.exit(2 if isinstance(error, WRONG_COMMAND) else 1)
 
 
@@ -116,10 +114,6 @@ def refuse_repeated(given: Sequence[str]) -> None:
         named = sum(word.split("=")[0] == option for word in given)
         if named > 1 and given[0] == "what-if":
             raise InvalidOption(f"Found {option} {named} times; ask for one change at a time.")
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"warning: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -104,11 +104,10 @@ def refuse_unknown(method: str) -> None:
 
 def announced_ledger(game: ds.Game) -> Path | None:
     """The default ledger of this game, after saying where it is."""
-    if game.cheap:
-        say("no ledger: this model is made of sums, and an evaluation costs nothing")
-        return None
-    if game.context is None:
-        say("no ledger: the model's content cannot be compared between runs")
+    if game.cheap or game.context is None:
+        sums = "this model is made of sums, and an evaluation costs nothing"
+        code = "the model's content cannot be compared between runs"
+        say(f"no ledger: {sums if game.cheap else code}")
         return None
     path = default_ledger(game.context)
     say(f"ledger: {path} (what is paid is kept; run again to go on)")

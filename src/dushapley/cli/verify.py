@@ -81,11 +81,12 @@ def by_role(files: Sequence[SourceFile], recorded: Sequence[Any]) -> Inputs:
     """Owners' files in their recorded order, and the test file."""
     names = [entry["name"] for entry in recorded if entry["role"] != "test"]
     tests = {entry["name"]: entry["sha256"] for entry in recorded if entry["role"] == "test"}
-    test = None
-    for file in files:
-        alone = file.path.name in tests and file.path.name not in names
-        if alone or file.sha256 == tests.get(file.path.name):
-            test = file
+    tested = [
+        file
+        for file in files
+        if (name := file.path.name) in tests and (name not in names or file.sha256 == tests[name])
+    ]
+    test = tested[-1] if tested else None
     owners = [file for file in files if file is not test]
     place = {name: k for k, name in enumerate(names)}
     return Inputs(sorted(owners, key=lambda file: place.get(file.path.name, len(place))), test)

@@ -15,10 +15,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, Queries
 from dushapley.engine.plan import Plan, make_plan
-from dushapley.errors import (
-    InvalidGame,
-    ProtocolViolated,
-)
+from dushapley.errors import InvalidGame, ProtocolViolated
 from dushapley.estimators.method import Method
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 from dushapley.validation import (

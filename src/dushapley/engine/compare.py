@@ -13,12 +13,7 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import FloatArray
 from dushapley.engine.plan import refuse_options_of_auto
 from dushapley.engine.value import value
-from dushapley.errors import (
-    BudgetTooSmall,
-    DUShapleyError,
-    InvalidOption,
-    MethodNotApplicable,
-)
+from dushapley.errors import BudgetTooSmall, DUShapleyError, InvalidOption, MethodNotApplicable
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, find
 from dushapley.games.base import Game, as_game

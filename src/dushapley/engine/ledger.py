@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from shlex import quote
 from time import monotonic, sleep
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ Row = tuple[bytes, str, str | None, bytes | None, str | None, bytes]
 """Key, value, failure, scores, spread and seal, as they are stored."""
 
 
-class Ledger:
+class Ledger(AbstractContextManager["Ledger"]):
     """Paid evaluations of one context, on disk.
 
     Parameters
@@ -218,9 +219,6 @@ class Ledger:
     def close(self) -> None:
         """Close the file; everything written is already safe."""
         self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

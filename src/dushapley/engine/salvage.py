@@ -75,23 +75,16 @@ def salvage(
 
 def _readable_copy(old: Path, folder: Path) -> Path:
     """A copy with its write-ahead log, and with a first page that can be read."""
-    copy = folder / "copy.sqlite"
+    copy, fresh = folder / "copy.sqlite", folder / "fresh.sqlite"
     shutil.copyfile(old, copy)
     log = old.with_name(f"{old.name}-wal")
     if log.exists():
         shutil.copyfile(log, folder / "copy.sqlite-wal")
-    if not _opens(copy):
-        with Ledger(folder / "fresh.sqlite", ""):
-            pass
-        copy.write_bytes(_first_page(folder / "fresh.sqlite", old) + old.read_bytes()[_PAGE:])
+    if not _opens(copy):  # the first page of a new ledger, with the size of the old one
+        Ledger(fresh, "").close()
+        page, size = fresh.read_bytes()[:_PAGE], (old.stat().st_size // _PAGE).to_bytes(4, "big")
+        copy.write_bytes(page[:28] + size + page[32:] + old.read_bytes()[_PAGE:])
     return copy
-
-
-def _first_page(fresh: Path, old: Path) -> bytes:
-    """The first page of a new ledger, with the size of the old one (bytes 28 to 31)."""
-    page = bytearray(fresh.read_bytes()[:_PAGE])
-    page[28:32] = (old.stat().st_size // _PAGE).to_bytes(4, "big")
-    return bytes(page)
 
 
 def _opens(path: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from dushapley.engine.executors.base import Executor, OutOfTime
@@ -50,7 +50,5 @@ def make_executor(
     """
     check_executor(name, n_jobs, address)
     maker = EXECUTORS[name]
-    if isinstance(maker, str):
-        module, _, kind = maker.rpartition(".")
-        maker = getattr(import_module(module), kind)
-    return maker(n_jobs, address, until)
+    make = resolve_name(maker) if isinstance(maker, str) else maker
+    return make(n_jobs, address, until)

@@ -44,11 +44,9 @@ class Executor(Protocol):
 
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
         """Yield (position of the block, its outcomes) as blocks are finished."""
-        ...
 
     def close(self) -> None:
         """Let the workers go."""
-        ...
 
 
 class Pace:

@@ -11,15 +11,9 @@ from importlib.metadata import version
 from threading import current_thread, main_thread
 from typing import Any
 
-from dushapley.engine.executors.base import (
-    FAREWELL,
-    Group,
-    Results,
-    WorkerLost,
-    seconds_left,
-)
+from dushapley.engine.executors.base import FAREWELL, Group, Results, WorkerLost, seconds_left
 from dushapley.engine.executors.isolation import dismiss
-from dushapley.engine.executors.remote import Remote, pay_there
+from dushapley.engine.executors.remote import Remote, library, pay_there
 from dushapley.engine.executors.transport import Parcel, cannot_unpack
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
 
@@ -43,6 +37,7 @@ class Dask(Remote):
 
     def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
         super().__init__(until)
+        self.dask = library("distributed", "dask")
         self._mine: list[Any] = []  # what this run started and must close
         self.client = self._connect(n_jobs, address)
         self._game: Any = None
@@ -50,25 +45,19 @@ class Dask(Remote):
         self._places: dict[Any, str] = {}  # which worker each handle was meant for
 
     def _connect(self, n_jobs: int, address: Any) -> Any:
-        try:
-            import distributed
-        except ImportError as error:
-            raise InvalidOption(
-                "executor='dask' needs Dask, which is not installed: pip install 'dushapley[dask]'."
-            ) from error
-        if isinstance(address, distributed.Client):
+        if isinstance(address, self.dask.Client):
             if address.asynchronous:
                 raise InvalidOption("The Dask client is asynchronous; pass a synchronous one.")
             return address
         if address is None:
             with suppress(ValueError):
-                return distributed.default_client()
-            address = _cluster_here(n_jobs)
+                return self.dask.default_client()
+            address = self._cluster(n_jobs)
             self._mine.append(address)
         else:
             _refuse_unreadable(address)
         try:
-            client = distributed.Client(address, timeout=self.patience() / 2, set_as_default=False)
+            client = self.dask.Client(address, timeout=self.patience() / 2, set_as_default=False)
         except OSError as error:
             raise WorkersLost(
                 f"No Dask scheduler answers at {address!r} ({error}). Start one (`dask scheduler`) "
@@ -76,6 +65,21 @@ class Dask(Remote):
             ) from error
         self._mine.append(client)
         return client
+
+    def _cluster(self, n_jobs: int) -> Any:
+        """Worker processes on this machine, for one run."""
+        try:
+            with _deaf_to_interrupts():
+                return self.dask.LocalCluster(
+                    n_workers=None if n_jobs == -1 else n_jobs,
+                    threads_per_worker=1,
+                    dashboard_address=":0",
+                )
+        except RuntimeError as error:
+            raise WorkersLost(
+                f"Dask could not start workers on this machine ({error}). Each of them imports "
+                "your script again: put what it does under `if __name__ == '__main__':`."
+            ) from error
 
     def workers(self) -> int:
         self._threads = dict(self._answer(self.client.nthreads))
@@ -117,26 +121,21 @@ class Dask(Remote):
         return handle
 
     def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
-        from distributed import wait
-
         self._refuse_lost()
         with suppress(TimeoutError, CancelledError), self.client.as_current():
-            wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
+            self.dask.wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
         return [handle for handle in handles if handle.done()]
 
     def result(self, handle: Any) -> tuple[float, Results]:
-        from distributed import KilledWorker
-        from distributed.comm import CommClosedError
-
         self._places.pop(handle, None)
         if handle.status == "cancelled":
             self._refuse_lost()
             raise WorkerLost("Dask cancelled the task")
         try:
             return handle.result(timeout=self.patience())
-        except KilledWorker as error:
+        except self.dask.KilledWorker as error:
             raise WorkerLost(f"Dask: {error.last_worker.address} was the last to die") from error
-        except (CancelledError, CommClosedError, TimeoutError) as error:
+        except (CancelledError, self.dask.comm.CommClosedError, TimeoutError) as error:
             seconds_left(self.until)
             self._refuse_lost()
             raise WorkerLost(f"Dask: {type(error).__name__}") from error
@@ -196,24 +195,6 @@ class Dask(Remote):
 
 def _arrived(parcel: Parcel) -> Parcel:
     return parcel
-
-
-def _cluster_here(n_jobs: int) -> Any:
-    """Worker processes on this machine, for one run."""
-    import distributed
-
-    try:
-        with _deaf_to_interrupts():
-            return distributed.LocalCluster(
-                n_workers=None if n_jobs == -1 else n_jobs,
-                threads_per_worker=1,
-                dashboard_address=":0",
-            )
-    except RuntimeError as error:
-        raise WorkersLost(
-            f"Dask could not start workers on this machine ({error}). Each of them imports your "
-            "script again: put what it does under `if __name__ == '__main__':`."
-        ) from error
 
 
 @contextmanager

@@ -148,9 +148,9 @@ _DISMISSED: set[str] = set()
 def trainer_for(shipment: Shipment) -> Trainer:
     """This thread's trainer, holding this game."""
     trainer = TRAINERS.get(get_ident())
-    if trainer is not None and trainer.alive and trainer.shipment.token == shipment.token:
-        return trainer
     if trainer is not None:
+        if trainer.shipment.token == shipment.token and trainer.alive:
+            return trainer
         trainer.end()
     TRAINERS[get_ident()] = trainer = Trainer(shipment)
     return trainer

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from dushapley.engine.executors.base import ATTEMPTS, Group, Results, WorkerLost, seconds_left
-from dushapley.engine.executors.remote import LOOK, Remote, pay_there
+from dushapley.engine.executors.remote import LOOK, Remote, library, pay_there
 from dushapley.engine.executors.transport import Parcel, cannot_unpack
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
 
@@ -32,14 +32,8 @@ class Ray(Remote):
 
     def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
         super().__init__(until)
-        try:
-            import ray
-        except ImportError as error:
-            raise InvalidOption(
-                "executor='ray' needs Ray, which is not installed: pip install 'dushapley[ray]'."
-            ) from error
-        self.ray: Any = ray
-        self._mine = not ray.is_initialized()
+        self.ray = library("ray", "ray")
+        self._mine = not self.ray.is_initialized()
         if self._mine:
             self._connect(n_jobs, address)
         elif address is not None:
@@ -47,7 +41,8 @@ class Ray(Remote):
                 f"address is {address!r}, but Ray is already connected. Leave the address out to "
                 "use that connection, or call ray.shutdown() first."
             )
-        self._pay = ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)(pay_there)
+        remote = self.ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)
+        self._pay = remote(pay_there)
         self._game: Any = None
 
     def _connect(self, n_jobs: int, address: Any) -> None:
@@ -106,8 +101,7 @@ class Ray(Remote):
         return done
 
     def result(self, handle: Any) -> tuple[float, Results]:
-        from ray import exceptions as gone
-
+        gone = self.ray.exceptions
         try:
             return self.ray.get(handle)
         except gone.RayTaskError as error:

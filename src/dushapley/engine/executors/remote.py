@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
+from importlib import import_module
 from time import monotonic
 from typing import Any
 
@@ -25,7 +26,7 @@ from dushapley.engine.executors.base import (
 )
 from dushapley.engine.executors.isolation import pay
 from dushapley.engine.executors.transport import Parcel, Shipment, unpacked
-from dushapley.errors import DUShapleyError, UtilityFailed, WorkersLost
+from dushapley.errors import DUShapleyError, InvalidOption, UtilityFailed, WorkersLost
 from dushapley.games.base import Game, Outcome
 
 AHEAD = 2
@@ -123,21 +124,29 @@ class Remote(ABC):
         try:
             seconds, results = self.result(handle)
         except WorkerLost as lost:
-            self._again(group, losses, lost)
+            losses.update(position for position, _ in group)
+            if len(group) == 1 and losses[group[0][0]] > ATTEMPTS:
+                raise WorkersLost(
+                    f"Every worker that was given the same training died ({lost}), most likely for "
+                    "lack of memory. Use larger workers, a smaller model, or ModelGame(memory=..., "
+                    "on_failure='empty') to count such trainings as failures."
+                ) from lost
+            self._bring()
             waiting.extend(group)
             return []
         self.pace.saw(seconds, len(results))
         return results
 
-    def _again(self, group: Group, losses: Counter[int], lost: WorkerLost) -> None:
-        losses.update(position for position, _ in group)
-        if len(group) == 1 and losses[group[0][0]] > ATTEMPTS:
-            raise WorkersLost(
-                f"Every worker that was given the same training died ({lost}), most likely for "
-                "lack of memory. Use larger workers, a smaller model, or ModelGame(memory=..., "
-                "on_failure='empty') to count such trainings as failures."
-            )
-        self._bring()
+
+def library(module: str, executor: str) -> Any:
+    """The package that an executor is made of, or how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InvalidOption(
+            f"executor={executor!r} needs {executor.title()}, which is not installed: pip install "
+            f"'dushapley[{executor}]'."
+        ) from error
 
 
 def pay_there(parcel: Parcel, group: Group) -> tuple[float, Results]:
