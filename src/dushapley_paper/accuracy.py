@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,22 +119,6 @@ AUTO, AUTO_CHEAP = "auto", "auto at 6I"
 EMPTY = {"zero": "u(∅) = 0", "constant": "u(∅) = best constant prediction"}
 
 
-@dataclass(frozen=True)
-class Seeds:
-    """How many seeds a mean error is taken over.
-
-    Attributes
-    ----------
-    sampling
-        Of the methods that sample coalitions.
-    auto
-        Of `auto`, which takes seconds where they take milliseconds; 0 leaves it out.
-    """
-
-    sampling: int
-    auto: int
-
-
 def errors_of(table: Utilities, empty: str, seeds: int) -> dict[str, Any]:
     """MSE of DU-Shapley and of the sampling methods under one convention for u(∅)."""
     game = table.game(empty)
@@ -147,10 +131,15 @@ def errors_of(table: Utilities, empty: str, seeds: int) -> dict[str, Any]:
         **du_errors(table.du_values(empty), exact),
         WALKS: mean_error(game, exact, RIVALS["MC-Shapley"], walks, seeds),
     }
+    return found | rival_errors(game, exact, RIVALS, seeds)
+
+
+def rival_errors(
+    game: Game, exact: FloatArray, names: Iterable[str], seeds: int
+) -> dict[str, dict[str, float] | None]:
+    """MSE of some of the sampling methods at DU-Shapley's evaluations."""
     budget = du_evaluations(game.n_players)
-    for name, rival in RIVALS.items():
-        found[name] = mean_error(game, exact, rival, budget, seeds)
-    return found
+    return {name: mean_error(game, exact, RIVALS[name], budget, seeds) for name in names}
 
 
 def du_errors(runs: FloatArray, exact: FloatArray) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class BoostedTreesGame(RowsGame):
         self.block = block
         self.numbers = numbers_for(device, "float32")
         self.xp = self.numbers.xp
+        self.take = np.take_along_axis if self.xp is np else self.xp.take_along_dim
         X = np.concatenate([owners.X[j] for j in self.order])
         targets = np.concatenate([self._target(j) for j in self.order])
         edges = quantile_edges(X, self.boosting.bins)
@@ -126,8 +127,8 @@ def train(game: BoostedTreesGame, held: Any) -> Any:
     counts = held @ game.at_most
     for _ in range(boosting.rounds):
         node, test_node, leaves = grow(game, held, missed, counts)
-        missed = missed - held * leaves[_rowwise(xp, node), node]
-        predicted = predicted + leaves[_rowwise(xp, test_node), test_node]
+        missed = missed - held * game.take(leaves, node, 1)
+        predicted = predicted + game.take(leaves, test_node, 1)
     return -((predicted - game.judged) ** 2).mean(1)
 
 
@@ -145,8 +146,8 @@ def grow(game: BoostedTreesGame, held: Any, missed: Any, rows: Any) -> tuple[Any
         chosen = [best_split(game, s, c) for s, c in zip(sums, counts, strict=True)]
         feature = xp.stack([f for f, _ in chosen], 1)
         threshold = xp.stack([t for _, t in chosen], 1)
-        node = descend(xp, node, game.codes, feature, threshold)
-        test_node = descend(xp, test_node, game.test_codes, feature, threshold)
+        node = descend(game, node, game.codes, feature, threshold)
+        test_node = descend(game, test_node, game.test_codes, feature, threshold)
         if level + 1 < boosting.depth:
             sums = children(game, missed, node, sums)
             counts = children(game, held, node, counts)
@@ -175,16 +176,15 @@ def best_split(game: BoostedTreesGame, sums: Any, counts: Any) -> tuple[Any, Any
     allowed = (rows >= least - 0.5) & (others >= least - 0.5)
     gain = left**2 / xp.clip(rows, 1, None) + right**2 / xp.clip(others, 1, None)
     gain = xp.where(allowed, gain, -1.0).reshape(len(sums), -1)
-    top = gain[_column(xp, gain), gain.argmax(1)]
+    top = xp.amax(gain, 1)
     best = ((gain >= (top * TIE)[:, None]) * 1).argmax(1)
     return best // bins, xp.where(top < 0, bins + 0 * best, best % bins)
 
 
-def descend(xp: Any, node: Any, codes: Any, feature: Any, threshold: Any) -> Any:
+def descend(game: BoostedTreesGame, node: Any, codes: Any, feature: Any, threshold: Any) -> Any:
     """Send every row from its node to the left (2k) or right (2k+1) child."""
-    pools, rows = _rowwise(xp, node), _columns(xp, node)
-    right = codes[feature[pools, node], rows] > threshold[pools, node]
-    return 2 * node + right
+    own = game.take(codes, game.take(feature, node, 1), 0)
+    return 2 * node + (own > game.take(threshold, node, 1))
 
 
 def leaf_values(game: BoostedTreesGame, held: Any, missed: Any, node: Any) -> Any:
@@ -210,17 +210,3 @@ def codes_of(X: Array, edges: FloatArray) -> IntArray:
 def up_to_bin(codes: IntArray, bins: int) -> Array:
     """Shape (rows, features·bins): one where an entry falls into the bin or below it."""
     return (codes[:, :, None] <= np.arange(bins)).reshape(len(codes), -1).astype(np.float32)
-
-
-def _column(xp: Any, like: Any) -> Any:
-    return xp.arange(len(like)) if xp is np else xp.arange(len(like), device=like.device)
-
-
-def _rowwise(xp: Any, like: Any) -> Any:
-    """Row numbers, to be broadcast against a matrix."""
-    return _column(xp, like)[:, None]
-
-
-def _columns(xp: Any, like: Any) -> Any:
-    """Column numbers, to be broadcast against a matrix."""
-    return _column(xp, like[0])[None, :]

@@ -27,13 +27,11 @@ def below_rivals(panels: Sequence[Result], position: int) -> tuple[Finding, str]
     return finding, "best rival's MSE over DU-Shapley's: " + ", ".join(ratios)
 
 
-def ratio_rows(
-    result: Result, labels: Sequence[str], ratios: Sequence[float]
-) -> tuple[tuple[str, ...], ...]:
+def ratio_rows(result: Result, *ratios: float) -> tuple[tuple[str, ...], ...]:
     """One row per panel: DU-Shapley's MSE and the rivals' at some of the budgets."""
     rows = []
     for panel in result["panels"]:
-        cells = [panel["label"], *(panel[name] for name in labels), short(panel["du"])]
+        cells = [panel["label"], panel["form"], short(panel["du"])]
         for ratio in ratios:
             position = result["ratios"].index(ratio)
             points = [curve[position] for curve in panel["curves"].values()]
@@ -82,8 +80,7 @@ def draw_panel(ax: Axes, panel: Result, ratios: Sequence[float]) -> None:
     ax.axvline(1, color="#222222", linewidth=0.8)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    form = f" ({panel['form']})" if "form" in panel else ""
-    ax.set_title(panel["label"] + form, fontsize=9)
+    ax.set_title(f"{panel['label']} ({panel['form']})", fontsize=9)
     ax.set_xlabel("budget relative to DU-Shapley", fontsize=9)
     ax.set_ylabel("MSE", fontsize=9)
     ax.tick_params(labelsize=8)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.errors import DUShapleyError
 
-if TYPE_CHECKING:
-    import pandas as pd
 Task = Literal["classification", "regression"]
 
 FOLDER = "DUSHAPLEY_DATA"
@@ -154,8 +154,6 @@ def standardised(columns: Array) -> FloatArray:
 
 
 def _read_adult(path: Path) -> Table:
-    import pandas as pd
-
     frame = pd.read_parquet(path).drop(columns=["split"])
     target = (frame.pop("income").str.strip(". ") == ">50K").to_numpy().astype(np.int64)
     numbers = frame.select_dtypes("number")
@@ -165,8 +163,6 @@ def _read_adult(path: Path) -> Table:
 
 
 def _read_bank(path: Path) -> Table:
-    import pandas as pd
-
     frame = pd.read_parquet(path)
     target = (frame.pop("y") == "yes").to_numpy().astype(np.int64)
     X = standardised(np.column_stack([_codes(frame[column]) for column in frame]))
@@ -180,19 +176,13 @@ def _codes(column: pd.Series[Any]) -> FloatArray:
     return np.asarray(column.astype(str).astype("category").cat.codes, dtype=np.float64)
 
 
-def _numbers(name: str, target: str, task: Task, note: str) -> Callable[[Path], Table]:
-    """Reads a frame of numbers; `{rows}` in the note is how many there are."""
-
-    def read(path: Path) -> Table:
-        import pandas as pd
-
-        frame = pd.read_parquet(path)
-        y = frame.pop(target).to_numpy()
-        y = standardised(y) if task == "regression" else y.astype(np.int64)
-        X = standardised(frame.to_numpy())
-        return Table(name, X, y, task, note.format(rows=f"{len(frame):,}"))
-
-    return read
+def _read_numbers(name: str, target: str, task: Task, note: str, path: Path) -> Table:
+    """A frame of numbers; `{rows}` in the note is how many there are."""
+    frame = pd.read_parquet(path)
+    y = frame.pop(target).to_numpy()
+    y = standardised(y) if task == "regression" else y.astype(np.int64)
+    X = standardised(frame.to_numpy())
+    return Table(name, X, y, task, note.format(rows=f"{len(frame):,}"))
 
 
 def _make_regression() -> Table:
@@ -208,16 +198,12 @@ def _make_regression() -> Table:
     )
 
 
-def _embeddings(name: str, note: str, *parts: str) -> Callable[[Path], Table]:
-    """Reads arrays X and y, in one part or in several that carry these endings."""
-
-    def read(path: Path) -> Table:
-        with np.load(path) as file:
-            X, y = (np.concatenate([file[a + part] for part in parts or ("",)]) for a in "Xy")
-        X = standardised(X.astype(np.float64))
-        return Table(name, X, y.astype(np.int64), "classification", note)
-
-    return read
+def _read_embeddings(name: str, note: str, path: Path, parts: tuple[str, ...] = ("",)) -> Table:
+    """Arrays X and y, in one part or in several that carry these endings."""
+    with np.load(path) as file:
+        X, y = (np.concatenate([file[a + part] for part in parts]) for a in "Xy")
+    X = standardised(X.astype(np.float64))
+    return Table(name, X, y.astype(np.int64), "classification", note)
 
 
 UCI = "https://archive.ics.uci.edu/dataset"
@@ -230,7 +216,8 @@ SOURCES = {
     "breast-cancer": DataSource(
         "breast_cancer_diagnostic.parquet",
         f"{UCI}/17/breast+cancer+wisconsin+diagnostic",
-        _numbers(
+        partial(
+            _read_numbers,
             "breast-cancer",
             "target",
             "classification",
@@ -240,24 +227,32 @@ SOURCES = {
     "cal-housing": DataSource(
         "california_housing.parquet",
         "https://www.dcc.fc.up.pt/~ltorgo/Regression/cal_housing.html",
-        _numbers("cal-housing", "MedHouseVal", "regression", "target standardised"),
+        partial(_read_numbers, "cal-housing", "MedHouseVal", "regression", "target standardised"),
     ),
     "year": DataSource(
         "year_msd_90f_1176.parquet",
         f"{UCI}/203/yearpredictionmsd",
-        _numbers("year", "year", "regression", "target standardised; {rows} of the 515,345 songs"),
+        partial(
+            _read_numbers,
+            "year",
+            "year",
+            "regression",
+            "target standardised; {rows} of the 515,345 songs",
+        ),
     ),
     "BBC": DataSource(
         "bbc_minilm_emb.npz",
         f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}",
-        _embeddings("BBC", "MiniLM sentence embeddings, not DistilBERT's"),
+        partial(_read_embeddings, "BBC", "MiniLM sentence embeddings, not DistilBERT's"),
         False,
     ),
     "IMDB": DataSource(
         "imdb_minilm_emb.npz",
         f"https://ai.stanford.edu/~amaas/data/sentiment; {EMBED}",
-        _embeddings(
-            "IMDB", "MiniLM sentence embeddings of 6,000 reviews, not DistilBERT's of 50,000"
+        partial(
+            _read_embeddings,
+            "IMDB",
+            "MiniLM sentence embeddings of 6,000 reviews, not DistilBERT's of 50,000",
         ),
         False,
     ),
@@ -265,8 +260,11 @@ SOURCES = {
         "cifar10_resnet50_emb.npz",
         "https://www.cs.toronto.edu/~kriz/cifar.html; embed it yourself, and store X_train, "
         "y_train, X_test and y_test by numpy.savez",
-        _embeddings(
-            "CIFAR10", "ResNet50 features (Keras weights) of 6,000 pictures", "_train", "_test"
+        partial(
+            _read_embeddings,
+            "CIFAR10",
+            "ResNet50 features (Keras weights) of 6,000 pictures",
+            parts=("_train", "_test"),
         ),
         False,
     ),

@@ -7,12 +7,10 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from dushapley_paper.data import FOLDER, SOURCES, DataMissing
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ARCHIVE = "https://archive.ics.uci.edu/static/public"
 CHECKSUMS = {
@@ -84,8 +82,6 @@ def unzipped(file: str, *inside: str) -> bytes:
 
 def adult() -> pd.DataFrame:
     """Both files of the census income data, `split` says which."""
-    import pandas as pd
-
     parts = []
     for file, split, skipped in (("adult.data", "train", 0), ("adult.test", "test", 1)):
         text = io.BytesIO(unzipped("2/adult.zip", file))
@@ -98,8 +94,6 @@ def adult() -> pd.DataFrame:
 
 def bank() -> pd.DataFrame:
     """All calls of the bank's campaign."""
-    import pandas as pd
-
     text = unzipped("222/bank+marketing.zip", "bank.zip", "bank-full.csv")
     return pd.read_csv(io.BytesIO(text), sep=";")
 
@@ -120,8 +114,6 @@ def california_housing() -> pd.DataFrame:
 
 def year() -> pd.DataFrame:
     """All songs: the year first, then 90 timbre features."""
-    import pandas as pd
-
     text = unzipped("203/yearpredictionmsd.zip", "YearPredictionMSD.txt")
     names = ["year", *(f"f{i}" for i in range(90))]
     return pd.read_csv(io.BytesIO(text), header=None, names=names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 from dushapley.guarantees import du_bias, group_testing_samples, kappa, permutation_samples
@@ -21,7 +21,7 @@ from dushapley_paper.experiment import (
     standing,
 )
 from dushapley_paper.figure_2_truth import counterexample, measured, truth_claims, truth_sheet
-from dushapley_paper.theory import PANEL, Base, averaged, draw_band, draw_game, highest
+from dushapley_paper.theory import PANEL, Base, draw_band, draw_game, highest, panel
 
 OWNERS = (10, 20, 50, 100, 200, 500)
 LARGEST = (10, 50, 100)
@@ -40,11 +40,7 @@ def run(profile: Profile, seed: int) -> Result:
     return {
         "owners": list(owners),
         "draws": draws,
-        "panels": [
-            panel(n_max, delta, "10", "in range", owners, draws, seed)
-            for delta in DELTAS
-            for n_max in LARGEST
-        ],
+        "panels": panels("10", "in range", owners, draws, seed),
         "readings": [reading(base, k, owners, draws, seed) for base in BASES for k in CONSTANTS],
         "theorem 2": counterexample(),
         "measured": [
@@ -56,30 +52,22 @@ def run(profile: Profile, seed: int) -> Result:
     }
 
 
-def panel(
-    n_max: int,
-    delta: float,
-    base: Base,
-    constant: str,
-    owners: tuple[int, ...],
-    draws: int,
-    seed: int,
-) -> Result:
-    """One panel: a curve per method."""
-    points = [
-        averaged([iterations(n, n_max, delta, base, constant, (seed, d)) for d in range(draws)])
-        for n in owners
-    ]
-    return {"n_max": n_max, "delta": delta, "points": points}
+def panels(
+    base: Base, constant: str, owners: tuple[int, ...], draws: int, seed: int
+) -> list[Result]:
+    """One panel for both δ and every largest size: a curve per method."""
+    found = []
+    for delta, n_max in product(DELTAS, LARGEST):
+        measure = partial(iterations, delta=delta, base=base, constant=constant)
+        curves = panel(measure, n_max, owners, draws, seed)
+        found.append({"n_max": n_max, "delta": delta, **curves})
+    return found
 
 
 def reading(base: Base, constant: str, owners: tuple[int, ...], draws: int, seed: int) -> Result:
     """How all panels come out under one reading of the logarithm and of κ."""
-    panels = [
-        panel(n_max, delta, base, constant, owners, draws, seed)
-        for delta, n_max in product(DELTAS, LARGEST)
-    ]
-    needed = {method: against_squares(panels, owners, method) for method in METHODS}
+    found = panels(base, constant, owners, draws, seed)
+    needed = {method: against_squares(found, owners, method) for method in METHODS}
     return {
         "base": base,
         "constant": constant,
@@ -96,7 +84,7 @@ def reading(base: Base, constant: str, owners: tuple[int, ...], draws: int, seed
 
 
 def iterations(
-    n_owners: int, n_max: int, delta: float, base: Base, constant: str, seed: tuple[int, int]
+    n_owners: int, n_max: int, seed: tuple[int, int], delta: float, base: Base, constant: str
 ) -> dict[str, float]:
     """DUbias of one draw of owners, and samples that the rivals' bounds ask for that error."""
     bias, r, in_range = of_owners(n_owners, n_max, base, seed)

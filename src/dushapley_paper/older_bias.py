@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from dushapley.guarantees import older_bound, permutation_error
@@ -16,7 +18,15 @@ from dushapley_paper.experiment import (
     judge,
     short,
 )
-from dushapley_paper.theory import Base, averaged, draw_game, draw_series, gap, highest
+from dushapley_paper.theory import (
+    Base,
+    draw_game,
+    draw_series,
+    gap,
+    highest,
+    panel,
+    series_sheet,
+)
 
 OWNERS = (10, 30, 100, 300, 1000, 3000)
 LARGEST = (100, 1000, 10_000)
@@ -41,18 +51,15 @@ def run(profile: Profile, seed: int) -> Result:
     return {
         "owners": list(owners),
         "draws": draws,
-        "panels": [panel(n_max, owners, draws, seed, "10") for n_max in LARGEST],
-        "natural logarithm": [panel(n_max, owners, min(draws, 20), seed, "e") for n_max in LARGEST],
+        "panels": [panel(errors, n_max, owners, draws, seed) for n_max in LARGEST],
+        "natural logarithm": [
+            panel(partial(errors, base="e"), n_max, owners, min(draws, 20), seed)
+            for n_max in LARGEST
+        ],
     }
 
 
-def panel(n_max: int, owners: tuple[int, ...], draws: int, seed: int, base: Base) -> Result:
-    """Bound and errors against the number of owners."""
-    points = [averaged([errors(n, n_max, (seed, d), base) for d in range(draws)]) for n in owners]
-    return {"n_max": n_max, "points": points}
-
-
-def errors(n_owners: int, n_max: int, seed: tuple[int, int], base: Base) -> dict[str, float]:
+def errors(n_owners: int, n_max: int, seed: tuple[int, int], base: Base = "10") -> dict[str, float]:
     """Mean bound over owners, and Monte Carlo's error in its three readings."""
     game = draw_game(n_owners, n_max, seed, base)
     norm = permutation_error(n_owners, DELTA, n_owners, highest(game))
@@ -71,19 +78,17 @@ def claims(result: Result) -> list[ClaimVerdict]:
 
 def falls_below(result: Result, reading: str) -> ClaimVerdict:
     """Panels where the bound is below from some number of owners on, up to the largest tried."""
-    crossed = {p["n_max"]: crossing(result, p, reading) for p in result["panels"]}
+    crossed = [crossing(result, p, reading) for p in result["panels"]]
     last = f"not up to I = {result['owners'][-1]:,}"
-    courses = {
-        p["n_max"]: f"from I = {n:,}"
-        if (n := crossed[p["n_max"]])
-        else f"{last}, {trend(p, reading)}"
-        for p in result["panels"]
-    }
+    courses = [
+        f"n_max = {p['n_max']:,}: " + (f"from I = {n:,}" if n else f"{last}, {trend(p, reading)}")
+        for p, n in zip(result["panels"], crossed, strict=True)
+    ]
     return ClaimVerdict(
         "DU-Shapley's bound falls below Monte Carlo's error at T = I for many owners "
         f"(older version, section 3.3; {SERIES[reading]})",
-        judge(sum(n is not None for n in crossed.values()), len(crossed)),
-        "; ".join(f"n_max = {n_max:,}: {words}" for n_max, words in courses.items()),
+        judge(sum(n is not None for n in crossed), len(crossed)),
+        "; ".join(courses),
     )
 
 
@@ -122,31 +127,23 @@ def dependence(result: Result) -> list[Dependence]:
 
 def falling(result: Result) -> ClaimVerdict:
     """Monte Carlo's printed error grows with I while the bound falls."""
-    good = 0
-    for panel in result["panels"]:
-        first, last = panel["points"][0], panel["points"][-1]
-        good += (
-            first["bound"]["mean"] > last["bound"]["mean"]
-            and first["squared"]["mean"] < last["squared"]["mean"]
-        )
-    one = [p["points"][-1]["one"]["mean"] / p["points"][0]["one"]["mean"] for p in result["panels"]]
+    growth = [
+        {key: p["points"][-1][key]["mean"] / p["points"][0][key]["mean"] for key in SERIES}
+        for p in result["panels"]
+    ]
+    good = sum(g["bound"] < 1 < g["squared"] for g in growth)
     return ClaimVerdict(
         "Monte Carlo's error grows with I while DU-Shapley's bound falls (older version)",
-        "holds weaker" if good == len(result["panels"]) else "does not hold",
-        f"true of the printed error in {good} of {len(result['panels'])} panels; one owner's "
-        f"Monte Carlo error falls as well, to {short(max(one))} of its first value at most",
+        "holds weaker" if good == len(growth) else "does not hold",
+        f"true of the printed error in {good} of {len(growth)} panels; one owner's Monte Carlo "
+        f"error falls as well, to {short(max(g['one'] for g in growth))} of its first value at "
+        "most",
     )
 
 
 def sheets(result: Result) -> list[Sheet]:
     """Mean bound and errors."""
-    header = ("n_max", "quantity", *(f"I = {n}" for n in result["owners"]))
-    rows = [
-        (f"{p['n_max']:,}", said, *(short(point[key]["mean"]) for point in p["points"]))
-        for p in result["panels"]
-        for key, said in SERIES.items()
-    ]
-    return [Sheet("Means over draws of owners (the paper shows curves only)", header, tuple(rows))]
+    return [series_sheet("Means over draws of owners", result, "quantity", SERIES, n_max=",")]
 
 
 def draw(result: Result) -> Figure:

@@ -169,7 +169,7 @@ def dependence(result: Result) -> list[Dependence]:
 
 def sheets(result: Result) -> list[Sheet]:
     """MSEs at equal evaluations."""
-    rows = ratio_rows(result, ("form",), (1.0,))
+    rows = ratio_rows(result, 1.0)
     plus = [short(p["plus"]) for p in result["panels"]]
     joined = tuple((*r[:3], x, *r[3:]) for r, x in zip(rows, plus, strict=True))
     header = ("panel", "w", "DU-Shapley", "DU-Shapley++ as printed", *MONTE_CARLO)

@@ -64,7 +64,8 @@ def split(
     test, train = rows[:n_test], rows[n_test:]
     counts = draw_sizes(rng, n_owners, len(train), sizes)
     if scenario == "shifted":
-        train = train[np.argsort(shifted_scores(rng, table.X[train]), kind="stable")]
+        blurred = table.X[train, 0] + rng.normal(0, 1, len(train))
+        train = train[np.argsort(blurred, kind="stable")]
     y = table.y[train].copy()
     bad = np.zeros(0, dtype=np.int64)
     if scenario == "mislabelled":
@@ -86,11 +87,6 @@ def draw_sizes(rng: np.random.Generator, n_owners: int, rows: int, how: Spread) 
     spare = rows - n_owners
     ends = np.rint(np.cumsum(weights) / weights.sum() * spare).astype(np.int64)
     return 1 + np.diff(ends, prepend=0)
-
-
-def shifted_scores(rng: np.random.Generator, X: FloatArray) -> FloatArray:
-    """First column of each row, blurred by noise of the same spread."""
-    return np.asarray(X[:, 0] + rng.normal(0, 1, len(X)))
 
 
 def spoil(

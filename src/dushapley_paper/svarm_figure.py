@@ -18,7 +18,7 @@ from dushapley_paper.experiment import (
     short,
     standing,
 )
-from dushapley_paper.theory import averaged, draw_game, draw_series, highest
+from dushapley_paper.theory import draw_game, draw_series, highest, panel, series_sheet
 
 OWNERS = (5, 10, 20, 50, 100, 200)
 LARGEST = (2000, 3000, 5000, 10_000)
@@ -37,16 +37,7 @@ def run(profile: Profile, seed: int) -> Result:
     return {
         "owners": list(owners),
         "draws": draws,
-        "panels": [
-            {
-                "n_max": n_max,
-                "points": [
-                    averaged([probabilities(n, n_max, (seed, d)) for d in range(draws)])
-                    for n in owners
-                ],
-            }
-            for n_max in LARGEST
-        ],
+        "panels": [panel(probabilities, n_max, owners, draws, seed) for n_max in LARGEST],
     }
 
 
@@ -107,14 +98,7 @@ def dependence(result: Result) -> list[Dependence]:
 
 def sheets(result: Result) -> list[Sheet]:
     """Probabilities by largest size and number of owners, both readings."""
-    header = ("n_max", "reading", *(f"I = {n}" for n in result["owners"]))
-    rows = [
-        (str(p["n_max"]), said, *(short(point[reading]["mean"]) for point in p["points"]))
-        for p in result["panels"]
-        for reading, said in READINGS.items()
-    ]
-    caption = "Mean probability over the draws of owners (the paper shows curves only)"
-    return [Sheet(caption, header, tuple(rows))]
+    return [series_sheet("Mean probability over the draws of owners", result, "reading", READINGS)]
 
 
 def draw(result: Result) -> Figure:

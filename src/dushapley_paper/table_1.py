@@ -12,7 +12,6 @@ from dushapley_paper.accuracy import (
     EMPTY,
     PAPERS,
     WALKS,
-    Seeds,
     advantage,
     auto_errors,
     errors_of,
@@ -41,7 +40,7 @@ def run(profile: Profile, seed: int) -> Result:
     quick = profile == "quick"
     cases = quick_cases(seed) if quick else full_cases(seed)
     found, missing = known(cases)
-    measured = [measure(case, table, seeds_for(case, quick)) for case, table in found]
+    measured = [measure(case, table, quick) for case, table in found]
     return {
         "sets": {name: list(load(name).X.shape) for name in (*LOGISTIC, *TREES)},
         "notes": {name: load(name).note for name in (*LOGISTIC, *TREES)},
@@ -51,18 +50,16 @@ def run(profile: Profile, seed: int) -> Result:
     }
 
 
-def seeds_for(case: Case, quick: bool) -> Seeds:
-    """`auto` at 762 evaluations takes nine seconds, so there are fewer seeds of it at I = 20."""
-    if quick:
-        return Seeds(5, 1)
-    return Seeds(100, 10 if case.owners <= 10 else 3)
+def measure(case: Case, table: Utilities, quick: bool) -> Result:
+    """MSEs of all methods on one case, and the processor time they took.
 
-
-def measure(case: Case, table: Utilities, seeds: Seeds) -> Result:
-    """MSEs of all methods on one case, and the processor time they took."""
+    Where methods that sample coalitions take milliseconds, `auto` takes seconds, nine at 762
+    evaluations: there are fewer seeds of it, and fewest at I = 20.
+    """
+    sampled, autos = (5, 1) if quick else (100, 10 if case.owners <= 10 else 3)
     begun = time.process_time()
-    auto = auto_errors(table, seeds.auto)
-    both = {empty: {**errors_of(table, empty, seeds.sampling), **auto} for empty in EMPTY}
+    auto = auto_errors(table, autos)
+    both = {empty: {**errors_of(table, empty, sampled), **auto} for empty in EMPTY}
     return {
         "data": case.data,
         "owners": case.owners,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -66,27 +66,19 @@ QUICK = Setting(
 
 def run(profile: Profile, seed: int) -> Result:
     """Three noise settings for every data set, repeated; then the choices, varied one by one."""
-    parts, missing = known((*SETS, "choices") if profile == "full" else SETS, profile, seed)
+    names = (*SETS, "choices") if profile == "full" else SETS
+    parts, missing = attempted(names, partial(part, profile=profile, seed=seed))
+    if not set(parts) & set(SETS):  # the first error says what to do
+        raise next(iter(missing.values()))
     choices = parts.pop("choices", {"scores": []})
     return {
         "owners": (QUICK if profile == "quick" else FULL).owners,
         "repetitions": REPETITIONS[profile],
         "where": sorted({p["where"] for p in parts.values()}),
         "sets": {name: p["scores"] for name, p in parts.items()},
-        "missing": missing,
+        "missing": list(missing),
         "choices": choices["scores"],
     }
-
-
-def known(names: Sequence[str], profile: Profile, seed: int) -> tuple[dict[str, Result], list[str]]:
-    """Parts that are stored or can be computed here, and the names of the others.
-
-    Where there is none of a data set, the first error says what to do.
-    """
-    parts, missing = attempted(names, partial(part, profile=profile, seed=seed))
-    if not set(parts) & set(SETS):
-        raise next(iter(missing.values()))
-    return parts, list(missing)
 
 
 def part(name: str, profile: Profile, seed: int) -> Result:
@@ -140,11 +132,8 @@ def task_scores(table: Table, setting: Setting, seed: int) -> dict[str, dict[str
         scores[method] = {}
         for share in SHARES:
             count = max(1, round(share * len(v)))
-            pools = np.ones((2, len(v)), dtype=np.bool_)
-            pools[0, order[-count:]] = False
-            pools[1] = False
-            pools[1, order[:count]] = True
-            removed, added = judge_game(pools)
+            place = np.argsort(order)
+            removed, added = judge_game(np.stack([place < len(v) - count, place < count]))
             scores[method][f"NLD {share:.0%}"] = f1(order[:count], rows.bad)
             scores[method][f"DR {share:.0%}"] = float(removed)
             scores[method][f"DA {share:.0%}"] = float(added)
@@ -213,16 +202,14 @@ def lower_cluster(values: FloatArray) -> IntArray:
 
 
 def averaged(runs: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
-    """Mean, standard error and all repetitions of every score."""
-    result: dict[str, Any] = {}
-    for method in runs[0]:
-        result[method] = {}
-        for score in runs[0][method]:
-            each = np.array([r[method][score] for r in runs])
-            result[method][score] = {
-                "mean": float(each.mean()), "se": standard_error(each), "all": each.tolist()
-            }  # fmt: skip
-    return result
+    """Every score of every method, summed up over the repetitions."""
+    return {method: {score: summary([r[method][score] for r in runs]) for score in scores}
+            for method, scores in runs[0].items()}  # fmt: skip
+
+
+def summary(each: list[float]) -> dict[str, Any]:
+    """Mean, standard error and all repetitions of one score."""
+    return {"mean": float(np.mean(each)), "se": standard_error(each), "all": each}
 
 
 def choices(table: Table, seed: int) -> list[Result]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import floor, log
 from typing import Literal
 
 import numpy as np
 
-from dushapley.engine.value import value
 from dushapley.games.size.curves import rational
 from dushapley.games.size.games import SizeGame
-from dushapley_paper.accuracy import du_evaluations
 from dushapley_paper.curves import COLOURS, legend_below, new_figure
-from dushapley_paper.experiment import Axes, Figure, Outcome, Result, standard_error, standing
+from dushapley_paper.experiment import (
+    Axes,
+    Figure,
+    Outcome,
+    Result,
+    Sheet,
+    short,
+    standard_error,
+    standing,
+)
 
 Base = Literal["10", "e"]
 
@@ -41,24 +48,6 @@ def highest(game: SizeGame) -> float:
     return float(game(np.ones((1, game.n_players)))[0])
 
 
-def measured_errors(game: SizeGame, seed: int, walks: int = 20) -> dict[str, float]:
-    """Euclidean norms of true errors: DU-Shapley's, and permutation sampling's at its evaluations.
-
-    Bounds are compared in these figures; this is what they bound.
-    """
-    exact = value(game, "exact", progress=False).values
-    du = value(game, "du", progress=False).values
-    budget = du_evaluations(game.n_players)
-    sampled = [
-        value(game, "permutation", budget=budget, seed=seed + s, progress=False).values - exact
-        for s in range(walks)
-    ]
-    return {
-        "du": float(np.linalg.norm(du - exact)),
-        "permutation": float(np.mean([np.linalg.norm(error) for error in sampled])),
-    }
-
-
 def averaged(found: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
     """Mean with its standard error, and the range that 95% of the draws of owners keep to."""
     return {
@@ -71,6 +60,31 @@ def averaged(found: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
         }
         for name in found[0]
     }
+
+
+def panel(
+    measure: Callable[[int, int, tuple[int, int]], dict[str, float]],
+    n_max: int,
+    owners: Sequence[int],
+    draws: int,
+    seed: int,
+) -> Result:
+    """What `measure(owners, n_max, seed)` finds, averaged over draws, by number of owners."""
+    points = [averaged([measure(n, n_max, (seed, d)) for d in range(draws)]) for n in owners]
+    return {"n_max": n_max, "points": points}
+
+
+def series_sheet(
+    caption: str, result: Result, quantity: str, series: Mapping[str, str], n_max: str = ""
+) -> Sheet:
+    """Means over the draws of owners: a row per largest size (so formatted) and series."""
+    rows = [
+        (f"{p['n_max']:{n_max}}", said, *(short(point[key]["mean"]) for point in p["points"]))
+        for p in result["panels"]
+        for key, said in series.items()
+    ]
+    header = ("n_max", quantity, *(f"I = {n}" for n in result["owners"]))
+    return Sheet(f"{caption} (the paper shows curves only)", header, tuple(rows))
 
 
 PANEL = {"width": 3.4, "height": 2.9}
