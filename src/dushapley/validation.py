@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from math import inf
 from numbers import Real
 from typing import Any, TypeGuard
@@ -28,6 +29,12 @@ def refuse(error: type[DUShapleyError], *faults: tuple[object, str]) -> None:
     message = next((message for is_there, message in faults if is_there), None)
     if message is not None:
         raise error(message)
+
+
+def suggestion(name: object, names: Sequence[str], cutoff: float = 0.6) -> str:
+    """The sentence " Did you mean ...?" with the nearest of the names; "" where none is near."""
+    near = get_close_matches(str(name), names, n=1, cutoff=cutoff)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def is_partial(queries: Queries) -> BoolArray:

@@ -70,11 +70,9 @@ class SourceFile:
 
     def table(self) -> pd.DataFrame:
         """The table in it, or an explanation of why there is none."""
-        lower = self.path.name.lower()
-        if lower.endswith(CSV):
-            return read_csv(self.path, self.take())
-        if lower.endswith(PARQUET):
-            return read_parquet(self.path, self.take())
+        for endings, reader in ((CSV, read_csv), (PARQUET, read_parquet)):
+            if self.path.name.lower().endswith(endings):
+                return reader(self.path, self.take())
         raise InvalidOwners(
             f"{self.path} ends in {self.path.suffix!r}; tables are read from .csv, .csv.gz and "
             ".parquet files."
@@ -167,8 +165,7 @@ def _parsed(file: Path, content: bytes, **how: Any) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            how |= {"encoding": "utf-8-sig", "compression": packed}
-            return pd.read_csv(BytesIO(content), **how)
+            return pd.read_csv(BytesIO(content), encoding="utf-8-sig", compression=packed, **how)
     except pd.errors.EmptyDataError as error:
         raise InvalidOwners(
             f"{file} is empty; it needs a line of names and one line per row."

@@ -16,26 +16,20 @@ if TYPE_CHECKING:
 
 def warn_of_shared_rows(owners: Owners) -> None:
     """Say aloud when the same row, target included, stands in the data of two owners."""
-    count, example = shared_rows(owners)
-    if count:
-        warnings.warn(
-            f"{count} rows, targets included, stand in the data of more than one owner (for "
-            f"example of {example[0]!r} and {example[1]!r}); they share what such rows are worth.",
-            SharedRows,
-            stacklevel=4,
-        )
-
-
-def shared_rows(owners: Owners) -> tuple[int, tuple[str, str]]:
-    """How many different rows have several owners, and two names as an example."""
     first: dict[bytes, int] = {}
     shared: dict[bytes, tuple[int, int]] = {}
     for j, rows in enumerate(row_sets(owners)):
         for row in rows & first.keys():
             shared.setdefault(row, (first[row], j))
         first |= dict.fromkeys(rows - first.keys(), j)
-    pair = min(shared.values(), default=(0, 0))
-    return len(shared), (owners.names[pair[0]], owners.names[pair[1]])
+    if shared:
+        one, other = (owners.names[j] for j in min(shared.values()))
+        warnings.warn(
+            f"{len(shared)} rows, targets included, stand in the data of more than one owner (for "
+            f"example of {one!r} and {other!r}); they share what such rows are worth.",
+            SharedRows,
+            stacklevel=4,
+        )
 
 
 def tested_rows(owners: Owners, X_test: Array, y_test: Array) -> int:

@@ -76,8 +76,7 @@ class Owners:
             raise InvalidOwners("No owners were given; pass {name: (X, y)}, one entry per owner.")
         names = tuple(str(name) for name in blocks)
         pairs = [_as_pair(name, block) for name, block in zip(names, blocks.values(), strict=True)]
-        _check_columns(names, list(blocks.values()))
-        _check_blocks(names, pairs)
+        _check_blocks(names, list(blocks.values()), pairs)
         X = _of_one_type(names, [features for features, _ in pairs], "features")
         targets = [target for _, target in pairs if target is not None]
         y = _of_one_type(names, targets, "targets") if targets else (None,) * len(names)
@@ -243,26 +242,27 @@ def _as_array(name: str, values: Any) -> Array:
     return array
 
 
-def _check_columns(names: Sequence[str], blocks: Sequence[Any]) -> None:
-    """Tables must name the same columns in the same order: pooled rows have no names any more."""
-    features = [block[0] if isinstance(block, tuple) else block for block in blocks]
-    columns = [list(getattr(X, "columns", [])) for X in features]
-    for name, own in zip(names, columns, strict=True):
-        if own != columns[0]:
-            raise InvalidOwners(
-                f"Owner {name!r} has the columns {own}, {names[0]!r} has {columns[0]}; the same "
-                "ones in the same order are needed. Owners.from_tables puts them in order."
-            )
+def _check_blocks(
+    names: Sequence[str], blocks: Sequence[Any], pairs: Sequence[tuple[Array, Array | None]]
+) -> None:
+    """Refuse owners that cannot be pooled: names alike, or rows that differ in shape.
 
-
-def _check_blocks(names: Sequence[str], pairs: Sequence[tuple[Array, Array | None]]) -> None:
+    Tables must name the same columns in the same order: pooled rows have no names any more.
+    """
     if len(set(names)) != len(names):
         raise InvalidOwners("Two owners have the same name; give each its own.")
+    tables = [block[0] if isinstance(block, tuple) else block for block in blocks]
+    columns = [list(getattr(table, "columns", [])) for table in tables]
     rows = [features.shape[1:] for features, _ in pairs]
     targets = [None if target is None else target.shape[1:] for _, target in pairs]
-    for name, row, target in zip(names, rows, targets, strict=True):
+    for name, own, row, target in zip(names, columns, rows, targets, strict=True):
         refuse(
             InvalidOwners,
+            (
+                own != columns[0],
+                f"Owner {name!r} has the columns {own}, {names[0]!r} has {columns[0]}; the same "
+                "ones in the same order are needed. Owners.from_tables puts them in order.",
+            ),
             (
                 row != rows[0],
                 f"Owner {name!r} has rows of shape {row}, but {names[0]!r} has {rows[0]}; all "

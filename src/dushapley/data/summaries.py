@@ -126,7 +126,7 @@ class Statistics:
                     f"which must be {shape}. Write the file again from the rows."
                 )
         numbers = [a for a in self.arrays.values() if a.dtype.kind == "f"]
-        if not all(bool(np.isfinite(a).all()) for a in numbers) or self.n_rows < 1:
+        if self.n_rows < 1 or not all(np.isfinite(a).all() for a in numbers):
             raise InvalidOwners(
                 f"Statistics of {self.name!r} hold {self.n_rows} rows and numbers that are missing "
                 "or infinite; all must be finite. Mend the rows and write the file again."

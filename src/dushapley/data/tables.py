@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from dushapley.arrays import Array
 from dushapley.errors import InvalidOwners
-from dushapley.validation import refuse
+from dushapley.validation import refuse, suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,11 +126,9 @@ def check_columns(names: Iterable[object], whose: str) -> None:
 def require_column(table: pd.DataFrame, wanted: str, role: str, whose: str) -> None:
     """Refuse a table that lacks a column, naming those it has."""
     names = list(table.columns)
-    if wanted in names:
-        return
-    near = difflib.get_close_matches(str(wanted), names, n=1, cutoff=0.6)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise InvalidOwners(f"{whose} has no {role} {wanted!r}.{hint} It has: {listed(names)}.")
+    if wanted not in names:
+        hint = suggestion(wanted, names)
+        raise InvalidOwners(f"{whose} has no {role} {wanted!r}.{hint} It has: {listed(names)}.")
 
 
 def refuse_other_columns(one: str, first: pd.DataFrame, other: str, table: pd.DataFrame) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-MINUS = "−"
-
 
 def decimal(value: float, digits: int) -> str:
     """A number with a real minus sign, and never a negative zero."""
     text = f"{value:z,.{digits}f}" if digits >= 0 else f"{value:z.3e}"
-    return text.replace("-", MINUS)
+    return text.replace("-", "−")
 
 
 def whole(value: float) -> str:

@@ -85,8 +85,11 @@ def private(summary: Plain, position: int) -> Plain:
     own: Plain = {"negative": [shown["negative"][position]]}
     if "history" in shown:
         values = [[step[position]] for step in shown["history"]["values"]]
-        own["history"] = {"asked": shown["history"]["asked"], "values": values}
-        own |= {"stages": [shown["stages"][position]], "fitted": shown["fitted"]}
+        own |= {
+            "history": {"asked": shown["history"]["asked"], "values": values},
+            "stages": [shown["stages"][position]],
+            "fitted": shown["fitted"],
+        }
     method = {k: summary["method"][k] for k in ("label", "summary", "evaluations", "version")}
     totals = ("title", "facts", "pot", "has_error", "interval", "about", "bibtex")
     return {name: summary[name] for name in totals} | {

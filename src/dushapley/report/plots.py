@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,9 +177,8 @@ def _label_ends(ax: Axes, ends: dict[int, tuple[float, float]], *, left: bool) -
     least = 0.052 * (high - low)
     order = sorted(ends, key=lambda k: (-ends[k][1], k))
     wanted = [ends[k][1] for k in order]
-    heights = list(wanted)
-    for i in range(1, len(heights)):  # push down from the top, then take half of it back
-        heights[i] = min(heights[i], heights[i - 1] - least)
+    # push down from the top, then take half of it back
+    heights = list(accumulate(wanted, lambda above, height: min(height, above - least)))
     shift = (sum(wanted) - sum(heights)) / max(2 * len(order), 1)
     edge = (min if left else max)((x for x, _ in ends.values()), default=0.0)
     for k, height in zip(order, heights, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -81,7 +80,6 @@ def _rows(
     place, errors = _axis(valuation, by_size), valuation.total_errors
     digits = decimals_for(valuation.values)
     shares = valuation.shares
-    size_pays = () if settlement is None else settlement.by_size
     rows = []
     for rank, i in enumerate(int(i) for i in order):
         value = float(valuation.values[i])
@@ -107,13 +105,13 @@ def _rows(
             "to": None if error is None else place(value + error),
         }
         if settlement is not None:
-            row |= _payment(settlement, i, size_pays[i])
+            row |= _payment(settlement, i)
         rows.append(row)
     return rows
 
 
-def _payment(settlement: Settlement, i: int, by_size: Decimal) -> Plain:
-    low, high = settlement.low, settlement.high
+def _payment(settlement: Settlement, i: int) -> Plain:
+    low, high, by_size = settlement.low, settlement.high, settlement.by_size[i]
     return {
         "payment": str(settlement.payments[i]),
         "payment_text": money(settlement.payments[i]),
@@ -177,13 +175,10 @@ def _harm(negative: list[Plain]) -> list[str]:
     """How many owners lower the score, and of how many that is not sure."""
     unsure = sum(row["error"] is not None and row["value"] + row["error"] >= 0 for row in negative)
     sure = len(negative) - unsure
-    sentences = []
-    if sure:
-        sentences.append(f"{plural(sure, 'owner lowers', 'owners lower')} the score on average.")
-    if unsure:
-        owners = plural(unsure, "owner has", "owners have")
-        sentences.append(f"{owners} a negative value that may be chance: zero is within the error.")
-    return sentences
+    lower = f"{plural(sure, 'owner lowers', 'owners lower')} the score on average."
+    owners = plural(unsure, "owner has", "owners have")
+    chance = f"{owners} a negative value that may be chance: zero is within the error."
+    return [sentence for count, sentence in ((sure, lower), (unsure, chance)) if count]
 
 
 def _facts(valuation: Valuation, settlement: Settlement | None) -> list[Plain]:

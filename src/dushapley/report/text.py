@@ -15,16 +15,20 @@ def text_table(
     valuation: Valuation, summary: dict[str, Any], settlement: Settlement | None = None
 ) -> str:
     """Owner, rows, value ± 95%, share, share by size, rank and how sure it is, and payments."""
-    titles = {"name": "owner", "size_text": "rows", "value_text": "value"}
-    if summary["has_error"]:
-        titles["error_text"] = "± 95%"
-    titles |= {"share_text": "share", "size_share_text": "by size"}
-    if summary["has_error"]:
-        titles |= {"rank_text": "rank", "sure_text": "sure"}
-    if summary["pot"] is not None:
-        titles["payment_text"] = f"payment {summary['pot']['currency']}".rstrip()
-        if summary["rows"][0]["payment_range"]:
-            titles["payment_range"] = "95% of it"
+    has_error, pot = summary["has_error"], summary["pot"]
+    columns = [
+        ("name", "owner", True),
+        ("size_text", "rows", True),
+        ("value_text", "value", True),
+        ("error_text", "± 95%", has_error),
+        ("share_text", "share", True),
+        ("size_share_text", "by size", True),
+        ("rank_text", "rank", has_error),
+        ("sure_text", "sure", has_error),
+        ("payment_text", f"payment {pot['currency'] if pot else ''}".rstrip(), pot),
+        ("payment_range", "95% of it", summary["rows"][0].get("payment_range")),
+    ]
+    titles = {name: title for name, title, is_shown in columns if is_shown}
     shown = [
         row | (row["rank_range"] or {}) | {"name": short_name(row["name"], WIDEST_NAME)}
         for row in summary["rows"][:MOST_ROWS]
@@ -34,6 +38,6 @@ def text_table(
     if len(summary["rows"]) > MOST_ROWS:
         lines.append(f"  ... {len(summary['rows']) - MOST_ROWS} more; --json has all ...")
     if settlement is not None:
-        lines.append(f"  pot {summary['pot']['amount_text']}: {summary['pot']['rule']}")
+        lines.append(f"  pot {pot['amount_text']}: {pot['rule']}")
         lines += [f"  note: {note}" for note in settlement.notes]
     return "\n".join([*lines, *valuation._footer()])

@@ -110,7 +110,8 @@ def error_bars(
     if all(outcome.scores is None and outcome.spread is None for outcome in outcomes):
         return {}
     weights = enumeration_weights(transcript) if enumerated else estimate.weights
-    carry = Carrier(begin, transcript, weights)
+    per_outcome = None if weights is None else outcome_weights(weights, transcript)
+    carry = Carrier(begin, transcript, per_outcome)
     nothing = np.zeros((len(estimate.values),) * 2)
     measured = {
         "training": _training_error(carry, outcomes, repeats),
@@ -157,22 +158,21 @@ def enumeration_weights(transcript: Transcript) -> FloatArray:
     return np.where(queries, outside[size - 1, None], -outside[size, None]).T
 
 
+def outcome_weights(weights: FloatArray, transcript: Transcript) -> FloatArray:
+    """Weights of different outcomes: those of repeated questions add up."""
+    asked = np.concatenate(transcript.answers)
+    columns = np.zeros((asked.max() + 1, len(weights)))
+    np.add.at(columns, asked, weights.T)
+    return columns.T
+
+
+@dataclass(frozen=True)
 class Carrier:
     """Carries utilities through to values by the arithmetic of the method that ran."""
 
-    def __init__(self, begin: Begin, transcript: Transcript, weights: FloatArray | None) -> None:
-        self.begin = begin
-        self.transcript = transcript
-        self.weights = self._per_outcome(weights)
-
-    def _per_outcome(self, weights: FloatArray | None) -> FloatArray | None:
-        """Weights of different outcomes: those of repeated questions add up."""
-        if weights is None:
-            return None
-        asked = np.concatenate(self.transcript.answers)
-        columns = np.zeros((asked.max() + 1, len(weights)))
-        np.add.at(columns, asked, weights.T)
-        return columns.T
+    begin: Begin
+    transcript: Transcript
+    weights: FloatArray | None
 
     def replay(self, utilities: FloatArray) -> FloatArray | None:
         """Values of the same conversation on other utilities; None if it went another way."""

@@ -7,7 +7,6 @@ and encoder stay the base run's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 from dushapley.errors import InvalidChange
 from dushapley.games import DerivedGame, Game, RowsGame
 from dushapley.hashing import content_hash
-from dushapley.validation import refuse
+from dushapley.validation import refuse, suggestion
 
 SMALLEST_SCALE = 0.25
 """To ask for more rows everybody is shrunk; below this the small collaboration says little."""
@@ -179,10 +178,9 @@ class MoreRows:
 def find_owner(game: Game, name: str) -> int:
     """Position of an owner, or the names there are."""
     if name not in game.names:
-        near = get_close_matches(name, game.names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InvalidChange(
-            f"There is no owner {name!r}.{hint} Owners: {', '.join(map(repr, game.names[:20]))}."
+            f"There is no owner {name!r}.{suggestion(name, game.names)} Owners: "
+            f"{', '.join(map(repr, game.names[:20]))}."
         )
     return game.names.index(name)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class Settlement:
     high: tuple[Decimal, ...] | None
     record: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def by_size(self) -> tuple[Decimal, ...]:
         """What every row being paid the same would have given."""
         weights = whole_weights(self.valuation.sizes)
@@ -87,8 +88,7 @@ class Settlement:
         """What the intervals of the payments cover."""
         if self.low is None:
             return "no interval: the values come without standard errors"
-        sampled = self.valuation.std_errors is not None
-        apart = sampled and self.valuation.covariance is None
+        apart = self.valuation.std_errors is not None and self.valuation.covariance is None
         kind = "sampling errors" if self.valuation.errors.get("total") is not None else "errors"
         joint = f", {kind} of different owners taken as independent" if apart else ""
         return f"{self.valuation.interval_meaning}{joint}"

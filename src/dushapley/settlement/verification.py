@@ -206,8 +206,10 @@ def _intervals_differ(one: Settlement, other: Settlement) -> str | None:
 
 
 def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> Finding:
-    settled = {_label(entry): entry["sha256"] for entry in stored.record.get("inputs", ())}
-    now = {_label(entry): entry["sha256"] for entry in inputs or ()}
+    settled, now = (
+        {_label(entry): entry["sha256"] for entry in entries}
+        for entries in (stored.record.get("inputs", ()), inputs or ())
+    )
     for label in settled:
         if label not in now:
             return Finding("inputs", False, f"{label} is missing, but was part of the settlement")

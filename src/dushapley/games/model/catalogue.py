@@ -6,7 +6,6 @@ name is an entry of `MODELS`.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from dushapley.arrays import Array, FloatArray
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOption
 from dushapley.games.model.scoring import ROW_METRICS
+from dushapley.validation import suggestion
 
 Task = Literal["classification", "regression"]
 
@@ -303,8 +303,7 @@ def imported(path: str) -> Any:
     """What a dotted path names."""
     module, _, name = path.rpartition(".")
     if not module or not all(part.isidentifier() for part in path.split(".")):
-        near = difflib.get_close_matches(path, MODELS, n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = suggestion(path, list(MODELS), cutoff=0.4)
         raise InvalidOption(
             f"There is no model {path!r}.{hint} Models: {', '.join(MODELS)}, or a dotted path such "
             "as sklearn.svm.SVC."
