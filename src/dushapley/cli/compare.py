@@ -6,7 +6,7 @@ import json as jsons
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
@@ -29,18 +29,16 @@ def compare(
     job: Job,
     means: o.Means,
     methods: Annotated[
-        str, typer.Option(help="Methods by name, separated by commas.")
+        str, Option(help="Methods by name, separated by commas.")
     ] = "gp,stratified-svarm,leverage,permutation,du,random",
     budgets: Annotated[
         str | None,
-        typer.Option(
-            help="Evaluations, separated by commas [default: 6I, I², 2I²].", metavar="N,N"
-        ),
+        Option(help="Evaluations, separated by commas [default: 6I, I², 2I²].", metavar="N,N"),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of every method at every budget.", min=1)] = 5,
+    seeds: Annotated[int, Option(help="Runs of every method at every budget.", min=1)] = 5,
     reference: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             exists=True,
             dir_okay=False,
             metavar="FILE",
@@ -49,7 +47,7 @@ def compare(
         ),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="Draw error against budget into this file.", metavar="FILE")
+        Path | None, Option(help="Draw error against budget into this file.", metavar="FILE")
     ] = None,
     json: o.Json = False,
 ) -> None:
@@ -60,12 +58,12 @@ def compare(
         o.refuse_unknown(name)
     refuse_unable_to_draw(picture)
     game = job.game()
-    sizes = chosen or [6 * game.n_players, game.n_players**2, 2 * game.n_players**2]
-    grid = list(dict.fromkeys(sizes))
+    n = game.n_players
+    grid = list(dict.fromkeys(chosen or [6 * n, n**2, 2 * n**2]))
     known = None if reference is None else valuation_in(reference, game.names)
     ledger = means.usable_ledger_of(game)
     paying = [n for n in names if ledger is None or known is not None or asks_shares(n)]
-    trainings = len(paying) * seeds * sum(grid) + (2**game.n_players if known is None else 0)
+    trainings = len(paying) * seeds * sum(grid) + (2**n if known is None else 0)
     agree_on_evaluations(game, trainings, means)
     values = None if known is None else known.values
     frame = ds.compare(game, names, grid, range(seeds), values, n_jobs=means.jobs, ledger=ledger)
@@ -138,18 +136,18 @@ def summary(frame: pd.DataFrame) -> str:
     title = measure.replace("_mse", " MSE").replace("mse", "MSE")
     rows = []
     for (method, budget), runs in frame.groupby(["method", "budget"], sort=False, dropna=False):
-        row = [str(method), f"{budget:.0f}"]
         if runs["seed"].isna().all():
-            rows.append([*row, "-", "-", "-", runs["reason"].iloc[0]])
-            continue
-        errors = runs[measure].to_numpy()
-        spread = f" ±{errors.std(ddof=1) / len(errors) ** 0.5:.1g}" if len(errors) > 1 else ""
-        row += [f"{runs['n_evaluations'].mean():.0f}", f"{errors.mean():.3g}{spread}"]
-        rows.append([*row, f"{runs['rank_correlation'].mean():.3f}"])
+            cells = ["-", "-", "-", runs["reason"].iloc[0]]
+        else:
+            asked, rank = runs["n_evaluations"].mean(), runs["rank_correlation"].mean()
+            errors = runs[measure].to_numpy()
+            spread = f" ±{errors.std(ddof=1) / len(errors) ** 0.5:.1g}" if len(errors) > 1 else ""
+            cells = [f"{asked:.0f}", f"{errors.mean():.3g}{spread}", f"{rank:.3f}"]
+        rows.append([str(method), f"{budget:.0f}", *cells])
     titles = ("method", "budget", "asked", title, "rank corr.", "")
-    lines = [table(titles, rows, left=(0, 5), indent=0, width=columns())]
+    lines = table(titles, rows, left=(0, 5), indent=0, width=columns())
     several = (WITHIN_NOISE,) if ran["seed"].nunique() > 1 else ()
-    return "\n".join([*lines, MEANING[measure], *several])
+    return "\n".join([lines, MEANING[measure], *several])
 
 
 MEANING = {

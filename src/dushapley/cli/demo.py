@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
@@ -29,11 +29,11 @@ TARGET = "diagnosis"
 def demo(
     write_files: Annotated[
         Path | None,
-        typer.Option(help="Leave the CSV files that were used in this folder.", metavar="DIR"),
+        Option(help="Leave the CSV files that were used in this folder.", metavar="DIR"),
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the JSON and the picture.", metavar="DIR")
-    ] = Path("dushapley-demo"),
+    out: Annotated[Path, Option(help="Folder for the JSON and the picture.", metavar="DIR")] = Path(
+        "dushapley-demo"
+    ),
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 def methods(json: o.Json = False) -> None:
     """All methods, one line each."""
     known = ds.methods()
-    if json:
-        print(jsons.dumps(known, indent=1, ensure_ascii=False))
-    else:
-        print(table((), known.items(), left=(0, 1), indent=0, width=columns()))
+    listed = table((), known.items(), left=(0, 1), indent=0, width=columns())
+    print(jsons.dumps(known, indent=1, ensure_ascii=False) if json else listed)
 
 
 def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:

@@ -6,7 +6,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from dushapley.cli import options as o
 from dushapley.terminal import say
@@ -21,18 +21,16 @@ PAGE_FOLDER = Path("docs/reproduction")
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="figure-1, table-1, figure-2, table-2, svarm-figure, synthetic-figure, older-toy, "
             "older-bias, older-table, or all.",
         ),
     ],
-    profile: Annotated[
-        str, typer.Option(help="quick: seconds. full: the paper's sizes.")
-    ] = "quick",
+    profile: Annotated[str, Option(help="quick: seconds. full: the paper's sizes.")] = "quick",
     seed: o.Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder to keep results in (all: of results and page, docs/reproduction by "
             "default; what is stored there is not run again).",
             metavar="DIR",
@@ -41,7 +39,7 @@ def reproduce(
     ] = None,
     download: Annotated[
         bool,
-        typer.Option("--download", help="Fetch public data into the folder DUSHAPLEY_DATA names."),
+        Option("--download", help="Fetch public data into the folder DUSHAPLEY_DATA names."),
     ] = False,
     json: o.Json = False,
 ) -> None:

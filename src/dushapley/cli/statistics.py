@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
@@ -16,7 +16,7 @@ from dushapley.terminal import say
 def statistics(
     files: o.Files,
     target: o.Target,
-    out: Annotated[Path, typer.Option(help="Folder for one file per owner.", metavar="DIR")],
+    out: Annotated[Path, Option(help="Folder for one file per owner.", metavar="DIR")],
     owner: o.Owner = None,
     by_file: o.ByFile = False,
     task: o.Task = "auto",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Annotated
 
-import typer
+from typer import Context, Exit, Option
 
 from dushapley.cli import options as o
 from dushapley.cli.consent import agree_on_plan
@@ -17,23 +17,21 @@ from dushapley.terminal import say
 
 
 def value(
-    context: typer.Context,
+    context: Context,
     job: Job,
     asked: o.Asked,
     means: o.Means,
     wanted: Delivery,
     precision: Annotated[
-        float | None, typer.Option(help="Stop when 95% intervals are this part of the spread.")
+        float | None, Option(help="Stop when 95% intervals are this part of the spread.")
     ] = None,
     max_seconds: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds, with the estimate so far.")
+        float | None, Option(help="Stop after so many seconds, with the estimate so far.")
     ] = None,
-    executor: Annotated[
-        str, typer.Option(help="Where the work runs: local, dask or ray.")
-    ] = "local",
+    executor: Annotated[str, Option(help="Where the work runs: local, dask or ray.")] = "local",
     address: Annotated[
         str | None,
-        typer.Option(help="Of the Dask or Ray cluster, like tcp://host:8786.", metavar="A"),
+        Option(help="Of the Dask or Ray cluster, like tcp://host:8786.", metavar="A"),
     ] = None,
     json: o.Json = False,
 ) -> None:
@@ -55,5 +53,5 @@ def value(
             if stopped.valuation is not None:
                 wanted.hand_over(stopped.valuation, job, game, command, json=json)
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
-            raise typer.Exit(code if stopped.out_of_time else 130) from None
+            raise Exit(code if stopped.out_of_time else 130) from None
     wanted.hand_over(result, job, game, command, json=json)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from dushapley.cli import options as o
 from dushapley.cli.job import Inputs, Job
@@ -18,22 +18,20 @@ from dushapley.settlement.verification import Finding, as_stored, value_findings
 
 
 def verify(
-    settlement: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="SETTLEMENT")],
+    settlement: Annotated[Path, Argument(exists=True, dir_okay=False, metavar="SETTLEMENT")],
     files: Annotated[
-        list[Path], typer.Argument(exists=True, help="All files it was made from, test file too.")
+        list[Path], Argument(exists=True, help="All files it was made from, test file too.")
     ],
     ledger: Annotated[
         Path | None,
-        typer.Option(help="Take paid evaluations from this file on trust.", metavar="FILE"),
+        Option(help="Take paid evaluations from this file on trust.", metavar="FILE"),
     ] = None,
     from_ledger: Annotated[
-        bool, typer.Option("--from-ledger", help="Trust the ledger that `value` keeps by default.")
+        bool, Option("--from-ledger", help="Trust the ledger that `value` keeps by default.")
     ] = False,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="Agree to import this model, where it has no short name.", metavar="NAME"
-        ),
+        Option(help="Agree to import this model, where it has no short name.", metavar="NAME"),
     ] = None,
     jobs: o.Jobs = 1,
 ) -> None:
@@ -51,7 +49,7 @@ def verify(
 
     verdict = verdict_on(data, inputs.record(), of_values)
     print(verdict)
-    raise typer.Exit(0 if verdict.holds else 1)
+    raise Exit(0 if verdict.holds else 1)
 
 
 def recorded(data: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
@@ -27,20 +27,20 @@ def what_if(
     asked: o.Asked,
     means: o.Means,
     pot: Pot,
-    leave: Annotated[str | None, typer.Option(help="This owner leaves.", metavar="OWNER")] = None,
+    leave: Annotated[str | None, Option(help="This owner leaves.", metavar="OWNER")] = None,
     join: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A newcomer's file.", metavar="FILE"),
+        Option(exists=True, dir_okay=False, help="A newcomer's file.", metavar="FILE"),
     ] = None,
     merge: Annotated[
-        tuple[str, str] | None, typer.Option(help="Two owners act as one.", metavar="A B")
+        tuple[str, str] | None, Option(help="Two owners act as one.", metavar="A B")
     ] = None,
     copy: Annotated[
-        tuple[str, str] | None, typer.Option(help="A adds a copy of B's rows.", metavar="A B")
+        tuple[str, str] | None, Option(help="A adds a copy of B's rows.", metavar="A B")
     ] = None,
     rows: Annotated[
         tuple[str, int] | None,
-        typer.Option(help="OWNER brings N more rows (fewer, if negative).", metavar="OWNER N"),
+        Option(help="OWNER brings N more rows (fewer, if negative).", metavar="OWNER N"),
     ] = None,
     json: o.Json = False,
 ) -> None:

@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from threading import current_thread, main_thread
 from typing import Any
@@ -38,7 +38,7 @@ class Dask(Remote):
     def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
         super().__init__(until)
         self.dask = library("distributed", "dask")
-        self._mine: list[Any] = []  # what this run started and must close
+        self._mine = ExitStack()  # closes what this run started
         self.client = self._connect(n_jobs, address)
         self._game: Any = None
         self._threads: dict[str, int] = {}
@@ -53,7 +53,7 @@ class Dask(Remote):
             with suppress(ValueError):
                 return self.dask.default_client()
             address = self._cluster(n_jobs)
-            self._mine.append(address)
+            self._mine.callback(address.close)
         else:
             _refuse_unreadable(address)
         try:
@@ -63,7 +63,7 @@ class Dask(Remote):
                 f"No Dask scheduler answers at {address!r} ({error}). Start one (`dask scheduler`) "
                 "and name its address, for example tcp://host:8786."
             ) from error
-        self._mine.append(client)
+        self._mine.callback(client.close)
         return client
 
     def _cluster(self, n_jobs: int) -> Any:
@@ -189,8 +189,7 @@ class Dask(Remote):
             with suppress(OSError, TimeoutError):
                 self.client.run(dismiss, self._shipment.token, callback_timeout=FAREWELL)
         self._game = None
-        while self._mine:
-            self._mine.pop().close()
+        self._mine.close()
 
 
 def _arrived(parcel: Parcel) -> Parcel:
