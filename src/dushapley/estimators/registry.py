@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from dushapley.errors import UnknownMethod
@@ -23,6 +22,7 @@ from dushapley.estimators import (
     tmc,
 )
 from dushapley.estimators.method import Method
+from dushapley.validation import suggestion
 
 REGISTRY: dict[str, Method] = {
     method.name: method
@@ -73,8 +73,7 @@ def find(name: str | Method) -> Method:
         return name
     if isinstance(name, str) and name in REGISTRY:
         return REGISTRY[name]
-    near = difflib.get_close_matches(str(name), [*REGISTRY, AUTO], n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = suggestion(name, [*REGISTRY, AUTO], cutoff=0.4)
     raise UnknownMethod(
         f"There is no method {name!r}.{hint} Methods: {', '.join([*REGISTRY, AUTO])}."
     )
