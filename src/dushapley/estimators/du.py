@@ -124,7 +124,6 @@ METHOD = Method(
     run=du,
     least=one_replicate,
     default=one_replicate,
-    keeps=frozenset(),
     biased=True,
     needs="fractions",
     cite="garrido2024",

@@ -33,7 +33,6 @@ METHOD = Method(
     run=du_second_order,
     least=two,
     default=two,
-    keeps=frozenset(),
     biased=True,
     needs="formula",
     cite="garrido2024",

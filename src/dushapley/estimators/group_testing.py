@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.estimators.method import Keeps, Method, Option, two_squares
+from dushapley.estimators.method import Method, Option, two_squares
 from dushapley.estimators.moments import Gains, replicated
 from dushapley.estimators.subsets import random_subsets
 from dushapley.protocol import Conversation, Problem
@@ -58,23 +56,13 @@ def size_chances(n_players: int) -> tuple[FloatArray, float]:
     return weights / scale, scale
 
 
-def one_coalition(_n_players: int, _options: Mapping[str, Any]) -> int:
-    """∅, everybody, and one coalition."""
-    return 3
-
-
-def keeps(options: Mapping[str, Any]) -> frozenset[Keeps]:
-    """What the form obeys exactly."""
-    return frozenset({"efficiency"}) if options["form"] == "original" else frozenset()
-
-
 METHOD = Method(
     name="group-testing",
     summary="differences of values from one set of random coalitions (unbiased, large variance)",
     run=group_testing,
-    least=one_coalition,
+    least=lambda _n, _options: 3,  # ∅, everybody, and one coalition
     default=two_squares,
-    keeps=keeps,
+    keeps=lambda options: frozenset({"efficiency"} if options["form"] == "original" else ()),
     options={
         "form": Option(
             "improved",

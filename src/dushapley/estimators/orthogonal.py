@@ -7,17 +7,17 @@ hyperplane Σx = 0 give uniform orders, so well-spread points give well-spread o
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.calibration import Extremes, Spread
-from dushapley.estimators.method import Method, two_squares
 from dushapley.estimators.moments import Moments, final
 from dushapley.estimators.permutation import (
+    ANTITHETIC,
     both_ways,
     marginals,
-    one_pair,
     one_walk,
     paired_marginals,
     prefixes,
@@ -136,22 +136,17 @@ def hyperplane(n_players: int) -> FloatArray:
     return rows / np.sqrt(steps * (steps + 1.0))[:, None]
 
 
-ORTHOGONAL = Method(
+ORTHOGONAL = replace(
+    ANTITHETIC,
     name="orthogonal",
     summary="orders from orthogonal directions, forwards and backwards (unbiased)",
     run=orthogonal,
-    least=one_pair,
-    default=two_squares,
-    keeps=frozenset({"efficiency", "null player"}),
-    cite="mitchell2022",
 )
 
-SOBOL = Method(
+SOBOL = replace(
+    ANTITHETIC,
     name="sobol",
     summary="orders from a scrambled Sobol sequence (unbiased)",
     run=sobol,
     least=one_walk,
-    default=two_squares,
-    keeps=frozenset({"efficiency", "null player"}),
-    cite="mitchell2022",
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.calibration import Extremes, Spread, sum_of_cubes
-from dushapley.estimators.method import Keeps, Method, Option, two_squares
+from dushapley.estimators.method import Method, Option, two_squares
 from dushapley.estimators.moments import Gains, final, replicated
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -51,7 +51,12 @@ def shared(problem: Problem) -> Conversation:
         masks = problem.rng.random((len(some), n)) < some[:, None]
         answers = yield Ask(with_neighbours(masks), shared_estimate(problem, drawn))
         table = answers.reshape(len(masks), n + 1)
-        drawn = drawn.and_these(np.where(masks, 1, -1) * (table[:, :1] - table[:, 1:]), masks)
+        gains = np.where(masks, 1, -1) * (table[:, :1] - table[:, 1:])
+        drawn = replace(
+            drawn,
+            gains=np.concatenate([drawn.gains, gains]),
+            masks=np.concatenate([drawn.masks, masks]),
+        )
     return final(shared_estimate(problem, drawn))
 
 
@@ -71,11 +76,6 @@ class Drawn:
     order: IntArray
     gains: FloatArray
     masks: BoolArray
-
-    def and_these(self, gains: FloatArray, masks: BoolArray) -> Drawn:
-        """With further coalitions."""
-        together = np.concatenate([self.gains, gains]), np.concatenate([self.masks, masks])
-        return Drawn(self.chances, self.order, *together)
 
     def neighbours(self, gains: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Covariance of the mean of these gains, and its third cumulant, by owner.
@@ -167,11 +167,7 @@ def per_owner(problem: Problem) -> Conversation:
         chances = problem.rng.random((rounds, n, 1))
         others = problem.rng.random((rounds, n, n)) < chances
         pools = np.stack([others | own, others & ~own])
-        return pools.reshape(-1, n), with_less_without
-
-    def with_less_without(answers: FloatArray) -> FloatArray:
-        with_owner, without = answers.reshape(2, -1, n)
-        return np.asarray(with_owner - without)
+        return pools.reshape(-1, n), lambda answers: np.subtract(*answers.reshape(2, -1, n))
 
     return (yield from replicated(problem, 2 * n, draw))
 
@@ -181,20 +177,15 @@ def least(n_players: int, options: Mapping[str, Any]) -> int:
     return (2 * n_players if options["form"] == "per-owner" else n_players + 1) + 2
 
 
-def keeps(options: Mapping[str, Any]) -> frozenset[Keeps]:
-    """What the form obeys exactly."""
-    if options["form"] == "shared-efficient":
-        return frozenset({"efficiency"})
-    return frozenset({"null player"})
-
-
 METHOD = Method(
     name="owen",
     summary="owners join with one chance, integrated over the chance (unbiased)",
     run=owen,
     least=least,
     default=two_squares,
-    keeps=keeps,
+    keeps=lambda options: frozenset(
+        {"efficiency" if options["form"] == "shared-efficient" else "null player"}
+    ),
     options={
         "form": Option(
             "shared",

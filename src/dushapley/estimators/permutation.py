@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -115,12 +116,11 @@ METHOD = Method(
     cite="castro2009",
 )
 
-ANTITHETIC = Method(
+ANTITHETIC = replace(
+    METHOD,
     name="antithetic",
     summary="random orders walked forwards and backwards (unbiased)",
     run=antithetic,
     least=one_pair,
-    default=two_squares,
-    keeps=frozenset({"efficiency", "null player"}),
     cite="mitchell2022",
 )

@@ -185,11 +185,6 @@ def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Sprea
     return np.sum(covariances, axis=0), spread
 
 
-def kernel_least(n_players: int, _options: Mapping[str, Any]) -> int:
-    """As many coalitions as there are unknowns, twice; or all of them."""
-    return int(min(2 * n_players + 2, 2**n_players))
-
-
 def leverage_least(n_players: int, options: Mapping[str, Any]) -> int:
     """As `kernel`; with intercepts three pairs of every size; or all coalitions."""
     extra = len(levels(n_players)) * 6 if options["size_intercepts"] else 2 * n_players
@@ -200,7 +195,7 @@ KERNEL = Method(
     name="kernel",
     summary="KernelSHAP: additive fit weighted by the Shapley kernel (biased; form='unbiased' not)",
     run=kernel,
-    least=kernel_least,
+    least=lambda n, _options: min(2 * n + 2, 2**n),  # twice as many as unknowns; or all
     default=two_squares,
     keeps=frozenset({"efficiency"}),
     biased=lambda options: options["form"] != "unbiased",

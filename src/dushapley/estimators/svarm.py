@@ -239,11 +239,6 @@ def warm_up_cost(n_players: int) -> int:
     return 2 * sum(-(-n_players // size) for size in range(2, n_players - 1))
 
 
-def svarm_least(n_players: int, _options: Mapping[str, Any]) -> int:
-    """Warm-up, ∅ and everybody."""
-    return 2 * n_players + 2
-
-
 def stratified_least(n_players: int, options: Mapping[str, Any]) -> int:
     """Exact sizes, and the warm-up where there is one."""
     warm = warm_up_cost(n_players) if options["form"] == "warm-up" else 0
@@ -254,7 +249,7 @@ METHOD = Method(
     name="svarm",
     summary="mean utility with an owner minus without, every coalition serving all (unbiased)",
     run=svarm,
-    least=svarm_least,
+    least=lambda n, _options: 2 * n + 2,  # warm-up, ∅ and everybody
     default=two_squares,
     cite="kolpaczki2024",
 )

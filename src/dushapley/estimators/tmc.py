@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
+from dushapley.arrays import FloatArray
 from dushapley.estimators.method import Method, Option, two_squares
 from dushapley.estimators.moments import Moments, final
 from dushapley.estimators.permutation import one_walk, random_orders
@@ -45,25 +45,20 @@ def truncated_walks(
     path = np.full((walks, n + 1), problem.empty)
     inside = np.zeros((walks, n), dtype=np.bool_)
     going = np.arange(walks)
+    slack = problem.options["tolerance"] * abs(problem.total)
     asked = 0
     for step in range(1, n):
         inside[going, orders[going, step - 1]] = True
         answers = yield Ask(inside[going], so_far)
         asked += len(going)
         path[going, step:] = answers[:, None]
-        going = going[~nearly_all(problem, answers)]
+        going = going[~(np.abs(problem.full - answers) < slack)]
         if len(going) == 0:
             break
     path[going, n] = problem.full
     gains = np.empty((walks, n))
     np.put_along_axis(gains, orders, np.diff(path, axis=1), axis=1)
     return gains, asked
-
-
-def nearly_all(problem: Problem, answers: FloatArray) -> BoolArray:
-    """Which coalitions are worth nearly as much as everybody."""
-    slack = problem.options["tolerance"] * abs(problem.total)
-    return np.asarray(np.abs(problem.full - answers) < slack)
 
 
 METHOD = Method(

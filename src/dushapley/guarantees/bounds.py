@@ -88,8 +88,6 @@ def theorem2(game: SizeGame, form: Form = "repaired") -> Guarantee:
     >>> print(ds.guarantees.theorem2(game))
     Theorem 2 repaired: ± at most 4.24
     """
-    if form not in get_args(Form):
-        raise InvalidOption(f"form is {form!r}; it is one of {', '.join(get_args(Form))}.")
     _refuse_unless(game, SizeGame, "theorem2")
     bound, proven = _theorem2_bound(game.sizes, game.curve, form, tail_factor=1.0)
     return Guarantee(
@@ -109,6 +107,8 @@ def _theorem2_bound(
     sizes: FloatArray, curve: LearningCurve, form: Form, tail_factor: float
 ) -> tuple[FloatArray, bool]:
     """The right-hand side, and whether its κ is proven."""
+    if form not in get_args(Form):
+        raise InvalidOption(f"form is {form!r}; it is one of {', '.join(get_args(Form))}.")
     m = len(sizes) - 1
     positive = sizes[sizes > 0]
     if m == 0 or len(positive) == 0:
@@ -118,13 +118,12 @@ def _theorem2_bound(
     others = OthersSizes.of(sizes)
     spread = others.variance * (1 + np.log(m))
     with np.errstate(divide="ignore", invalid="ignore"):
-        if form == "repaired":
-            inner = 9 * spread + 4 * others.tail
-        elif form == "lemma":
-            inner = 9 * spread + 2 * others.tail / others.largest
-        else:
-            inner = spread + tail_factor * others.tail / (4 * others.largest)
-        bound = bend.value / m * inner / others.mean**2
+        inner = {
+            "stated": spread + tail_factor * others.tail / (4 * others.largest),
+            "lemma": 9 * spread + 2 * others.tail / others.largest,
+            "repaired": 9 * spread + 4 * others.tail,
+        }
+        bound = bend.value / m * inner[form] / others.mean**2
     bound = np.where(others.radius > 0, bound, 0.0)
     bound = np.where(np.isnan(bound), np.inf, bound)  # 0·∞: a κ too small to be told from none
     return bound + ROUNDING * float(np.abs(curve(np.array([0.0, sizes.sum()]))).max()), bend.proven

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from dushapley.estimators.exact import exact
 from dushapley.estimators.method import Method
@@ -61,21 +59,12 @@ def everything(problem: Problem) -> Conversation:
     return replace(estimate, notes=(note,))
 
 
-def least(n_players: int, _options: Mapping[str, Any]) -> int:
-    """2I+2 evaluations: nobody, everybody, each owner alone and as many pools; or all 2^I."""
-    return min(2 * n_players + 2, int(2**n_players))
-
-
-def default(n_players: int, _options: Mapping[str, Any]) -> int:
-    """6I evaluations, or all 2^I."""
-    return min(6 * n_players, int(2**n_players))
-
-
 METHOD = Method(
     name="gp",
     summary="a Gaussian process over size and composition of pools asks where it matters most",
     run=gp,
-    least=least,
-    default=default,
+    # nobody, everybody, each owner alone and as many pools; or all coalitions
+    least=lambda n, _options: min(2 * n + 2, 2**n),
+    default=lambda n, _options: min(6 * n, 2**n),
     keeps=frozenset({"efficiency"}),
 )

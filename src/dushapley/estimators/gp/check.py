@@ -66,8 +66,8 @@ class FitCheck:
     """What the predictions say; `reason` is why not to believe the process, if there is one."""
 
     forecasts: int
-    random_forecasts: int
     unexplained: float
+    random_forecasts: int
     surprise: float
     widening: float
     reason: str
@@ -94,8 +94,8 @@ def judge(batches: list[Forecasts], posterior: Posterior) -> FitCheck:
     recently = np.minimum(recent.squared(), WILD).mean() if batches else usual
     return FitCheck(
         forecasts=len(recent.errors),
-        random_forecasts=len(random),
         unexplained=unexplained,
+        random_forecasts=len(random),
         surprise=float(random.mean()) if len(random) else 1.0,
         widening=max(usual, (usual + float(recently)) / 2),
         reason=_reason(unexplained, random) or _jump(posterior),
@@ -167,9 +167,7 @@ def stratified(pools: BoolArray, answers: FloatArray) -> tuple[FloatArray, Float
     """
     n = pools.shape[1]
     size = pools.sum(axis=1)
-    total = np.zeros((n, len(pools)))
-    for owner in range(n):
-        total[owner] = _one_owner(pools[:, owner], size, n)
+    total = np.stack([_one_owner(member, size, n) for member in pools.T])
     total -= total.mean(axis=0)
     total[:, size == n] = 1 / n
     covariance = (total * _variances(size, answers, n)) @ total.T
@@ -203,13 +201,11 @@ def _one_owner(member: BoolArray, size: IntArray, n: int) -> FloatArray:
 
 def _variances(size: IntArray, answers: FloatArray, n: int) -> FloatArray:
     """Error variance of each answer as a sample of its size."""
-    found = np.zeros(n + 1)
     counts = np.bincount(size, minlength=n + 1)
     means = np.bincount(size, answers, minlength=n + 1) / np.maximum(counts, 1)
     squares = np.bincount(size, (answers - means[size]) ** 2, minlength=n + 1)
     free = float((counts[2:n] - 1).clip(0).sum())
     overall = float(squares[2:n].sum()) / max(free, 1.0)
-    for k in range(1, n):
-        spread = (squares[k] + POOLED * overall) / (max(counts[k] - 1, 0) + POOLED)
-        found[k] = spread * (1 - counts[k] / comb(n, k))
-    return found[size]
+    spread = (squares + POOLED * overall) / (np.maximum(counts - 1, 0) + POOLED)
+    seen = np.array([count / comb(n, k) for k, count in enumerate(counts.tolist())])
+    return np.where(size < n, (spread * (1 - seen))[size], 0.0)

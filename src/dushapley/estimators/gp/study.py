@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -150,14 +150,8 @@ class Study:
     ) -> Estimate:
         n, empty = self.problem.n_players, self.problem.empty
         values = weights @ (self.answers - empty)
-        details = {
-            "model": self._model(),
-            "forecasts": self.verdict.forecasts,
-            "unexplained": self.verdict.unexplained,
-            "random_forecasts": self.verdict.random_forecasts,
-            "surprise": self.verdict.surprise,
-            "widening": self.verdict.widening,
-        }
+        details = {"model": self._model(), **asdict(self.verdict)}
+        del details["reason"]  # the notes tell it
         return Estimate(
             values,
             std_errors=np.sqrt(np.diag(covariance)),
