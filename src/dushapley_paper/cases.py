@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
@@ -186,10 +187,8 @@ def compute(case: Case, rows: Split, device: str | None) -> Utilities:
 
 def full_cases(seed: int) -> Iterator[Case]:
     """The paper's twelve games (i.i.d.), and the same with owners that differ."""
-    for data in (*LOGISTIC, *TREES):
-        for owners in (10, 20):
-            for scenario in ("iid", "mislabelled", "shifted"):
-                yield Case(data, owners, scenario, seed, MOST_ROWS.get(data))
+    for data, owners, scenario in product((*LOGISTIC, *TREES), (10, 20), get_args(Scenario)):
+        yield Case(data, owners, scenario, seed, MOST_ROWS.get(data))
 
 
 def quick_cases(seed: int) -> Iterator[Case]:
@@ -203,10 +202,8 @@ def save(folder: Path, data: str, found: dict[str, tuple[str, Utilities]]) -> No
     """Write all cases of one data set: {key: (fingerprint, utilities)}."""
     arrays: dict[str, Any] = {}
     for key, (fingerprint, table) in found.items():
-        arrays[f"{key}/u"] = table.u.astype(np.float32)
-        arrays[f"{key}/sizes"], arrays[f"{key}/du"] = table.sizes, table.du
-        arrays[f"{key}/fingerprint"] = np.array(fingerprint)
-        arrays[f"{key}/where"] = np.array(table.where)
+        stored = {**vars(table), "u": table.u.astype(np.float32), "fingerprint": fingerprint}
+        arrays |= {f"{key}/{name}": np.asarray(item) for name, item in stored.items()}
     np.savez_compressed(folder / f"table-1-{data}.npz", **arrays)
 
 
@@ -216,13 +213,12 @@ def _stored(case: Case, rows: Split) -> Utilities | None:
     if folder is None or not path.is_file():
         return None
     with np.load(path) as file:
-        if f"{case.key}/u" not in file.files:
-            return None
-        if str(file[f"{case.key}/fingerprint"]) != case.fingerprint(rows):
-            return None
-        u = file[f"{case.key}/u"].astype(np.float64)
-        sizes, du = file[f"{case.key}/sizes"], file[f"{case.key}/du"]
-        return Utilities(u, sizes, du, str(file[f"{case.key}/where"]))
+        prefix = f"{case.key}/"
+        stored = {n.removeprefix(prefix): file[n] for n in file.files if n.startswith(prefix)}
+    if not stored or str(stored["fingerprint"]) != case.fingerprint(rows):
+        return None
+    u, where = stored["u"].astype(np.float64), str(stored["where"])
+    return Utilities(u, stored["sizes"], stored["du"], where)
 
 
 def gpu() -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log10, sqrt
 from typing import TYPE_CHECKING, Any, Literal
@@ -59,12 +59,13 @@ class Sheet:
 
     def markdown(self) -> str:
         """The sheet as a Markdown table under its caption."""
-        lines = [
-            " | ".join(("", *self.header, "")).strip(),
-            "|" + " --- |" * len(self.header),
-            *(" | ".join(("", *row, "")).strip() for row in self.rows),
-        ]
-        return f"**{self.caption}**\n\n" + "\n".join(lines)
+        return f"**{self.caption}**\n\n{markdown_table(self.header, self.rows)}"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows under a header, in Markdown."""
+    lines = (header, ["---"] * len(header), *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 @dataclass(frozen=True)

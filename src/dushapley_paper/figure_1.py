@@ -25,9 +25,8 @@ MOST_AT_ONCE = 20_000_000
 
 def run(profile: Profile, seed: int) -> Result:
     """Draw coalitions as the Shapley value does, and compare q(S)/q(I) with the uniform law."""
-    draws = {"final": 10_000, "older": 100_000}
-    if profile == "quick":
-        draws = {"final": 2_000, "older": 2_000}
+    quick = profile == "quick"
+    draws = {"final": 2_000 if quick else 10_000, "older": 2_000 if quick else 100_000}
     return {
         version: [panel(version, n, count, seed) for n in OWNERS]
         for version, count in draws.items()
@@ -41,11 +40,10 @@ def panel(version: str, n_owners: int, draws: int, seed: int) -> Result:
     """
     rng = np.random.default_rng([seed, n_owners, version == "final"])
     sizes = rng.integers(1, 101, n_owners).astype(np.float64)
-    gamma = np.ones(n_owners)
     if version == "final":
         gamma = rng.integers(1, 11, n_owners).astype(np.float64)
     else:
-        sizes, gamma = sizes[:-1], gamma[:-1]
+        sizes, gamma = sizes[:-1], np.ones(n_owners - 1)
     shares = pool_shares(rng, sizes, gamma, draws)
     counts, _ = np.histogram(shares, BINS, (0.0, 1.0))
     return {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dushapley_paper.experiment import ClaimVerdict, Finding
+from dushapley_paper.experiment import ClaimVerdict, Finding, markdown_table
 from dushapley_paper.headlines import HEADLINES, Deciders
 from dushapley_paper.records import Record, find_experiment, read
 
@@ -68,16 +68,15 @@ def write_page(folder: Path) -> Path:
 
 def headlines(verdicts: Mapping[str, list[ClaimVerdict]]) -> str:
     """The claims of the abstract and of section 4, each decided by the verdicts below."""
-    lines = [
-        "## The claims in short\n",
+    opening = (
+        "## The claims in short\n\n"
         "A claim *holds* if all verdicts on it hold, *does not hold* if half or more of those that "
         "can be told do not, and *holds weaker* in between; it *cannot be told* if none of them "
         "can. How many there are of each stands beside it (*open*: cannot be told). *Beyond* are "
         "settings the paper does not look at: owners that differ in quality, methods it does not "
-        "compare with, other ways to count.\n",
-        "| claim | where | in the paper's setting | beyond | see |\n"
-        "| --- | --- | --- | --- | --- |",
-    ]
+        "compare with, other ways to count.\n\n"
+    )
+    rows = []
     for headline in HEADLINES:
         within, outside = (
             chosen(verdicts, some) for some in (headline.decided_by, headline.beyond)
@@ -85,11 +84,10 @@ def headlines(verdicts: Mapping[str, list[ClaimVerdict]]) -> str:
         names = [name for name, _ in (*headline.decided_by, *headline.beyond)]
         links = ", ".join(dict.fromkeys(f"[{n}](#{n})" for n in names))
         further = f"{together(outside)} ({counted(outside)})" if outside else "–"
-        lines.append(
-            f"| {headline.claim} | {headline.place} | **{together(within)}** ({counted(within)}) "
-            f"| {further} | {links} |"
-        )
-    return "\n".join(lines) + "\n"
+        verdict = f"**{together(within)}** ({counted(within)})"
+        rows.append((headline.claim, headline.place, verdict, further, links))
+    header = ("claim", "where", "in the paper's setting", "beyond", "see")
+    return f"{opening}{markdown_table(header, rows)}\n"
 
 
 def chosen(verdicts: Mapping[str, list[ClaimVerdict]], deciders: Deciders) -> list[ClaimVerdict]:
@@ -117,22 +115,22 @@ def counted(verdicts: Sequence[ClaimVerdict]) -> str:
 
 def left_open(records: Iterable[Record]) -> str:
     """All that the paper does not state, tried in more than one way, in one place."""
-    lines = [
-        "## What the paper leaves open\n",
+    opening = (
+        "## What the paper leaves open\n\n"
         "What is not stated was chosen, then varied one thing at a time. This is what is found "
         "then; where the words differ from row to row, the verdict hangs on the choice. Those of "
         "table-1 are of smaller games than its tables (2,000 of adult's 48,842 rows, 400 of "
         "make-regression's 1,000), where DU-Shapley's advantage is smaller: compare them with one "
-        "another, not with table-1.\n",
-        "| experiment | left open | settled as | found |\n| --- | --- | --- | --- |",
+        "another, not with table-1.\n\n"
+    )
+    rows = [
+        (f"[{experiment.name}](#{experiment.name})", row.left_open, row.tried, "; ".join(row.found))
+        for record in records
+        if (experiment := find_experiment(record["name"])).dependence is not None
+        for row in experiment.dependence(record["result"])
     ]
-    for record in records:
-        experiment = find_experiment(record["name"])
-        if experiment.dependence is not None:
-            for row in experiment.dependence(record["result"]):
-                link = f"[{experiment.name}](#{experiment.name})"
-                lines.append(f"| {link} | {row.left_open} | {row.tried} | {'; '.join(row.found)} |")
-    return "\n".join(lines) + "\n"
+    header = ("experiment", "left open", "settled as", "found")
+    return f"{opening}{markdown_table(header, rows)}\n"
 
 
 def together(verdicts: Iterable[ClaimVerdict]) -> Finding:

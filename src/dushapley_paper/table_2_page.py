@@ -27,8 +27,8 @@ from dushapley_paper.experiment import (
 SETS = ("CIFAR10", "BBC", "IMDB")
 TASKS = ("NLD", "DR", "DA")
 SHARES = (0.05, 0.15)
-METHODS = ("Random", "LOO", "DataShapley", "KNN-Shapley", "DU-Shapley")
-"""Methods as the paper names them."""
+BASELINES = ("Random", "LOO", "DataShapley", "KNN-Shapley")
+"""Methods that DU-Shapley is compared with, as the paper names them."""
 PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {
     "CIFAR10": {
         "Random": (0.11, 0.19, 0.61, 0.60, 0.25, 0.41),
@@ -103,27 +103,22 @@ def limited(finding: Finding, clear: float) -> Finding:
 
 def claims(result: Result) -> list[ClaimVerdict]:
     """Competitive with the baselines; similar to or better than DataShapley."""
-    baselines = tuple(m for m in METHODS if m != "DU-Shapley")
-    competitive = as_good(
-        result, baselines, "DU-Shapley is competitive: no baseline does clearly better"
-    )
-    rivals = [
-        as_good(result, (m,), f"DU-Shapley does as well as {m} or better")
-        for m in ("DataShapley", "KNN-Shapley", "LOO", "Random")
+    verdicts = [
+        as_good(result, BASELINES, "DU-Shapley is competitive: no baseline does clearly better"),
+        *(
+            as_good(result, (m,), f"DU-Shapley does as well as {m} or better")
+            for m in ("DataShapley", "KNN-Shapley", "LOO", "Random")
+        ),
+        finds_noise(result),
     ]
-    verdicts = [competitive, *rivals, finds_noise(result)]
     return [qualified(verdict, result["missing"]) for verdict in verdicts]
 
 
 def as_good(result: Result, rivals: tuple[str, ...], claim: str) -> ClaimVerdict:
     """Columns where no rival is better beyond noise; being level is as good."""
-    cells = [(name, column) for name in result["sets"] for column in COLUMNS]
-    found = {
-        cell: [against(result["sets"][cell[0]], rival, cell[1]) for rival in rivals]
-        for cell in cells
-    }
-    lost = [" ".join(cell) for cell, outcomes in found.items() if "lost" in outcomes]
-    better = sum(set(outcomes) == {"won"} for outcomes in found.values())
+    cells = outcomes_by_cell(result, rivals, COLUMNS)
+    lost = [cell for cell, outcomes in cells.items() if "lost" in outcomes]
+    better = sum(outcomes == {"won"} for outcomes in cells.values())
     nearest, (mean, se, count) = nearest_rival(result, rivals, COLUMNS)
     clear, same = clear_from(result, nearest, COLUMNS)
     joined = standing(mean, (se, count))
@@ -141,6 +136,17 @@ def as_good(result: Result, rivals: tuple[str, ...], claim: str) -> ClaimVerdict
         f"{better}; mean advantage{over} {mean:+.3f} ± {se:.3f}; {power(clear, same)}"
         + (f"; clearly worse in {', '.join(lost)}" if lost else ""),
     )
+
+
+def outcomes_by_cell(
+    result: Result, rivals: Sequence[str], columns: Sequence[str]
+) -> dict[str, set[Outcome]]:
+    """How DU-Shapley fares against these rivals, by data set and column."""
+    return {
+        f"{name} {column}": {against(scores, rival, column) for rival in rivals}
+        for name, scores in result["sets"].items()
+        for column in columns
+    }
 
 
 def power(clear: float, same: int) -> str:
@@ -188,20 +194,15 @@ def published_not_worse(rivals: tuple[str, ...]) -> int:
 
 def finds_noise(result: Result) -> ClaimVerdict:
     """Noisy labels under the other reading: the shares are noise rates, two clusters tell."""
-    rivals = [m for m in METHODS if m != "DU-Shapley"]
-    columns = [(name, rate) for name in result["sets"] for rate in RATES]
-    lost = [
-        f"{name} {rate.removeprefix('NLD rate ')}"
-        for name, rate in columns
-        if any(against(result["sets"][name], rival, rate) == "lost" for rival in rivals)
-    ]
-    nearest, (mean, se, _) = nearest_rival(result, rivals, RATES)
+    cells = outcomes_by_cell(result, BASELINES, RATES)
+    lost = [c.replace("NLD rate ", "") for c, outcomes in cells.items() if "lost" in outcomes]
+    nearest, (mean, se, _) = nearest_rival(result, BASELINES, RATES)
     clear, same = clear_from(result, nearest, RATES)
     return ClaimVerdict(
         "DU-Shapley is competitive in noisy label detection when 5% and 15% are read as noise "
         "rates (section 4.3)",
-        limited(judge(len(columns) - len(lost), len(columns)), clear),
-        f"no baseline clearly better in {len(columns) - len(lost)} of {len(columns)} columns; mean "
+        limited(judge(len(cells) - len(lost), len(cells)), clear),
+        f"no baseline clearly better in {len(cells) - len(lost)} of {len(cells)} columns; mean "
         f"advantage over {nearest}, the nearest, {mean:+.3f} ± {se:.3f}; {power(clear, same)}"
         + (f"; worse in {', '.join(lost)}" if lost else ""),
     )
