@@ -23,7 +23,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 import dushapley as ds
-from dushapley.games.model.batched import SoftmaxRegression
+from dushapley.games import SoftmaxRegression
 
 HERE = Path(__file__).parent
 

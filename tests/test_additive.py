@@ -14,7 +14,7 @@ import dushapley as ds
 from dushapley.data.summaries import Statistics
 from dushapley.errors import InvalidGame, InvalidOwners, LedgerRefused
 from dushapley.games import Regressogram
-from dushapley.games.model.additive.solving import ELIMINATE_UP_TO, least_norm, solve
+from dushapley.games.model.additive.model import ELIMINATE_UP_TO, least_norm, solve
 
 SCALE, SHIFT = np.array([1.0, 10.0, 0.1, 3.0]), np.array([5.0, 0.0, 100.0, 1.0])
 EVERY = (np.arange(64)[:, None] >> np.arange(6)) & 1 == 1

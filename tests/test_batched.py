@@ -14,17 +14,13 @@ from sklearn.base import clone
 
 import dushapley as ds
 from dushapley.errors import InvalidOption
-from dushapley.games.model.batched import (
-    Program,
-    Recipe,
-    SmallMLP,
-    SoftmaxRegression,
-    arithmetic,
-    memberships,
-    safe_rate,
-)
+from dushapley.games.model.batched.arithmetic import arithmetic
 from dushapley.games.model.batched.judging import Judge
+from dushapley.games.model.batched.membership import memberships
 from dushapley.games.model.batched.path import BatchedPath
+from dushapley.games.model.batched.program import Program
+from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
 
 SIZES = np.array([1, 7, 12, 5, 30, 18])
 FEATURES = 5

@@ -19,9 +19,9 @@ from dushapley.games import (
     rational,
     saturating,
 )
+from dushapley.games.size import bounds as size_strata
 from dushapley.games.size import du as du_closed
 from dushapley.games.size import exact as size_values
-from dushapley.games.size import strata as size_strata
 
 ENUMERATE = {"by": "enumeration"}
 CURVES = {

@@ -23,8 +23,8 @@ from dushapley.hashing import digest
 
 _MODELS = {
     "Regressogram": "dushapley.games.model.regressogram",
-    "SmallMLP": "dushapley.games.model.batched",
-    "SoftmaxRegression": "dushapley.games.model.batched",
+    "SmallMLP": "dushapley.games.model.batched.reference",
+    "SoftmaxRegression": "dushapley.games.model.batched.reference",
 }
 
 

@@ -184,11 +184,9 @@ def fitted_to(choice: Choice, blocks: Sequence[Array], sizes: FloatArray, X_test
     X_test
         Test rows as the model will see them, text and dates encoded.
     """
-    if choice.task == "classification":
-        together = trained_together(choice.model, X_test, sizes)
-        if together is not None:
-            return together
-    return make_model(choice.model, choice.task, missing=has_holes(blocks))
+    classes = choice.task == "classification"
+    together = trained_together(choice.model, X_test, sizes) if classes else None
+    return together or make_model(choice.model, choice.task, missing=has_holes(blocks))
 
 
 def has_holes(blocks: Sequence[Array]) -> bool:
@@ -208,11 +206,11 @@ def trained_together(name: str, X_test: Array, sizes: FloatArray) -> Any | None:
     rows, which are the same for every pool.
     """
     rows, columns = float(sizes.sum()), X_test.shape[1]
-    if name not in ("logistic", "mlp") or rows * columns < MANY_CELLS or X_test.dtype.kind == "O":
+    large = rows * columns >= MANY_CELLS and rows >= ROWS_PER_OWNER * len(sizes)
+    numbers = X_test.dtype.kind != "O" and columns <= MOST_COLUMNS
+    if name not in ("logistic", "mlp") or not (large and numbers):
         return None
-    if rows < ROWS_PER_OWNER * len(sizes) or columns > MOST_COLUMNS:
-        return None
-    from dushapley.games.model.batched import SmallMLP, SoftmaxRegression, safe_rate
+    from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
 
     center = np.nanmean(X_test.astype(np.float64), axis=0)
     spread = np.nanstd(X_test.astype(np.float64), axis=0)
@@ -234,19 +232,14 @@ def make_model(name: str, task: str, *, missing: bool) -> Any:
     from sklearn.preprocessing import StandardScaler
 
     known = MODELS.get(name)
-    model = made_from(name) if known is None else short_named(name, known, task)
+    if known is not None and task not in known.classes:
+        able = ", ".join(other for other, model in MODELS.items() if task in model.classes)
+        raise InvalidOption(f"{name} is not a model for {task}; choose among: {able}.")
+    model = imported(known.classes[task])(**known.options) if known else made_from(name)
     steps: list[Any] = [StandardScaler()] if known is not None and known.scaled else []
     if missing and not takes_holes(model):
         steps.insert(0, SimpleImputer(keep_empty_features=True))
     return make_pipeline(*steps, model) if steps else model
-
-
-def short_named(name: str, known: NamedModel, task: str) -> Any:
-    """The model of a short name, with the options it has here."""
-    if task not in known.classes:
-        able = ", ".join(n for n, model in MODELS.items() if task in model.classes)
-        raise InvalidOption(f"{name} is not a model for {task}; choose among: {able}.")
-    return imported(known.classes[task])(**known.options)
 
 
 def takes_holes(model: Any) -> bool:
@@ -265,8 +258,7 @@ def made_from(path: str) -> Any:
     What is neither is refused without being called.
     """
     maker = imported(path)
-    able = inspect.isfunction(maker) or (isinstance(maker, type) and is_estimator(maker))
-    if not able:
+    if not (inspect.isfunction(maker) or (isinstance(maker, type) and is_estimator(maker))):
         raise InvalidOption(
             f"The model {path!r} is {maker!r}; it must be a class of scikit-learn estimators (with "
             "fit, predict and get_params), or a Python function that makes one without arguments."

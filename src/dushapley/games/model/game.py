@@ -13,25 +13,12 @@ from dushapley.data.overlap import tested_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome
+from dushapley.games.model import training
 from dushapley.games.model.description import Indescribable, describe, package_of
 from dushapley.games.model.encoding import Encoding
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
 from dushapley.games.model.scoring import Scorer, best_constant, constant_label
-from dushapley.games.model.training import (
-    Fresh,
-    OutOfMemory,
-    TimedOut,
-    average,
-    failure_cause,
-    is_deterministic,
-    out_of_memory,
-    refuse_drifting,
-    refuse_impossible,
-    seeded,
-    time_limit,
-    timed_out,
-)
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest
 from dushapley.validation import check_seed, check_whole, is_number, pool_name, refuse
@@ -141,19 +128,21 @@ class ModelGame(RowsGame):
             ),
         )
         self.limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
-        refuse_impossible(self.limits)
+        training.refuse_impossible(self.limits)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
         super().__init__(parts.owners)
         self.model, self.scoring, self.encoding = parts.model, parts.scoring, parts.encoding
         self.X_test, self.y_test, self.classes = parts.X_test, parts.y_test, parts.classes
         self.seed, self.repeats = check_seed(seed, InvalidGame), self.limits.trainings
         self.on_failure, self.backend = on_failure, backend
-        refuse_drifting(self.model, self.repeats)
-        self.deterministic = is_deterministic(self.model)
+        training.refuse_drifting(self.model, self.repeats)
+        self.deterministic = training.is_deterministic(self.model)
         self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
         self.scorer.refuse_unable(self.model)
         self.nobody = empty_outcome(empty, self.scorer)
-        self._makers = [Fresh(seeded(self.model, self.seed, r)) for r in range(self.repeats)]
+        self._makers = [
+            training.Fresh(training.seeded(self.model, self.seed, r)) for r in range(self.repeats)
+        ]
         self._train_by(fast_path(self) if fast else None)
         self.notes = self._notes()
         self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
@@ -223,7 +212,7 @@ class ModelGame(RowsGame):
             return self._train(X, y)
         except MemoryError as error:
             known = self.limits.memory
-            return self._failed(query, error if known is None else out_of_memory(known))
+            return self._failed(query, error if known is None else training.out_of_memory(known))
         except (Exception, SystemExit) as error:
             return self._failed(query, error)
 
@@ -233,13 +222,15 @@ class ModelGame(RowsGame):
     def _train(self, X: Array, y: Array | None) -> Outcome:
         assert y is not None
         if self.classes is not None and bool((y == y[0]).all()):
-            return average([self.scorer(constant_label(y[0], self.classes))] * self.repeats)
+            return training.average(
+                [self.scorer(constant_label(y[0], self.classes))] * self.repeats
+            )
         scored = []
         for make in self._makers:
             own = (X, y) if self.repeats == 1 else (X.copy(), y.copy())  # models may write into it
-            with time_limit(self.limits.timeout):
+            with training.time_limit(self.limits.timeout):
                 scored.append(self.scorer(make().fit(*own)))
-        return average(scored)
+        return training.average(scored)
 
     def _failed(self, query: Array, error: BaseException) -> Outcome:
         cause = f"{type(error).__name__}: {error}"
@@ -249,7 +240,7 @@ class ModelGame(RowsGame):
                 "or the data, or pass on_failure='empty' (--on-failure empty) to count such pools "
                 f"as u(nobody) = {self.nobody.value:.6g}."
             ) from error
-        return Outcome(self.nobody.value, failure_cause(error), self.nobody.scores)
+        return Outcome(self.nobody.value, training.failure_cause(error), self.nobody.scores)
 
     def recall(self, outcome: Outcome) -> Outcome | None:
         """What a stored outcome is today: failures follow today's policy and time limit."""
@@ -262,10 +253,13 @@ class ModelGame(RowsGame):
     def _another_limit(self, failure: str) -> bool:
         """Whether a stored failure is of a limit that is no longer today's."""
         limits = self.limits
-        today: list[Exception] = [] if limits.timeout is None else [timed_out(limits.timeout)]
-        today += [] if limits.memory is None else [out_of_memory(limits.memory)]
-        limited = failure.startswith((TimedOut.__name__, OutOfMemory.__name__))
-        return limited and failure not in map(failure_cause, today)
+        limited = failure.startswith((training.TimedOut.__name__, training.OutOfMemory.__name__))
+        today: list[Exception] = []
+        if limits.timeout is not None:
+            today.append(training.timed_out(limits.timeout))
+        if limits.memory is not None:
+            today.append(training.out_of_memory(limits.memory))
+        return limited and failure not in map(training.failure_cause, today)
 
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """As in all games with rows; nobody's pool is known by what it was agreed to be worth."""
@@ -320,7 +314,7 @@ class ModelGame(RowsGame):
 def empty_outcome(empty: Any, scorer: Scorer) -> Outcome:
     """What nobody's data is worth."""
     if empty == "constant":
-        return average([best_constant(scorer)])
+        return training.average([best_constant(scorer)])
     if empty == "zero":
         return Outcome(0.0)
     if not is_number(empty) or not np.isfinite(empty):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Outcome
 from dushapley.games.model.additive.path import additive_path
+from dushapley.games.model.batched.path import batched_path
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -49,14 +50,7 @@ class FastPath(Protocol):
         ...
 
 
-def _together(game: ModelGame) -> FastPath | None:
-    """By the batched path, whose models need scikit-learn."""
-    from dushapley.games.model.batched.path import batched_path
-
-    return batched_path(game)
-
-
-MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, _together]
+MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, batched_path]
 """Makers of fast paths, in the order they are asked."""
 
 

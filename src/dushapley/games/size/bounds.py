@@ -13,17 +13,22 @@ completely monotone curve the fourth derivative of g is not negative, so
 
 The lower bound is second-order DU-Shapley: it adds the leading bias ½g''(kμ)·Var of DU-Shapley and
 the next term, without a derivative, and its points never leave the range of :math:`Y_k`.
+
+DU-Shapley is poorest at k = 1, 2, 3 (and, by symmetry, when all but 1, 2, 3 are present), where the
+exact mean over all choices is cheap: those terms are taken exactly.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.games.size.curves import LearningCurve, finite_curve
-from dushapley.games.size.strata import exact_terms
+from dushapley.games.size.curves import Curve, LearningCurve, finite_curve
+from dushapley.games.size.exact import Lattice, fast_length, lattice, size_transform, utilities
 
 MOST_TERMS = 2**23
 """(Size, k) pairs that are worth computing."""
@@ -35,6 +40,11 @@ SHIFT = 1e-11
 """How far points of the upper bound are moved down, as a part of the range, for rounding."""
 NUDGE = 2.0**-48
 """How far points of the lower bound are moved up, as a part of where they lie."""
+DEEPEST = 3
+FEW_COALITIONS, MOST_COALITIONS = 2**12, 2**20
+"""Coalitions that are listed rather than counted, and listed at most where counting cannot be."""
+MOST_STEPS = 2**20
+"""Longest lattice on which they are counted."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +89,6 @@ class Middle:
     ----------
     mine
         Distinct sizes, shape (D, 1).
-    k
-        Which terms, shape (K,).
     mean, variance, third
         Mean, variance and third central moment of the size of k random others, shape (D, K).
     low, high
@@ -88,7 +96,6 @@ class Middle:
     """
 
     mine: FloatArray
-    k: IntArray
     mean: FloatArray
     variance: FloatArray
     third: FloatArray
@@ -103,13 +110,11 @@ def middle_terms(sizes: FloatArray, own: FloatArray, k: IntArray) -> Middle:
     k(m−k)(m−2k)/((m−1)(m−2)).
     """
     m = len(sizes) - 1
-    mine = own[:, None]
     ordered = np.sort(sizes)
     others = [np.delete(ordered, rank) for rank in np.searchsorted(ordered, own)]
     mean, second, third = np.array([moments(rest) for rest in others]).T[:, :, None]
     return Middle(
-        mine=mine,
-        k=k,
+        mine=own[:, None],
         mean=k * mean,
         variance=second * k * (m - k) / max(m - 1, 1),
         third=third * k * (m - k) * (m - 2 * k) / max((m - 1) * (m - 2), 1),
@@ -169,3 +174,96 @@ def ended_means(terms: Middle, curve: LearningCurve) -> FloatArray:
     three = at_a * low + at_b * high + (1 - at_a - at_b) * between
     coarse = mass * low + (1 - mass) * gain(terms, terms.mean + far - SHIFT * width, curve)
     return np.asarray(np.where(sound, three, coarse))
+
+
+def exact_terms(sizes: FloatArray, w: Curve) -> tuple[IntArray, FloatArray]:
+    r"""Mean of w(n_i + n_T) − w(n_T) over all T of k others, for the k that can be had exactly.
+
+    Returns the ks and a matrix (I, number of ks). With m = I−1 others these are k ≤ 3 and
+    k ≥ m−3: by listing coalitions where they are few, by counting pooled sizes on a lattice where
+    they are many. Sizes without a lattice reach less deep, down to k = 0 and m for thousands.
+    """
+    n = len(sizes)
+    depth = min(DEEPEST, n - 1)
+    grid = lattice(sizes) if comb(n, depth + 1) > FEW_COALITIONS else None
+    if grid is not None and grid.n_players > 0 and grid.steps[-1] <= MOST_STEPS:
+        level = utilities(grid, w)
+        sides = [counted_means(grid, n, level, depth), -counted_means(grid, n, level[::-1], depth)]
+    else:
+        while comb(n, depth + 1) > MOST_COALITIONS and depth > 0:
+            depth -= 1
+        sides = [listed_means(sizes, w, depth, all_but) for all_but in (False, True)]
+    ks = np.array([*range(depth + 1), *range(n - 1, n - 2 - depth, -1)])
+    ks, first = np.unique(ks, return_index=True)
+    return ks, np.concatenate(sides, axis=1)[:, first]
+
+
+def listed_means(sizes: FloatArray, w: Curve, depth: int, all_but: bool) -> FloatArray:
+    """Terms k = 0..depth, or m, m−1, ..., by listing every coalition of up to depth+1 owners.
+
+    The mean of w(n_i + n_T) runs over the coalitions of k+1 that contain i, that of w(n_T) over
+    those of k that do not. With `all_but` the coalitions listed are those who are absent.
+    """
+    n = len(sizes)
+    with_i, without_i = [], []
+    for order in range(depth + 2):
+        listed = list(combinations(range(n), order))
+        teams = np.array(listed, dtype=np.int64).reshape(len(listed), order)
+        worth = finite_curve(w, absent_rows(sizes, teams) if all_but else sizes[teams].sum(axis=1))
+        inside = np.bincount(teams.ravel(), np.repeat(worth, order), minlength=n)
+        with_i.append(inside / comb(n - 1, order - 1) if order else inside)
+        outside = np.maximum(comb(n - 1, order), 1)
+        without_i.append((worth.sum() - inside) / outside)
+    if all_but:
+        return np.stack([without_i[k] - with_i[k + 1] for k in range(depth + 1)], axis=1)
+    return np.stack([with_i[k + 1] - without_i[k] for k in range(depth + 1)], axis=1)
+
+
+def absent_rows(sizes: FloatArray, teams: IntArray) -> FloatArray:
+    """Rows of everybody but each team, added up afresh: a giant's rows would drown the rest."""
+    rows = np.empty(len(teams))
+    for start in range(0, len(teams), 2**14):
+        some = teams[start : start + 2**14]
+        present = np.ones((len(some), len(sizes)))
+        np.put_along_axis(present, some, 0.0, axis=1)
+        rows[start : start + 2**14] = present @ sizes
+    return rows
+
+
+def counted_means(grid: Lattice, n: int, level: FloatArray, depth: int) -> FloatArray:
+    r"""Terms k = 0..depth from the number of coalitions of each pooled size.
+
+    With e_k(z) the generating function of all coalitions of k owners, those without owner s have
+    :math:`\sum_r (-1)^r z^{rs} e_{k-r}(z)`; so a term is an alternating sum of
+    :math:`a_k(y) = \sum_Y e_k(Y)\,w(Y + y)` at y = 0, s, 2s, ... Sizes that no coalition has
+    cancel in it. With `level` reversed, the coalitions counted are those who are absent.
+    """
+    steps = np.concatenate([[0], grid.steps])  # owners without rows are owners here
+    empty = n - grid.n_players
+    reach = (2 * depth + 2) * int(grid.steps[-1])
+    length = fast_length(2 * reach + 2)
+    here = np.minimum(np.arange(reach + 1), grid.total)
+    transform = np.fft.rfft(level[here], length)
+    shifted = [
+        np.fft.irfft(transform * np.conj(e), length)[: reach + 1]
+        for e in elementary(grid, empty, depth, length)
+    ]
+    terms = []
+    for k in range(depth + 1):
+        parts = [
+            (-1) ** r * (shifted[k - r][(r + 1) * steps] - shifted[k - r][r * steps])
+            for r in range(k + 1)
+        ]
+        terms.append(np.sum(parts, axis=0) / comb(n - 1, k))
+    return np.stack(terms, axis=1)[grid.member + 1]
+
+
+def elementary(grid: Lattice, empty: int, depth: int, length: int) -> list[np.ndarray]:
+    """Transforms of e_0..e_depth by Newton's identities, from the power sums S(z^r)."""
+    sums = size_transform(grid, length)
+    frequency = np.arange(length // 2 + 1)
+    power = [sums[(r * frequency) % length] + empty for r in range(1, depth + 1)]
+    e = [np.ones(len(frequency), dtype=sums.dtype)]
+    for k in range(1, depth + 1):
+        e.append(sum((-1) ** (r - 1) * e[k - r] * power[r - 1] for r in range(1, k + 1)) / k)
+    return e

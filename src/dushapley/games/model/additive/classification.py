@@ -9,8 +9,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.summaries import Statistics, classification_statistics
-from dushapley.games.model.additive.model import Additive
-from dushapley.games.model.additive.solving import least_norm, solve
+from dushapley.games.model.additive.model import Additive, least_norm, solve
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -27,9 +26,10 @@ class ClassModel(Additive):
     kind = "classification"
     most = 64
 
-    def __init__(self, game: ModelGame) -> None:
+    def __init__(self, game: ModelGame, regularisation: float) -> None:
         super().__init__(game)
         assert game.classes is not None
+        self.regularisation = regularisation
         self.classes = game.classes
         self.rows = np.asarray(game.X_test, dtype=np.float64) - self.origin
         self.codes = np.searchsorted(self.classes, game.y_test)
@@ -87,13 +87,9 @@ class Discriminant(ClassModel):
     .. math:: \delta_c(x) = x^\top \Sigma^{-1}\mu_c - \tfrac12 \mu_c^\top\Sigma^{-1}\mu_c
               + \log \pi_c
 
-    Σ is the covariance within classes, shrunk by `shrinkage` towards its mean variance; without
-    shrinkage a singular one is inverted in the directions it knows.
+    Σ is the covariance within classes, shrunk by `regularisation` towards its mean variance;
+    without shrinkage a singular one is inverted in the directions it knows.
     """
-
-    def __init__(self, game: ModelGame, shrinkage: float) -> None:
-        super().__init__(game)
-        self.shrinkage = shrinkage
 
     def vector(self, statistics: Statistics) -> FloatArray:
         counts, sums, place = self.class_sums(statistics)
@@ -118,14 +114,14 @@ class Discriminant(ClassModel):
 
     def _inverse_times(self, covariance: FloatArray, means: FloatArray) -> FloatArray:
         """Σ⁻¹μ for all classes, Σ being shrunk in place; a Σ of nothing but zeros knows nothing."""
-        if self.shrinkage == 0:
+        if self.regularisation == 0:
             return least_norm(covariance, means)
         d = len(covariance)
         diagonal = np.arange(d)
         trace = covariance[diagonal, diagonal].sum(axis=0)
         known = trace > 0
-        covariance *= 1 - self.shrinkage
-        covariance[diagonal, diagonal] += np.where(known, self.shrinkage * trace / d, 1.0)
+        covariance *= 1 - self.regularisation
+        covariance[diagonal, diagonal] += np.where(known, self.regularisation * trace / d, 1.0)
         return solve(covariance, means) * known
 
 
@@ -135,13 +131,9 @@ class NaiveBayes(ClassModel):
     .. math:: \delta_c(x) = \log \pi_c - \tfrac12 \sum_k
               \Big[\log 2\pi\sigma_{ck}^2 + \frac{(x_k - \mu_{ck})^2}{\sigma_{ck}^2}\Big]
 
-    every variance raised by `smoothing` times the largest variance of a feature in the pool.
+    every variance raised by `regularisation` times the largest variance of a feature in the pool.
     Rows that are all equal tell nothing: such a pool predicts its larger class.
     """
-
-    def __init__(self, game: ModelGame, smoothing: float) -> None:
-        super().__init__(game)
-        self.smoothing = smoothing
 
     def vector(self, statistics: Statistics) -> FloatArray:
         counts, sums, place = self.class_sums(statistics)
@@ -157,7 +149,7 @@ class NaiveBayes(ClassModel):
         variances = np.maximum(squares / rows - means**2, 0.0)
         n = counts.sum(axis=0)
         spread = squares.sum(axis=0) / n - (sums.sum(axis=0) / n) ** 2
-        added = self.smoothing * spread.max(axis=0)
+        added = self.regularisation * spread.max(axis=0)
         variances += np.where(added > 0, added, 1.0)
         level = np.log(rows[:, 0] / n) - 0.5 * np.log(2 * np.pi * variances).sum(axis=1)
         level = np.where(added > 0, level, np.log(rows[:, 0] / n))

@@ -127,19 +127,14 @@ def _scaled_ridge(game: ModelGame, pipeline: dict[str, Any]) -> Additive | None:
 def _ridge(
     game: ModelGame, options: dict[str, Any], *, standardised: bool = False
 ) -> Additive | None:
-    alpha: Any = options["alpha"]
-    if options["positive"] or not is_number(alpha, above=0):
+    """Ridge regression, and least squares, which has no penalty."""
+    alpha, solver = options.get("alpha", 0.0), options.get("solver", "auto")
+    if options["positive"] or ("alpha" in options and not is_number(alpha, above=0)):
         return None
-    if options["solver"] not in ("auto", "svd", "cholesky"):
+    if solver not in ("auto", "svd", "cholesky"):
         return None  # the others stop when they are near
     intercept = bool(options["fit_intercept"])
     return LinearModel(game, float(alpha), intercept=intercept, standardised=standardised)
-
-
-def _least_squares(game: ModelGame, options: dict[str, Any]) -> Additive | None:
-    if options["positive"]:
-        return None
-    return LinearModel(game, 0.0, intercept=bool(options["fit_intercept"]))
 
 
 def _discriminant(game: ModelGame, options: dict[str, Any]) -> Additive | None:
@@ -151,9 +146,9 @@ def _discriminant(game: ModelGame, options: dict[str, Any]) -> Additive | None:
 
 
 def _naive_bayes(game: ModelGame, options: dict[str, Any]) -> Additive | None:
-    if options["priors"] is not None or game.scoring == "roc_auc":
-        return None  # scikit-learn ranks by probabilities, of which many round to the same 1
-    return NaiveBayes(game, float(options["var_smoothing"]))
+    # for areas scikit-learn ranks by probabilities, of which many round to the same 1
+    taken = options["priors"] is None and game.scoring != "roc_auc"
+    return NaiveBayes(game, float(options["var_smoothing"])) if taken else None
 
 
 def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:
@@ -165,7 +160,7 @@ def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:
 _RULES: dict[str, Callable[[ModelGame, dict[str, Any]], Additive | None]] = {
     "sklearn.Pipeline": _scaled_ridge,
     "sklearn.Ridge": _ridge,
-    "sklearn.LinearRegression": _least_squares,
+    "sklearn.LinearRegression": _ridge,
     "sklearn.LinearDiscriminantAnalysis": _discriminant,
     "sklearn.GaussianNB": _naive_bayes,
     "dushapley.Regressogram": _regressogram,

@@ -9,8 +9,7 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.summaries import Statistics, bin_statistics, regression_statistics
 from dushapley.errors import InvalidGame
-from dushapley.games.model.additive.model import Additive
-from dushapley.games.model.additive.solving import least_norm, solve
+from dushapley.games.model.additive.model import Additive, least_norm, solve
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame

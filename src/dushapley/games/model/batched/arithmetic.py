@@ -102,9 +102,7 @@ class Arithmetic:
 
     def factor(self, values: Any) -> Any:
         """Numbers of this device as a matrix product reads them."""
-        if self.precision != "float16":
-            return values
-        return values.to(self.factor_dtype)
+        return values.to(self.factor_dtype) if self.precision == "float16" else values
 
     def sums(self, a: Any, b: Any) -> Any:
         """Matrix product of factors whose result keeps the precision of sums."""

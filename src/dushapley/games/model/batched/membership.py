@@ -41,11 +41,8 @@ class Membership:
             chosen = self.pools[start : start + size]
             missing = size - len(chosen)
             filled = np.concatenate([chosen, np.full(missing, n_pools)])
-            if self.rows is None:
-                yield filled, None
-            else:
-                taken = self.rows[start : start + size]
-                yield filled, np.pad(taken, ((0, missing), (0, 0)))
+            taken = None if self.rows is None else self.rows[start : start + size]
+            yield filled, taken if taken is None else np.pad(taken, ((0, missing), (0, 0)))
 
 
 def memberships(

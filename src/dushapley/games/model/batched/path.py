@@ -7,6 +7,7 @@ alone, never on timing.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +53,6 @@ class BatchedPath:
         self.game = game
         self.numbers: Arithmetic = arithmetic(game.backend)
         self.memory = MEMORY[self.numbers.device] if memory is None else memory
-        self._judges: list[Judge] | None = None
         precision, device = self.numbers.precision, self.numbers.device
         shape = f"tile {self.numbers.tile}, piece {self.numbers.piece}"
         self.name = (
@@ -63,32 +63,27 @@ class BatchedPath:
             f"Pools were trained together by {self.numbers.name} in {precision} on the {device}: "
             f"{game.model.recipe().words}."
         )
-        program = self.judges()[0].program
+        program = self.judges[0].program
         room = (self.memory - program.bytes_of_tile) // program.bytes_per_pool
         self.block = int(np.clip(room, 1, MOST_POOLS[device]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers lay out the rows for themselves instead of being sent them twice."""
-        return {**self.__dict__, "_judges": None}
+        return {name: part for name, part in self.__dict__.items() if name != "judges"}
 
+    @cached_property
     def judges(self) -> list[Judge]:
         """One trained-and-judged program per repeat, laid out on first use."""
-        if self._judges is None:
-            game = self.game
-            assert game.classes is not None
-            codes = [np.searchsorted(game.classes, y) for y in game.owners.labels()]
-            test = np.searchsorted(game.classes, game.y_test)
-            self._judges = [
-                Judge(self._program(model, codes), model.scaled(game.X_test), test)
-                for model in game.templates
-            ]
-        return self._judges
-
-    def _program(self, model: Any, codes: list[IntArray]) -> Program:
-        game = self.game
-        assert game.classes is not None
-        rows = [model.scaled(X) for X in game.owners.X]
-        return Program(model.recipe(), rows, codes, list(game.classes), self.numbers, game.order)
+        game, classes = self.game, np.asarray(self.game.classes)
+        codes = [np.searchsorted(classes, y) for y in game.owners.labels()]
+        judges = []
+        for model in game.templates:
+            rows = [model.scaled(X) for X in game.owners.X]
+            recipe, labels = model.recipe(), list(classes)
+            program = Program(recipe, rows, codes, labels, self.numbers, game.order)
+            test = model.scaled(game.X_test), np.searchsorted(classes, game.y_test)
+            judges.append(Judge(program, *test))
+        return judges
 
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of pools, block by block, keeping nothing else."""
@@ -114,7 +109,7 @@ class BatchedPath:
         game = self.game
         sizes = game.sizes.astype(np.int64)
         members = memberships(game.counts(queries), sizes, draws, game.rows_of, game.order)
-        return [(judge, judge.program.train(len(queries), members)) for judge in self.judges()]
+        return [(judge, judge.program.train(len(queries), members)) for judge in self.judges]
 
     def _judge(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         rows = [self._rows(judge, trained) for judge, trained in self._train(queries, draws)]
@@ -129,40 +124,29 @@ class BatchedPath:
         assert scorer.metric is not None
         if self.game.scoring == "accuracy":
             return list(judge.correct(trained).astype(np.float64))
-        scores = []
-        for probabilities, present in zip(
-            judge.probabilities(trained), trained.present, strict=True
-        ):
-            response: Any = probabilities
-            if scorer.metric.response == "ranking":
-                response = probabilities[:, 1]
-            elif scorer.metric.response == "labels":
-                guesses = np.where(present, probabilities, -1.0).argmax(axis=1)
-                response = scorer.target.classes[guesses]
-            scores.append(scorer.metric.rows(scorer.target, response))
-        return scores
+        chances: Any = judge.probabilities(trained)
+        if scorer.metric.response == "ranking":
+            chances = chances[:, :, 1]
+        elif scorer.metric.response == "labels":
+            seen = np.where(trained.present[:, None], chances, -1.0)
+            chances = scorer.target.classes[seen.argmax(axis=2)]
+        return [scorer.metric.rows(scorer.target, response) for response in chances]
 
 
 def batched_path(game: ModelGame) -> BatchedPath | None:
     """The batched path of a game, where model, score and shape have one."""
     from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression
 
-    if type(game.model) not in (SoftmaxRegression, SmallMLP) or game.scorer.metric is None:
+    model, owners, classes = game.model, game.owners, game.classes
+    if type(model) not in (SoftmaxRegression, SmallMLP) or game.scorer.metric is None:
         return None
-    if game.owners.reduced is not None or any(X.dtype.kind not in "fiub" for X in game.owners.X):
+    if owners.reduced is not None or owners.X[0].ndim != 2:
         return None
-    if game.classes is None or len(game.classes) < 2 or game.model.classes is not None:
+    if any(X.dtype.kind not in "fiub" for X in owners.X):
         return None
-    return BatchedPath(game) if shares_work(game) else None
-
-
-def shares_work(game: ModelGame) -> bool:
-    """The fixed rule: owners of some size, and a model that is not huge."""
-    assert game.classes is not None
-    columns = int(np.prod(game.owners.X[0].shape[1:]))
-    across = getattr(game.model, "hidden", len(game.classes))
-    return bool(
-        game.owners.X[0].ndim == 2
-        and game.sizes.sum() >= ROWS_PER_OWNER * game.n_players
-        and (columns + 1) * across <= MOST_WEIGHTS
-    )
+    if classes is None or len(classes) < 2 or model.classes is not None:
+        return None
+    # a fixed rule: owners of some size, and a model that is not huge
+    weights = (owners.X[0].shape[1] + 1) * getattr(model, "hidden", len(classes))
+    shared = game.sizes.sum() >= ROWS_PER_OWNER * game.n_players and weights <= MOST_WEIGHTS
+    return BatchedPath(game) if shared else None

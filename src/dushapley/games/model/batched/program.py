@@ -103,15 +103,15 @@ class Program:
         joined = np.concatenate([self.codes[j] for j in self.order])
         self.targets = self.numbers.array(self._targets(joined).T.copy())
         ends = np.cumsum(self.sizes[self.order])
-        self.starts = dict(zip(self.order, (ends - self.sizes[self.order]).tolist(), strict=True))
+        self.places = dict(zip(self.order, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
 
     def _cut(self, X: Array, codes: IntArray) -> list[Piece]:
         cut = []
         for start in range(0, len(X), self.numbers.piece):
             stop = min(len(X), start + self.numbers.piece)
             rows = self._prepared(X[start:stop])
-            targets = np.zeros((self.columns, len(rows)))
-            targets[:, : stop - start] = self._targets(codes[start:stop])
+            filling = (0, 0), (0, len(rows) - (stop - start))
+            targets = np.pad(self._targets(codes[start:stop]), filling)
             across = rows.T.copy() if self.numbers.name == "numpy" else rows.T
             cut.append(Piece(rows, across, self.numbers.array(targets), start, stop))
         return cut
@@ -307,11 +307,10 @@ class Program:
         done = []
         seen = present | (n_rows == 0)[:, None]
         for start in range(0, n_pools, tile):
-            fill = tile - len(rows[start : start + tile])
-            chosen = rows[start : start + tile]
-            if fill:
-                chosen = np.pad(chosen, ((0, fill), (0, 0)))
-            there = np.pad(seen[start : start + tile], ((0, fill), (0, 0)), constant_values=True)
+            some = slice(start, start + tile)
+            fill = tile - len(rows[some])
+            chosen = np.pad(rows[some], ((0, fill), (0, 0))) if fill else rows[some]
+            there = np.pad(seen[some], ((0, fill), (0, 0)), constant_values=True)
             weights = self._run_batches(chosen, self._absent(there))
             done.append([w[: tile - fill] for w in weights])
         trained = [self.numbers.xp.concatenate(parts) for parts in zip(*done, strict=True)]
@@ -325,12 +324,10 @@ class Program:
         """Rows of every mini-batch of every pool, shape (pools, steps · batch_size)."""
         parts: list[list[IntArray]] = [[] for _ in range(n_pools)]
         for member in members:
-            everything = np.arange(
-                self.starts[member.owner], self.starts[member.owner] + self.sizes[member.owner]
-            )
+            all_rows = self.places[member.owner]
             for position, pool in enumerate(member.pools.tolist()):
                 parts[pool].append(
-                    everything if member.rows is None else everything[member.rows[position]]
+                    all_rows if member.rows is None else all_rows[member.rows[position]]
                 )
         positions = self.recipe.batch_positions(n_rows)
         for pool, part in enumerate(parts):
