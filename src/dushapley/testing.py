@@ -14,7 +14,8 @@ Subclass in a test module and say what is tested; pytest collects the rest::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from math import sqrt
 from typing import Any
 from unittest import SkipTest
@@ -120,11 +121,7 @@ def run(
 
 
 def bias_scores(
-    method: str | Method,
-    game: Game,
-    options: Mapping[str, Any],
-    budget: int,
-    seeds: Iterable[int],
+    method: str | Method, game: Game, options: Mapping[str, Any], budget: int, seeds: Iterable[int]
 ) -> FloatArray:
     """How many standard errors the mean over seeds lies from the exact values, owner by owner.
 
@@ -140,11 +137,7 @@ def bias_scores(
 
 
 def coverage(
-    method: str | Method,
-    game: Game,
-    options: Mapping[str, Any],
-    budget: int,
-    seeds: Iterable[int],
+    method: str | Method, game: Game, options: Mapping[str, Any], budget: int, seeds: Iterable[int]
 ) -> float:
     """Part of the exact values that lie within their 95% intervals, over owners and seeds."""
     estimates = [run(method, game, options, budget, seed) for seed in seeds]
@@ -298,17 +291,22 @@ class EstimatorContract:
         least = method.least(n_players, options)
         return [least, least + 1, max(least, method.default(n_players, options))]
 
+    def cases(self, *owners: int) -> Iterator[tuple[str, Game, int]]:
+        """The games of so many owners, each with its name and at every budget."""
+        for n_players in owners:
+            for (name, game), budget in product(
+                self.games(n_players).items(), self.budgets(n_players)
+            ):
+                yield f"{name}, {n_players} owners, budget {budget}", game, budget
+
     def test_the_budget_is_honest(self) -> None:
         if not self.asks:
             raise SkipTest("The method asks no question, so there is nothing to count.")
-        for n in (1, 2, 3, 4, 7):
-            for name, game in self.games(n).items():
-                for budget in self.budgets(n):
-                    counted = CountingGame(game)
-                    estimate = self.play(counted, budget, seed=2)
-                    where = f"{name}, {n} owners, budget {budget}"
-                    assert 2 <= counted.asked <= budget, where
-                    assert np.isfinite(estimate.values).all(), where
+        for where, game, budget in self.cases(1, 2, 3, 4, 7):
+            counted = CountingGame(game)
+            estimate = self.play(counted, budget, seed=2)
+            assert 2 <= counted.asked <= budget, where
+            assert np.isfinite(estimate.values).all(), where
 
     def test_the_result_tells_what_was_asked(self) -> None:
         for game in self.games(4).values():
@@ -371,16 +369,13 @@ class EstimatorContract:
                 assert np.ptp(self.play(symmetric_game(n)).values) <= 1e-12
 
     def test_standard_errors_are_none_or_sensible(self) -> None:
-        for n in (2, 3, 4, 7):
-            for game in self.games(n).values():
-                for budget in self.budgets(n):
-                    estimate = self.play(game, budget, seed=1)
-                    errors = np.zeros(n) if estimate.std_errors is None else estimate.std_errors
-                    assert errors.shape == (n,)
-                    assert np.isfinite(errors).all()
-                    assert (errors >= 0).all()
-                    if estimate.std_errors is not None:
-                        assert estimate.replicates is None or estimate.replicates >= 2
+        for where, game, budget in self.cases(2, 3, 4, 7):
+            estimate = self.play(game, budget, seed=1)
+            if estimate.std_errors is not None:
+                assert estimate.std_errors.shape == (game.n_players,), where
+                assert np.isfinite(estimate.std_errors).all(), where
+                assert (estimate.std_errors >= 0).all(), where
+                assert estimate.replicates is None or estimate.replicates >= 2, where
 
     def test_unbiased_where_declared(self) -> None:
         method, options = self.declared()

@@ -228,9 +228,8 @@ def sealed(key: bytes, outcome: Outcome, context: str) -> Row:
     """An evaluation as it is stored."""
     scores = None if outcome.scores is None else outcome.scores.tobytes()
     spread = None if outcome.spread is None else repr(float(outcome.spread))
-    value = repr(float(outcome.value))
-    seal = checksum(context, key, value, outcome.failure, scores, spread)
-    return key, value, outcome.failure, scores, spread, seal
+    content = key, repr(float(outcome.value)), outcome.failure, scores, spread
+    return *content, checksum(context, *content)
 
 
 def unsealed(row: Row, context: str) -> Outcome | None:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -110,9 +111,8 @@ def _rows(db: sqlite3.Connection) -> Iterator[Row]:
     Each narrow range of keys is looked for by itself, from the root of the tree: a scan would end
     at the first damaged page, or silently at the first key that damage made too large.
     """
-    for start in range(_RANGES):
-        low = b"" if start == 0 else start.to_bytes(2, "big")
-        high = b"\xff" * 128 if start == _RANGES - 1 else (start + 1).to_bytes(2, "big")
+    inner = (start.to_bytes(2, "big") for start in range(1, _RANGES))
+    for low, high in pairwise([b"", *inner, b"\xff" * 128]):
         with suppress(sqlite3.DatabaseError):
             yield from db.execute(
                 "select * from evaluations where key >= ? and key < ?", (low, high)

@@ -12,6 +12,10 @@ from math import isfinite
 from time import monotonic, sleep
 from typing import Any
 
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
 from dushapley.engine.executors.base import (
     ATTEMPTS,
     FAREWELL,
@@ -89,9 +93,6 @@ class Local:
         self, parcel: Parcel, waiting: dict[int, Block]
     ) -> Iterator[tuple[int, list[Outcome]]]:
         """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
-        from joblib import delayed
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
-
         workers, self._at_rest = self._start(), False
         groups = self.groups_of(list(waiting.items()), workers.n_jobs)
         self._limit(workers)
@@ -132,8 +133,6 @@ class Local:
 
     def _start(self) -> Any:
         if self._workers is None:
-            from joblib import Parallel, effective_n_jobs, parallel_config
-
             self._stack.enter_context(parallel_config(backend="loky", inner_max_num_threads=1))
             self._workers = self._stack.enter_context(
                 Parallel(
@@ -150,9 +149,6 @@ class Local:
 
         A worker that stays busy with something else keeps its trainer until that leaves by itself.
         """
-        from joblib import effective_n_jobs
-        from joblib.externals.loky import get_reusable_executor
-
         crew, answered, until = effective_n_jobs(self.n_jobs), set[int](), monotonic() + FAREWELL
         with suppress(RuntimeError):  # workers that died took their trainers along
             workers = get_reusable_executor(reuse=True)

@@ -155,12 +155,8 @@ def _describe(shipment: Shipment) -> tuple[bytes, list[pickle.PickleBuffer], set
 def _installed(modules: set[str]) -> set[str]:
     """Packages that these modules belong to, except Python's and the user's own."""
     tops = {name.partition(".")[0] for name in modules} - ELSEWHERE
-    loaded = {top: sys.modules[top] for top in tops if top in sys.modules}
-    return {
-        top
-        for top, module in loaded.items()
-        if (spec := getattr(module, "__spec__", None)) and not is_own(top, spec.origin)
-    }
+    specs = {top: getattr(sys.modules.get(top), "__spec__", None) for top in tops}
+    return {top for top, spec in specs.items() if spec and not is_own(top, spec.origin)}
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:
