@@ -41,7 +41,8 @@ def du(problem: Problem) -> Conversation:
     when all owners are of equal size and only the size of a pool matters.
     """
     n = problem.n_players
-    first, last = yield from ends(problem)
+    alone, without = yield from alone_and_without(n)
+    first, last = alone - problem.empty, problem.full - without  # shared by all replicates
     if n == 2:
         return Estimate((first + last) / 2)
     moments = Moments(n)
@@ -53,12 +54,6 @@ def du(problem: Problem) -> Conversation:
         moments.add(((first + last + gains) / n)[None, :])
     estimate = final(moments.estimate())
     return replace(estimate, notes=(BIAS_NOTE,) if problem.fractions == "rows" else ())
-
-
-def ends(problem: Problem) -> Generator[Ask, FloatArray, tuple[FloatArray, FloatArray]]:
-    """Terms k=0 and k=I−1 of every owner, which are coalitions and shared by all replicates."""
-    alone, without = yield from alone_and_without(problem.n_players)
-    return alone - problem.empty, problem.full - without
 
 
 def alone_and_without(n: int) -> Generator[Ask, FloatArray, tuple[FloatArray, FloatArray]]:
@@ -76,10 +71,11 @@ def middle(problem: Problem, so_far: Estimate | None) -> Generator[Ask, FloatArr
     """
     n = problem.n_players
     at_once = max(1, MOST_CELLS // (2 * n * (n - 2)))
+    steps = np.arange(1, n - 1) / (n - 1)
     gains = []
     for start in range(0, n, at_once):
         owners = np.arange(start, min(n, start + at_once))
-        others = np.concatenate([pools(problem, int(i)) for i in owners])
+        others = np.concatenate([pools(problem, int(i), steps) for i in owners])
         with_owner = others.copy()
         with_owner[np.arange(len(others)), np.repeat(owners, n - 2)] = 1.0
         draws = problem.rng.integers(2**62, size=len(others))
@@ -91,16 +87,13 @@ def middle(problem: Problem, so_far: Estimate | None) -> Generator[Ask, FloatArr
     return np.concatenate(gains)
 
 
-def pools(problem: Problem, owner: int) -> FloatArray:
-    """D^(k) for one owner, k = 1..I−2, as fractions of each owner's rows."""
-    n = problem.n_players
-    sizes = problem.sizes.copy()
-    sizes[owner] = 0
-    steps = np.arange(1, n - 1) / (n - 1)
+def pools(problem: Problem, owner: int, shares: FloatArray) -> FloatArray:
+    """Such shares of all rows but one owner's, as fractions of each owner's rows."""
     if problem.fractions == "exact":
-        return steps[:, None] * (np.arange(n) != owner)
-    counts = sizes.astype(np.int64)
-    return np.stack([draw_share(problem.rng, counts, step) for step in steps])
+        return shares[:, None] * (np.arange(problem.n_players) != owner)
+    sizes = problem.sizes.astype(np.int64)
+    sizes[owner] = 0
+    return np.stack([draw_share(problem.rng, sizes, share) for share in shares])
 
 
 def draw_share(rng: np.random.Generator, sizes: IntArray, share: float) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.estimators.du import draw_share
+from dushapley.estimators.du import pools
 from dushapley.estimators.method import Method, Option
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -25,16 +25,9 @@ def loo(problem: Problem) -> Conversation:
     if problem.options["form"] == "all":
         without = yield Ask(~np.eye(n, dtype=np.bool_))
         return Estimate(problem.full - without)
-    others = np.zeros((n, n))
-    for i in range(n):
-        k = int(problem.rng.integers(n))
-        if problem.fractions == "exact":
-            others[i] = k / (n - 1)
-        else:
-            sizes = problem.sizes.astype(np.int64)
-            sizes[i] = 0
-            others[i] = draw_share(problem.rng, sizes, k / (n - 1))
-        others[i, i] = 0.0
+    others = np.concatenate(
+        [pools(problem, i, problem.rng.integers(n, size=1) / (n - 1)) for i in range(n)]
+    )
     draws = problem.rng.integers(2**62, size=n)
     answers = yield Ask(
         np.concatenate([np.maximum(others, np.eye(n)), others]),

@@ -125,12 +125,15 @@ def exact_sizes(problem: Problem, cells: Cells) -> Questions:
     """Ask coalitions of one and of all but one; they fill four sizes exactly."""
     n = problem.n_players
     alone, without = yield from alone_and_without(n)
-    cells.know(WITHOUT, 0, problem.empty)
-    cells.know(WITH, n, problem.full)
-    cells.know(WITH, n - 1, (without.sum() - without) / (n - 1))
-    cells.know(WITHOUT, 1, (alone.sum() - alone) / (n - 1))
-    cells.know(WITH, 1, alone)
-    cells.know(WITHOUT, n - 1, without)
+    for side, size, means in (
+        (WITHOUT, 0, problem.empty),
+        (WITH, n, problem.full),
+        (WITH, n - 1, (without.sum() - without) / (n - 1)),
+        (WITHOUT, 1, (alone.sum() - alone) / (n - 1)),
+        (WITH, 1, alone),
+        (WITHOUT, n - 1, without),
+    ):
+        cells.know(side, size, means)
 
 
 def warm_up(problem: Problem, cells: Cells) -> Questions:

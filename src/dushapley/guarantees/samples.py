@@ -8,6 +8,7 @@ sets an ℓ2 error beside a per-owner bias, and prints the square of the error a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from math import ceil, exp, expm1, floor, inf, log, log1p, sqrt
 from typing import Literal
@@ -114,14 +115,14 @@ def svarm_samples(
 ) -> int:
     """Samples after which `svarm_failure` is at most δ."""
     _check(n_players, epsilon=epsilon, delta=delta, r=r_plus + r_minus)
-    low, high = 0, 1
-    while svarm_failure(epsilon, high, n_players, r_plus, r_minus) > delta:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = svarm_failure(epsilon, middle, n_players, r_plus, r_minus) <= delta
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+
+    def enough(samples: int) -> bool:
+        return svarm_failure(epsilon, samples, n_players, r_plus, r_minus) <= delta
+
+    high = 1
+    while not enough(high):
+        high *= 2
+    return bisect_left(range(high + 1), True, high // 2 + 1, high, key=enough)
 
 
 def svarm_error(

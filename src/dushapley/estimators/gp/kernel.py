@@ -184,7 +184,8 @@ def terms(h: Hyper, a: View, b: View) -> Terms:
     curve *= h.curve
     mix = overlap * (1 / h.mix_length)
     np.exp(mix, out=mix)
-    _damp(mix, h.mix, h.mix_decay, a, b)
+    mix *= (h.mix * np.exp(-h.mix_decay * a.log_count))[:, None]
+    mix *= np.exp(-h.mix_decay * b.log_count)[None, :]
     owners = _faded(a.z, h.owners, h.owners_decay, a) @ _faded(b.z, 1.0, h.owners_decay, b).T
     blend = _faded(a.mix, h.blend, h.blend_decay, a) @ _faded(b.mix, 1.0, h.blend_decay, b).T
     trend = np.multiply.outer(h.trend * a.log_size, b.log_size)
@@ -208,11 +209,6 @@ def nugget_of_size(h: Hyper, size: FloatArray) -> FloatArray:
 
 def _faded(features: FloatArray, scale: float, decay: float, pools: View) -> FloatArray:
     return features * (scale * np.exp(-decay * pools.log_count))[:, None]
-
-
-def _damp(term: FloatArray, scale: float, decay: float, a: View, b: View) -> None:
-    term *= (scale * np.exp(-decay * a.log_count))[:, None]
-    term *= np.exp(-decay * b.log_count)[None, :]
 
 
 def terms_diagonal(h: Hyper, pools: View) -> FloatArray:

@@ -114,7 +114,7 @@ class Study:
         covariance = value_covariance(self.posterior, self.coarse, self.twin)
         covariance *= self.posterior.observed.scale**2 * self.verdict.widening
         sampled = np.eye(len(weights)) * self._carrier_variance(weights)
-        return self._finish(weights, positive(covariance) + sampled, ())
+        return self._finish("gaussian process", weights, positive(covariance) + sampled)
 
     def _carrier_variance(self, weights: FloatArray) -> float:
         """Error variance of a value from carrying the functional on a sample of pools.
@@ -132,25 +132,20 @@ class Study:
     def _by_strata(self) -> Estimate:
         weights, covariance = check.stratified(self.pools, self.answers)
         if check.all_alike(self.answers):
-            return self._finish(weights, covariance, (ALL_ALIKE,))
+            return self._finish("constant", weights, covariance, ALL_ALIKE)
         note = (
             f"gp does not trust its Gaussian process here: {self.verdict.reason}. The values are "
             "stratified means of the pools paid for, which assume nothing of the utility; their "
             "intervals are wider. More budget, or stratified-svarm, is the way to narrow them."
         )
-        return self._finish(weights, covariance, (note,))
-
-    def _model(self) -> str:
-        if check.all_alike(self.answers):
-            return "constant"
-        return "stratified" if self.verdict.reason else "gaussian process"
+        return self._finish("stratified", weights, covariance, note)
 
     def _finish(
-        self, weights: FloatArray, covariance: FloatArray, notes: tuple[str, ...]
+        self, model: str, weights: FloatArray, covariance: FloatArray, *notes: str
     ) -> Estimate:
         n, empty = self.problem.n_players, self.problem.empty
         values = weights @ (self.answers - empty)
-        details = {"model": self._model(), **asdict(self.verdict)}
+        details = {"model": model, **asdict(self.verdict)}
         del details["reason"]  # the notes tell it
         return Estimate(
             values,
