@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.games.model.owncode import own_code
+from dushapley.games.model.description import own_code
 
 MODEL = """
 import my_helpers
@@ -110,7 +110,7 @@ def test_an_edit_counts_once_the_module_is_loaded_again(load: Any, tmp_path: Pat
 @pytest.mark.slow
 def test_the_digest_is_the_same_in_every_process(load: Any, tmp_path: Path) -> None:
     load()
-    code = "import my_shifted; from dushapley.games.model.owncode import own_code as o; "
+    code = "import my_shifted; from dushapley.games.model.description import own_code as o; "
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed}
         environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])

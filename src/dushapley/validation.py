@@ -65,6 +65,14 @@ def check_whole(
     return int(number)
 
 
+def check_choice(
+    choice: object, name: str, able: Sequence[str], error: type[DUShapleyError] = InvalidGame
+) -> None:
+    """Refuse what is not one of the choices."""
+    if choice not in able:
+        raise error(f"{name} is {choice!r}; choose {' or '.join(map(repr, able))}.")
+
+
 def check_sizes(
     sizes: ArrayLike | None, n_players: int | None = None, name: str = "sizes"
 ) -> FloatArray:

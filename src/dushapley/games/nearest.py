@@ -118,8 +118,7 @@ def count_subsets(active: IntArray, k: int) -> FloatArray:
     for m in range(active.shape[1]):
         for c in range(1, k):
             rows = np.flatnonzero(active[:, m] == c)
-            if len(rows):
-                counts[rows, 1:, c:] += counts[rows, :-1, :-c]
+            counts[rows, 1:, c:] += counts[rows, :-1, :-c]
     return counts
 
 
@@ -129,8 +128,6 @@ def crowded_out(counts: FloatArray, own: IntArray, cap: IntArray, weights: Float
     total = 0.0
     for c in range(1, k):
         rows = np.flatnonzero(own == c)
-        if len(rows) == 0:
-            continue
         without = counts[rows]
         for r in range(1, k):  # undo the step that let this owner in
             without[:, r, c:] -= without[:, r - 1, :-c]

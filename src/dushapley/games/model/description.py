@@ -2,18 +2,29 @@
 
 Never pickle and never `hash()`: a description is the same in every process, and a model that
 cannot be described says so instead of being mixed up with another.
+
+Installed packages are known by their versions. A module beside a script has none: its source is
+hashed instead, so that what was paid under other code is not taken for the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 
-from dushapley.games.model.owncode import own_code
 from dushapley.hashing import digest, package_version
+
+ELSEWHERE = sys.stdlib_module_names | {"__main__", "__mp_main__", "cloudpickle", "dushapley"}
+"""Modules that are not the user's: Python's, or of this library. (A script has no name.)"""
 
 
 class Indescribable(Exception):
@@ -72,3 +83,77 @@ def package_of(model: Any) -> str:
     """Package and version that a model's class comes from."""
     top = type(model).__module__.split(".")[0]
     return f"{top} {package_version(top)}"
+
+
+def is_own(name: str, file: object) -> bool:
+    """Whether a module is a Python file that was not installed, and not of this library."""
+    return (
+        isinstance(file, str)
+        and file.endswith(".py")
+        and name.partition(".")[0] not in ELSEWHERE
+        and not {"site-packages", "dist-packages"} & set(Path(file).parts)
+    )
+
+
+def own_code(names: Iterable[str]) -> dict[str, str]:
+    """Digests of those of these modules that are the user's own, and of what they import of it.
+
+    Comments and layout do not count, and what a run leaves behind in a module does not either.
+
+    Examples
+    --------
+    >>> own_code(["dushapley.games", "json", "numpy"])
+    {}
+    """
+    digests: dict[str, str] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in digests and (spec := _own_spec(name)) is not None:
+            digests[name], imports = _source(name, spec)
+            waiting += imports
+    return dict(sorted(digests.items()))
+
+
+def _own_spec(name: str) -> ModuleSpec | None:
+    """Where a module of the user's was loaded from, or would be; nothing is loaded to find out."""
+    top, parent = name.partition(".")[0], name.rpartition(".")[0]
+    if top in ELSEWHERE or (parent and parent not in sys.modules):
+        return None
+    spec = None
+    with suppress(ImportError, ValueError, AttributeError):
+        spec = find_spec(name)
+    return spec if spec is not None and is_own(name, spec.origin) else None
+
+
+Source = tuple[str, list[str]]
+"""Digest of a module's source, and what it imports, now or when called."""
+
+_SEEN: dict[str, tuple[ModuleSpec, Source]] = {}
+"""Sources as they were when first looked at: an edit after that counts once it is loaded."""
+
+
+def _source(name: str, spec: ModuleSpec) -> Source:
+    if name not in _SEEN or _SEEN[name][0] is not spec:  # loading again makes another spec
+        _SEEN[name] = spec, _read(name, spec)
+    return _SEEN[name][1]
+
+
+def _read(name: str, spec: ModuleSpec) -> Source:
+    package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+    try:
+        tree = ast.parse(Path(str(spec.origin)).read_bytes())
+        return digest(ast.dump(tree)), list(_imports(tree, package))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return "unreadable", []
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            inside = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*(inside if node.level else []), *filter(None, [node.module])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)  # if it is a module

@@ -21,7 +21,7 @@ from dushapley.games.model.preparation import prepare
 from dushapley.games.model.scoring import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest
-from dushapley.validation import check_seed, check_whole, is_number, pool_name, refuse
+from dushapley.validation import check_choice, check_seed, check_whole, is_number, pool_name
 
 
 class ModelGame(RowsGame):
@@ -116,17 +116,8 @@ class ModelGame(RowsGame):
         fast: bool = True,
         fingerprint: str | None = None,
     ) -> None:
-        refuse(
-            InvalidGame,
-            (
-                on_failure not in ("raise", "empty"),
-                f"on_failure is {on_failure!r}; choose 'raise' or 'empty'.",
-            ),
-            (
-                backend not in ("numpy", "torch"),
-                f"backend is {backend!r}; choose 'numpy' or 'torch'.",
-            ),
-        )
+        check_choice(on_failure, "on_failure", ("raise", "empty"))
+        check_choice(backend, "backend", ("numpy", "torch"))
         self.limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
         training.refuse_impossible(self.limits)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)

@@ -14,7 +14,7 @@ from dushapley.data.tables import aligned
 from dushapley.errors import InvalidGame
 from dushapley.games.model.catalogue import choose, fitted_to
 from dushapley.games.model.encoding import Encoding, encoding_pipeline, is_mixed
-from dushapley.validation import refuse
+from dushapley.validation import check_choice, refuse
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def prepare(
 
 def _encoding(owners: Owners, encode: Any) -> Encoding | None:
     """The encoding of tables with text or dates that is the same for every pool, if there is."""
-    if not isinstance(encode, Encoding) and encode not in ("pooled", "training"):
-        raise InvalidGame(f"encode is {encode!r}; choose 'pooled' or 'training'.")
+    if not isinstance(encode, Encoding):
+        check_choice(encode, "encode", ("pooled", "training"))
     if not is_mixed(owners) or encode == "training":
         return None
     return encode if isinstance(encode, Encoding) else Encoding(owners)

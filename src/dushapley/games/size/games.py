@@ -16,13 +16,7 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
-from dushapley.games.size.binning import (
-    Cubes,
-    ExcessRisk,
-    as_regression,
-    nearest_noise,
-    within_and_between,
-)
+from dushapley.games.size import binning
 from dushapley.games.size.closed_forms import Part, solve
 from dushapley.games.size.curves import (
     Curve,
@@ -34,7 +28,7 @@ from dushapley.games.size.curves import (
 )
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.validation import check_sizes, check_whole, refuse
+from dushapley.validation import check_choice, check_sizes, check_whole, refuse
 
 Form = Literal["fixed-point", "paper"]
 FLOOR_TOLERANCE = 1e-12
@@ -158,18 +152,15 @@ class LinearRegressionGame(Game):
         names: Sequence[str] | None = None,
     ) -> None:
         self._set_owners(sizes, names)
-        self.gamma = check_sizes(
-            np.broadcast_to(gamma, self.sizes.shape) if np.ndim(gamma) == 0 else gamma,
-            self.n_players,
-            "gamma",
-        )
+        each = np.broadcast_to(gamma, self.sizes.shape) if np.ndim(gamma) == 0 else gamma
+        self.gamma = check_sizes(each, self.n_players, "gamma")
         self.d = check_whole(d, "d (the number of features)")
+        check_choice(form, "form", get_args(Form))
         self.form = form
         self.trace = float(d if trace is None else trace)
         self.floor = -self.trace if floor is None else float(floor)
         refuse(
             InvalidGame,
-            (form not in get_args(Form), f"form is {form!r}; choose 'fixed-point' or 'paper'."),
             (
                 form == "paper" and floor is not None,
                 "form='paper' is the raw formula and takes no floor; leave it out.",
@@ -224,7 +215,7 @@ class RegressogramGame(Game):
 
     fractions = "exact"
     cheap = True
-    excess_risk: ExcessRisk | None = None
+    excess_risk: binning.ExcessRisk | None = None
 
     def __init__(
         self,
@@ -301,19 +292,19 @@ class RegressogramGame(Game):
         >>> game.excess_risk.bins, round(game.excess_risk.approximation, 2)
         (7, 0.02)
         """
-        X, y = as_regression(owners)
+        X, y = binning.as_regression(owners)
         rows, labels = np.concatenate(X), np.concatenate(y)
-        cubes = Cubes.over(rows, beta, per_axis)
+        cubes = binning.Cubes.over(rows, beta, per_axis)
         bins = cubes.locate(rows)
-        s2 = nearest_noise(rows, labels) if noise is None else float(noise)
-        within, between = within_and_between(labels, bins, s2)
+        s2 = binning.nearest_noise(rows, labels) if noise is None else float(noise)
+        within, between = binning.within_and_between(labels, bins, s2)
         v = max(between, 1e-9 * float(labels.var() + s2)) if prior is None else float(prior)
         if probabilities is None:  # where the rows are
             probabilities = np.bincount(bins, minlength=cubes.number) / len(bins)
         counts = [np.bincount(cubes.locate(block), minlength=cubes.number) for block in X]
         game = cls(counts, probabilities, mean_estimation(s2, v), names=owners.names)
         learnt = -float(game(np.ones((1, len(owners)), dtype=np.bool_))[0])
-        game.excess_risk = ExcessRisk(
+        game.excess_risk = binning.ExcessRisk(
             learnt, max(0.0, within - s2), s2, v, cubes.number, cubes.per_axis
         )
         return game

@@ -32,7 +32,6 @@ class ClassModel(Additive):
         self.regularisation = regularisation
         self.classes = game.classes
         self.rows = np.asarray(game.X_test, dtype=np.float64) - self.origin
-        self.codes = np.searchsorted(self.classes, game.y_test)
 
     def reduce(self, name: str, X: Array, y: Array) -> Statistics:
         return classification_statistics(name, X, y)
@@ -61,7 +60,7 @@ class ClassModel(Additive):
         discriminants = self.discriminants(pooled)
         discriminants = np.where(counts > 0, discriminants, -np.inf)
         if self.game.scoring == "accuracy":
-            right = discriminants.argmax(axis=1) == self.codes[:, None]
+            right = discriminants.argmax(axis=1) == self.game.scorer.target.codes[:, None]
             values = right.mean(axis=0)
         else:
             values = np.array([self._one(pool) for pool in np.moveaxis(discriminants, 2, 0)])

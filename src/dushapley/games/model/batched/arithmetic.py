@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dushapley.errors import InvalidOption
+from dushapley.validation import check_choice
 
 Precision = Literal["float64", "float32", "tf32", "float16"]
 """Numbers that matrix products read; sums and weights are float32 in all but the first."""
@@ -78,11 +79,6 @@ class Arithmetic:
         return self.xp.float64 if self.precision == "float64" else self.xp.float32
 
     @property
-    def factor_dtype(self) -> Any:
-        """Of what matrix products read."""
-        return self.xp.float16 if self.precision == "float16" else self.dtype
-
-    @property
     def item_bytes(self) -> int:
         """Bytes of one number, at most."""
         return 8 if self.precision == "float64" else 4
@@ -102,7 +98,7 @@ class Arithmetic:
 
     def factor(self, values: Any) -> Any:
         """Numbers of this device as a matrix product reads them."""
-        return values.to(self.factor_dtype) if self.precision == "float16" else values
+        return values.to(self.xp.float16) if self.precision == "float16" else values
 
     def sums(self, a: Any, b: Any) -> Any:
         """Matrix product of factors whose result keeps the precision of sums."""
@@ -154,8 +150,7 @@ def arithmetic(
 
     Defaults: float32, on CUDA tf32. Torch is an extra; asking for it without it raises.
     """
-    if name not in ("numpy", "torch"):
-        raise InvalidOption(f"backend is {name!r}; choose 'numpy' or 'torch'.")
+    check_choice(name, "backend", ("numpy", "torch"), InvalidOption)
     place = "cpu" if name == "numpy" else _torch_device(device)
     where = name if name == "numpy" else f"torch on the {'CPU' if place == 'cpu' else 'GPU'}"
     able, shape = _KINDS[where]

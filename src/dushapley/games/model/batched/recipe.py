@@ -16,7 +16,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import InvalidOption
 from dushapley.hashing import whole_number
-from dushapley.validation import check_whole
+from dushapley.validation import check_choice, check_whole
 
 Optimizer = Literal["sgd", "adam"]
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
@@ -59,8 +59,7 @@ class Recipe:
         for name, least in (("hidden", 0), ("steps", 1), ("batch_size", 1), ("seed", 0)):
             if name != "batch_size" or self.batch_size is not None:
                 check_whole(getattr(self, name), name, least, InvalidOption)
-        if self.optimizer not in ("sgd", "adam"):
-            raise InvalidOption(f"optimizer is {self.optimizer!r}; choose 'sgd' or 'adam'.")
+        check_choice(self.optimizer, "optimizer", ("sgd", "adam"), InvalidOption)
         positive = np.isfinite(self.learning_rate) and self.learning_rate > 0
         if not (positive and 0 <= self.momentum < 1 and np.isfinite(self.l2) and self.l2 >= 0):
             raise InvalidOption(
@@ -88,12 +87,10 @@ class Recipe:
         rng = np.random.default_rng([self.seed, 0])
         first = np.zeros((self.hidden, n_features + 1))
         first[:, :-1] = rng.normal(0, np.sqrt(2 / n_features), (self.hidden, n_features))
-        second = np.array([self._output_weights(label) for label in labels])
-        return [first, second, np.zeros((len(labels), 1))]
-
-    def _output_weights(self, label: Any) -> FloatArray:
-        rng = np.random.default_rng([self.seed, 2, whole_number(str(label), 8)])
-        return rng.normal(0, np.sqrt(1 / self.hidden), self.hidden)
+        seeds = [[self.seed, 2, whole_number(str(label), 8)] for label in labels]
+        spread = np.sqrt(1 / self.hidden)
+        second = [np.random.default_rng(seed).normal(0, spread, self.hidden) for seed in seeds]
+        return [first, np.array(second), np.zeros((len(labels), 1))]
 
     def batch_positions(self, n_rows: IntArray | int) -> IntArray:
         """Rows of every mini-batch, shape (..., steps · batch_size), each below `n_rows`.

@@ -25,9 +25,9 @@ class Steps:
         self.xp = xp
         self.weights = weights
         self.n_features = n_features
-        own = self.fused is None
-        self.first = [xp.zeros_like(w) for w in weights] if own else []
-        self.second = [xp.zeros_like(w) for w in weights] if own else []
+        self.first, self.second = (
+            [xp.zeros_like(w) for w in weights] if self.fused is None else [] for _ in range(2)
+        )
         self.taken = 0
 
     def take(self, slopes: list[Any]) -> None:
@@ -40,13 +40,12 @@ class Steps:
                 slopes[1] += self.recipe.l2 * self.weights[1]
         if self.recipe.optimizer == "sgd":
             self._nesterov(slopes)
-            return
-        if self.fused is None:
+        elif self.fused is None:
             self._adam(slopes)
-            return
-        for w, g in zip(self.weights, slopes, strict=True):
-            w.grad = self.xp.nn.functional.hardshrink(g, FLAT)
-        self.fused.step()
+        else:
+            for w, g in zip(self.weights, slopes, strict=True):
+                w.grad = self.xp.nn.functional.hardshrink(g, FLAT)
+            self.fused.step()
 
     def _nesterov(self, slopes: list[Any]) -> None:
         momentum, rate = self.recipe.momentum, self.recipe.learning_rate
