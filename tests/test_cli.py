@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import dushapley as ds
-from dushapley.cli import consent
 from dushapley.cli import job as jobs
+from dushapley.cli import quote as consent
 from dushapley.cli.demo import HOSPITALS, MISLABELLED, demo_game, demo_tables, leave_files
 from dushapley.cli.main import COMMANDS, main
 from dushapley.cli.options import method_options

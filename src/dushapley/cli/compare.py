@@ -10,9 +10,9 @@ from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
-from dushapley.cli.consent import agree_on_evaluations
 from dushapley.cli.delivery import refuse_no_folder
 from dushapley.cli.job import Job
+from dushapley.cli.quote import agree_on_evaluations
 from dushapley.errors import InvalidOption, InvalidValuation
 from dushapley.estimators.registry import AUTO, find
 from dushapley.terminal import columns, say, table

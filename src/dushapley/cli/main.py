@@ -22,6 +22,7 @@ from typing import Any
 
 import typer
 
+from dushapley import errors
 from dushapley.cli import options as o
 from dushapley.cli.compare import compare
 from dushapley.cli.demo import demo
@@ -32,27 +33,18 @@ from dushapley.cli.statistics import statistics
 from dushapley.cli.value import value
 from dushapley.cli.verify import verify
 from dushapley.cli.what_if import what_if
-from dushapley.errors import (
-    BudgetTooSmall,
-    DUShapleyError,
-    InvalidChange,
-    InvalidGame,
-    InvalidOption,
-    MethodNotApplicable,
-    UnknownMethod,
-)
 from dushapley.terminal import say
 
 LISTED = demo, value, what_if, verify, quote, compare, methods, statistics, reproduce, salvage
 COMMANDS: dict[str, Callable[..., Any]] = {f.__name__.replace("_", "-"): f for f in LISTED}
 """All commands by name, in the order in which `--help` lists them."""
 WRONG_COMMAND = (
-    BudgetTooSmall,
-    InvalidChange,
-    InvalidGame,
-    InvalidOption,
-    MethodNotApplicable,
-    UnknownMethod,
+    errors.BudgetTooSmall,
+    errors.InvalidChange,
+    errors.InvalidGame,
+    errors.InvalidOption,
+    errors.MethodNotApplicable,
+    errors.UnknownMethod,
 )
 """Mistakes in what was typed: exit code 2. All others are failures: 1."""
 
@@ -104,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "--debug" in given:
             raise
         surprise = f"{type(error).__name__}: {error}\n(--debug shows where)"
-        say(f"error: {error if isinstance(error, DUShapleyError) else surprise}")
+        say(f"error: {error if isinstance(error, errors.DUShapleyError) else surprise}")
         sys.exit(2 if isinstance(error, WRONG_COMMAND) else 1)
 
 
@@ -113,7 +105,9 @@ def refuse_repeated(given: Sequence[str]) -> None:
     for option in ("--leave", "--join", "--merge", "--copy", "--rows"):
         named = sum(word.split("=")[0] == option for word in given)
         if named > 1 and given[0] == "what-if":
-            raise InvalidOption(f"Found {option} {named} times; ask for one change at a time.")
+            raise errors.InvalidOption(
+                f"Found {option} {named} times; ask for one change at a time."
+            )
 
 
 if __name__ == "__main__":

@@ -1,19 +1,30 @@
-"""`methods` and `quote`: which there are, and what each would cost, before paying."""
+"""`methods` and `quote`: which there are, and what each would cost, before paying.
+
+Work that is likely to be long is timed and asked about before it is paid.
+"""
 
 from __future__ import annotations
 
 import json as jsons
+import sys
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 import dushapley as ds
 from dushapley.cli import options as o
-from dushapley.cli.consent import clock
 from dushapley.cli.job import Job
+from dushapley.engine import quote as prices
 from dushapley.engine.executors import check_executor
-from dushapley.terminal import columns, table
+from dushapley.engine.plan import Plan
+from dushapley.errors import InvalidOption
+from dushapley.terminal import columns, say, table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+ASK_ABOVE = 120.0
+"""Seconds of estimated work above which a person is asked first."""
 
 
 def methods(json: o.Json = False) -> None:
@@ -42,3 +53,37 @@ def cells(row: Any) -> list[str]:
     if isinstance(row["refused"], str):
         return [row["method"], "-", "-", row["refused"]]
     return [row["method"], f"{row['evaluations']:,}", clock(row["seconds"]), row["summary"]]
+
+
+def agree_on_plan(game: ds.Game, plan: Plan, means: o.Means) -> None:
+    """Say what will run, and ask if it is likely to be long; who agreed before pays no trial."""
+    each = 0.0 if means.yes else prices.seconds_each(game)
+    seconds = each * plan.budget / prices.workers(means.jobs)
+    timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
+    say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
+    if plan.reason:
+        say(plan.reason)
+    agree_on_seconds(seconds)
+
+
+def agree_on_evaluations(game: ds.Game, evaluations: int, means: o.Means) -> None:
+    """Ask before so many evaluations, if they are likely to take long."""
+    if evaluations and not means.yes:
+        agree_on_seconds(prices.seconds_each(game) * evaluations / prices.workers(means.jobs))
+
+
+def agree_on_seconds(seconds: float) -> None:
+    """Ask before work above `ASK_ABOVE`; without a terminal, --yes is needed."""
+    if seconds <= ASK_ABOVE:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidOption(f"About {clock(seconds)} of work; without a terminal, pass --yes.")
+    if not typer.confirm("Go on?", err=True):
+        raise typer.Exit(1)
+
+
+def clock(seconds: float) -> str:
+    """Seconds, minutes or hours in words."""
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -8,9 +8,9 @@ from typing import Annotated
 from typer import Context, Exit, Option
 
 from dushapley.cli import options as o
-from dushapley.cli.consent import agree_on_plan
 from dushapley.cli.delivery import Delivery
 from dushapley.cli.job import Job
+from dushapley.cli.quote import agree_on_plan
 from dushapley.engine.value import Run, check_wishes
 from dushapley.errors import Stopped
 from dushapley.terminal import say

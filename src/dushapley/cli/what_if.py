@@ -12,9 +12,9 @@ from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
-from dushapley.cli.consent import agree_on_evaluations
 from dushapley.cli.delivery import Pot
 from dushapley.cli.job import Job
+from dushapley.cli.quote import agree_on_evaluations
 from dushapley.data.files import SourceFile
 from dushapley.errors import InvalidOption
 from dushapley.settlement.changes import Change

@@ -236,15 +236,8 @@ class Run:
 
     def _from_formula(self, formula: Estimate) -> Valuation:
         empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
-        return self._built(
-            formula,
-            n_evaluations=0,
-            n_distinct=0,
-            n_computed=0,
-            u_empty=empty,
-            u_full=full,
-            details=formula.details,
-        )
+        nothing = dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0)
+        return self._built(formula, u_empty=empty, u_full=full, details=formula.details, **nothing)
 
     def _valuation(self, talk: AskTell, evaluator: Evaluator) -> Valuation:
         assert talk.estimate is not None
