@@ -139,11 +139,12 @@ def crowded_out(counts: FloatArray, own: IntArray, cap: IntArray, weights: Float
 
 def joining_weights(n_players: int, k: int) -> FloatArray:
     """1/(n·C(n−1, r)) for n = 0..I and r = 0..k; 0 where there is no such coalition."""
-    table = np.zeros((n_players + 1, k + 1))
-    for n in range(1, n_players + 1):
-        for r in range(min(n, k + 1)):
-            table[n, r] = 1 / (n * comb(n - 1, r))
-    return table
+    return np.array(
+        [
+            [1 / (n * comb(n - 1, r)) if r < n else 0.0 for r in range(k + 1)]
+            for n in range(n_players + 1)
+        ]
+    )
 
 
 def content_order(owners: Owners) -> list[int]:

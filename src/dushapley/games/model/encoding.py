@@ -93,11 +93,9 @@ def without_noise(encoded: pd.DataFrame, fitted: Any) -> list[str]:
     Text of few different words spans fewer directions than the encoder gives back. The rest are
     numbers of 1e-8, which a scaler would blow up to the size of everything else.
     """
-    noise: set[str] = set()
-    for text in fitted.kind_to_columns_["high_cardinality"]:
-        outputs = list(fitted.input_to_outputs_[text])
-        spread = encoded[outputs].to_numpy(dtype=np.float64).std(axis=0)
-        noise |= {name for name, s in zip(outputs, spread, strict=True) if s < NOISE}
+    texts = fitted.kind_to_columns_["high_cardinality"]
+    outputs = {name for text in texts for name in fitted.input_to_outputs_[text]}
+    noise = {name for name in outputs if np.std(encoded[name].to_numpy(np.float64)) < NOISE}
     return [name for name in encoded.columns if name not in noise]
 
 

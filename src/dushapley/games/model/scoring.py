@@ -143,8 +143,7 @@ class Scorer:
         self.X, self.classes = X, classes
         self.name = scoring if isinstance(scoring, str) else None
         known = y[:0] if classes is None else classes
-        codes = np.searchsorted(known, y[: len(y) * len(known)])
-        self.target = Target(y, codes, known)
+        self.target = Target(y, np.searchsorted(known, y), known)
         self.metric = self._row_metric()
         self.black_box = None if self.metric else black_box(scoring)
 

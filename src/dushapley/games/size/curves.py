@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.validation import refuse
 
 Curve = Callable[[FloatArray], ArrayLike]
 """A learning curve: maps numbers of rows to utilities, elementwise."""
@@ -61,18 +60,10 @@ class LearningCurve:
     elementwise: bool = False
 
     def __post_init__(self) -> None:
-        shapes = get_args(Shape)
-        refuse(
-            InvalidGame,
-            (
-                not callable(self.function),
-                "w must be a function of the number of rows (or of pooled counts), vectorised.",
-            ),
-            (
-                self.shape not in (None, *shapes),
-                f"shape is {self.shape!r}; it is None or one of {shapes}.",
-            ),
-        )
+        if not callable(self.function):
+            raise InvalidGame("w must be a function of the number of rows, vectorised.")
+        if self.shape not in (None, *get_args(Shape)):
+            raise InvalidGame(f"shape is {self.shape!r}; it is None or one of {get_args(Shape)}.")
 
     def __call__(self, n: FloatArray) -> ArrayLike:
         return self.function(n)

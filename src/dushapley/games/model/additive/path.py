@@ -97,9 +97,9 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
     """
     if game.backend != "numpy" or game.scorer.metric is None or game.y_test.ndim != 1:
         return None
-    for X in (game.X_test, *game.owners.X):
-        if X.ndim != 2 or X.dtype.kind not in "fiub" or not bool((np.abs(X) < FAR).all()):
-            return None
+    rows = (game.X_test, *game.owners.X)
+    if not all(X.ndim == 2 and X.dtype.kind in "fiub" and (np.abs(X) < FAR).all() for X in rows):
+        return None
     targets = (np.asarray(y) for y in game.owners.y)
     if any(y.dtype.kind == "f" and not np.isfinite(y).all() for y in targets):
         return None  # the model itself says what it makes of them
@@ -152,9 +152,8 @@ def _naive_bayes(game: ModelGame, options: dict[str, Any]) -> Additive | None:
 
 
 def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:
-    if game.scoring not in ERROR_SCORES:
-        return None
-    return Bins(game, np.asarray(options["edges"], dtype=np.float64), int(options["column"]))
+    edges = np.asarray(options["edges"], dtype=np.float64)
+    return Bins(game, edges, int(options["column"])) if game.scoring in ERROR_SCORES else None
 
 
 _RULES: dict[str, Callable[[ModelGame, dict[str, Any]], Additive | None]] = {

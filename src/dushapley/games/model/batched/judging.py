@@ -100,8 +100,4 @@ class Judge:
 
     def _scores(self, weights: list[Any], XT: Any) -> Any:
         below = self.program.across(weights[0], XT)
-        if len(weights) == 1:
-            return below
-        xp = self.numbers.xp
-        hidden = xp.maximum(below, xp.zeros_like(below[:1, :1, :1]))
-        return weights[1] @ hidden + weights[2]
+        return below if len(weights) == 1 else self.program.above(weights, below)[1]

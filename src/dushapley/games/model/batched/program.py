@@ -21,8 +21,7 @@ import numpy as np
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
 from dushapley.games.model.batched.membership import Membership
-from dushapley.games.model.batched.recipe import Recipe
-from dushapley.games.model.batched.steps import Steps
+from dushapley.games.model.batched.recipe import Recipe, Steps
 
 
 @dataclass(frozen=True)
@@ -267,14 +266,19 @@ class Program:
         self, weights: list[Any], below: Any, targets: Any, real: Any, absent: Any, X: Any
     ) -> list[Any]:
         """Back-propagation through the hidden layer; `below` (t, h, n) becomes its activation."""
-        xp, numbers = self.numbers.xp, self.numbers
-        hidden = xp.maximum(below, xp.zeros_like(below[:1, :1, :1]))
-        scores = weights[1] @ hidden + weights[2]
+        numbers = self.numbers
+        hidden, scores = self.above(weights, below)
         missed = (self._activate(scores, absent) - numbers.factor(targets)) * real
         back = (weights[1].swapaxes(1, 2) @ missed) * (hidden > 0)
         second = numbers.sums(missed, hidden.swapaxes(1, 2))
         first = self._back(back, X) if X.ndim == 2 else numbers.sums(back, X)
         return [first, second, missed.sum(axis=2, keepdims=True, dtype=numbers.dtype)]
+
+    def above(self, weights: list[Any], below: Any) -> tuple[Any, Any]:
+        """Activation of the hidden layer, and the logits that it leads to."""
+        xp = self.numbers.xp
+        hidden = xp.maximum(below, xp.zeros_like(below[:1, :1, :1]))
+        return hidden, weights[1] @ hidden + weights[2]
 
     def across(self, weights: Any, XT: Any) -> Any:
         """(t, k, d) weights times the same rows for all pools: (t, k, n)."""
