@@ -11,7 +11,7 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game, Outcome
 from dushapley.hashing import digest
-from dushapley.validation import check_names, check_sizes, is_partial
+from dushapley.validation import is_partial
 
 FIXED_DRAW = 0
 """Which of its rows a thinned owner keeps: the same in every pool."""
@@ -55,9 +55,7 @@ class DerivedGame(Game):
             )
         if (self.matrix < 0).any() or (self.matrix.sum(axis=0) > 1).any():
             raise InvalidGame("Parts of an owner are between 0 and 1, and add up to at most 1.")
-        self.n_players = len(self.matrix)
-        self.names = check_names(names, self.n_players)
-        self.sizes = check_sizes(self._rows())
+        self._set_owners(self._rows(), names)
         for name in Game.__annotations__.keys() - OWN:
             setattr(self, name, getattr(base, name))
         if base.fingerprint is not None:

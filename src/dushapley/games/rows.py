@@ -85,9 +85,8 @@ class RowsGame(Game):
         parts = [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
         parts = parts or [(0, slice(0))]  # no rows, of the right type
         X = np.concatenate([self.owners.X[j][rows] for j, rows in parts])
-        if self.owners.y[0] is None:
-            return X, None
-        return X, np.concatenate([self._target(j)[rows] for j, rows in parts])
+        unlabelled = self.owners.y[0] is None
+        return X, None if unlabelled else np.concatenate([self._target(j)[r] for j, r in parts])
 
     def each(self, queries: Queries, draws: IntArray | None) -> Iterator[tuple[IntArray, Any]]:
         """Rows taken of each owner and draw id, pool by pool."""

@@ -164,10 +164,9 @@ def check_task(task: str, name: str = "task") -> None:
 
 def guess_task(y: Array) -> Task:
     """Text and a few whole numbers are classes; everything else is a quantity."""
-    if y.dtype.kind not in "iuf":
-        return "classification"
-    whole = bool((y == np.rint(y)).all())
-    return "classification" if whole and len(np.unique(y)) <= MOST_CLASSES else "regression"
+    numbers = y.dtype.kind in "iuf"
+    many = numbers and (bool((y != np.rint(y)).any()) or len(np.unique(y)) > MOST_CLASSES)
+    return "regression" if many else "classification"
 
 
 def fitted_to(choice: Choice, blocks: Sequence[Array], sizes: FloatArray, X_test: Array) -> Any:

@@ -201,11 +201,9 @@ class ModelGame(RowsGame):
         X, y = self.pool(counts, draw)
         try:
             return self._train(X, y)
-        except MemoryError as error:
-            known = self.limits.memory
-            return self._failed(query, error if known is None else training.out_of_memory(known))
         except (Exception, SystemExit) as error:
-            return self._failed(query, error)
+            known = self.limits.memory if isinstance(error, MemoryError) else None
+            return self._failed(query, error if known is None else training.out_of_memory(known))
 
     def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
         return [self._failed(query, error) for query in queries]

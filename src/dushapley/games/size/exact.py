@@ -239,9 +239,7 @@ def transform_length(grid: Lattice, t: float) -> int:
 
 def size_transform(grid: Lattice, length: int) -> np.ndarray:
     """S(z) = Σ_j z^{n_j} at all `length` roots of unity."""
-    histogram = np.zeros(length)
-    np.add.at(histogram, grid.steps % length, grid.counts)
-    return np.fft.fft(histogram)
+    return np.fft.fft(np.bincount(grid.steps % length, grid.counts, minlength=length))
 
 
 def log_transform(sums: np.ndarray, n_players: int, t: float, length: int) -> np.ndarray:

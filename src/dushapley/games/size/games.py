@@ -16,16 +16,8 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
-from dushapley.games.size import binning
+from dushapley.games.size import binning, curves
 from dushapley.games.size.closed_forms import Part, solve
-from dushapley.games.size.curves import (
-    Curve,
-    LearningCurve,
-    Shape,
-    apply_curve,
-    as_curve,
-    mean_estimation,
-)
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, check_sizes, check_whole, refuse
@@ -75,22 +67,22 @@ class SizeGame(Game):
     def __init__(
         self,
         sizes: ArrayLike,
-        w: Curve,
+        w: curves.Curve,
         *,
-        second_derivative: Curve | None = None,
-        shape: Shape | None = None,
+        second_derivative: curves.Curve | None = None,
+        shape: curves.Shape | None = None,
         names: Sequence[str] | None = None,
         fingerprint: str | None = None,
     ) -> None:
         self._set_owners(sizes, names)
         self.w = w
-        self.curve = as_curve(w, second_derivative, shape)
+        self.curve = curves.as_curve(w, second_derivative, shape)
         content = fingerprint if fingerprint is not None else self.curve.name
         if content is not None:
             self.fingerprint = digest("size game", content, self.sizes, "\n".join(self.names))
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return apply_curve(self.w, queries @ self.sizes)
+        return curves.apply_curve(self.w, queries @ self.sizes)
 
     def closed_form(self, method: str) -> Estimate | None:
         return solve(method, self.sizes, [Part(self.sizes, self.curve)])
@@ -221,7 +213,7 @@ class RegressogramGame(Game):
         self,
         counts: ArrayLike,
         probabilities: ArrayLike,
-        w: Curve,
+        w: curves.Curve,
         *,
         names: Sequence[str] | None = None,
         fingerprint: str | None = None,
@@ -246,7 +238,7 @@ class RegressogramGame(Game):
             ),
         )
         self.w = w
-        self.curve = as_curve(w, None, None)
+        self.curve = curves.as_curve(w, None, None)
         self._set_owners(self.counts.sum(axis=1), names)
         content = fingerprint if fingerprint is not None else self.curve.name
         if content is not None:
@@ -302,7 +294,7 @@ class RegressogramGame(Game):
         if probabilities is None:  # where the rows are
             probabilities = np.bincount(bins, minlength=cubes.number) / len(bins)
         counts = [np.bincount(cubes.locate(block), minlength=cubes.number) for block in X]
-        game = cls(counts, probabilities, mean_estimation(s2, v), names=owners.names)
+        game = cls(counts, probabilities, curves.mean_estimation(s2, v), names=owners.names)
         learnt = -float(game(np.ones((1, len(owners)), dtype=np.bool_))[0])
         game.excess_risk = binning.ExcessRisk(
             learnt, max(0.0, within - s2), s2, v, cubes.number, cubes.per_axis
@@ -310,7 +302,7 @@ class RegressogramGame(Game):
         return game
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return apply_curve(self.w, queries @ self.counts) @ self.probabilities
+        return curves.apply_curve(self.w, queries @ self.counts) @ self.probabilities
 
     def parts(self) -> list[Part]:
         """One size game per bin that a test point can fall in."""
@@ -320,22 +312,22 @@ class RegressogramGame(Game):
             for b in bins
         ]
 
-    def _curve_of(self, b: int) -> LearningCurve:
+    def _curve_of(self, b: int) -> curves.LearningCurve:
         """The curve of one bin: the column b of w."""
         if self.curve.elementwise:
             return self.curve
         width = len(self.probabilities)
 
-        def column(function: Curve) -> Curve:
+        def column(function: curves.Curve) -> curves.Curve:
             def of_rows(n: FloatArray) -> FloatArray:
                 table = np.zeros((n.size, width))
                 table[:, b] = n.ravel()
-                return apply_curve(function, table)[:, b].reshape(n.shape)
+                return curves.apply_curve(function, table)[:, b].reshape(n.shape)
 
             return of_rows
 
         second = self.curve.second_derivative
-        return LearningCurve(
+        return curves.LearningCurve(
             column(self.w), None if second is None else column(second), self.curve.shape
         )
 

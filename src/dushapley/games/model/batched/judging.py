@@ -27,9 +27,8 @@ class Judge:
     """
 
     def __init__(self, program: Program, X: Array, codes: IntArray) -> None:
-        numbers = program.numbers
-        if numbers.precision in ("tf32", "float16"):
-            numbers = replace(numbers, precision="float32")
+        coarse = program.numbers.precision in ("tf32", "float16")
+        numbers = replace(program.numbers, precision="float32") if coarse else program.numbers
         self.program = program
         self.numbers = numbers
         padded = program.padded(X)

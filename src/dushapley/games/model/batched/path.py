@@ -87,20 +87,18 @@ class BatchedPath:
 
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of pools, block by block, keeping nothing else."""
-        utilities = []
+        if self.game.scoring != "accuracy":
+            return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
+        utilities = [np.empty(0)]
         for part, ids in blocks(queries, draws, self.block):
-            if self.game.scoring == "accuracy":
-                trained = self._train(part, ids)
-                mean = np.mean([j.accuracy(t) for j, t in trained], axis=0)
-                utilities.append(np.where(self._nobody(part), self.game.nobody.value, mean))
-            else:
-                utilities.append(np.array([o.value for o in self._judge(part, ids)]))
-        return np.concatenate(utilities) if utilities else np.empty(0)
+            mean = np.mean([j.accuracy(t) for j, t in self._train(part, ids)], axis=0)
+            utilities.append(np.where(self._nobody(part), self.game.nobody.value, mean))
+        return np.concatenate(utilities)
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         """Utilities with their test rows and the spread of repeats."""
-        parts = [self._judge(part, ids) for part, ids in blocks(queries, draws, self.block)]
-        return [outcome for part in parts for outcome in part]
+        parts = blocks(queries, draws, self.block)
+        return [outcome for part, ids in parts for outcome in self._judge(part, ids)]
 
     def _nobody(self, queries: Queries) -> Any:
         return ~self.game.counts(queries).any(axis=1)

@@ -225,9 +225,7 @@ class Program:
         total = self.numbers.zeros(n_pools, self.columns, self.width)
         for pieces, pools, marks in work:
             for i, piece in enumerate(pieces):
-                targets = piece.targets[None]
-                if marks is not None:
-                    targets = targets * marks[i]
+                targets = piece.targets[None] if marks is None else piece.targets[None] * marks[i]
                 part = self._back(self.numbers.factor(targets), piece.X)
                 part = self.numbers.xp.broadcast_to(part, (len(pools), *part.shape[1:]))
                 self.numbers.add_rows(total, pools, part)
@@ -256,11 +254,9 @@ class Program:
                 missed *= mark
             return [self._back(missed, piece.X)]
         real = piece.X[:, self.n_features]  # 1, and 0 for rows that only fill up
-        if mark is not None:
-            real = mark * real
-        return self._network_slopes(
-            weights, self.across(weights[0], piece.XT), piece.targets, real, absent, piece.X
-        )
+        marked = real if mark is None else mark * real
+        below = self.across(weights[0], piece.XT)
+        return self._network_slopes(weights, below, piece.targets, marked, absent, piece.X)
 
     def _network_slopes(
         self, weights: list[Any], below: Any, targets: Any, real: Any, absent: Any, X: Any
