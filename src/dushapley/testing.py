@@ -265,12 +265,12 @@ class EstimatorContract:
     def games(self, n_players: int) -> dict[str, Game]:
         """The games that can answer this method; there is at least one."""
         method, options = self.declared()
-        games = {**small_games(n_players), "nearest neighbours": nearest_neighbours(n_players)}
+        games = small_games(n_players)
         if self.asks:
-            del games["nearest neighbours"]
             whole = method.need(options) == "coalitions"
             games = {k: g for k, g in games.items() if whole or g.fractions != "none"}
         else:
+            games["nearest neighbours"] = nearest_neighbours(n_players)
             games = {k: g for k, g in games.items() if g.closed_form(method.name) is not None}
         assert games, f"No game of {n_players} owners can answer {method.name}."
         return games

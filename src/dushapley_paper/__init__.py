@@ -2,7 +2,6 @@
 
 from dushapley_paper.data import DataMissing
 from dushapley_paper.experiment import ClaimVerdict, Experiment, Sheet
-from dushapley_paper.records import reproduce
-from dushapley_paper.registry import EXPERIMENTS
+from dushapley_paper.records import EXPERIMENTS, reproduce
 
 __all__ = ["EXPERIMENTS", "ClaimVerdict", "DataMissing", "Experiment", "Sheet", "reproduce"]

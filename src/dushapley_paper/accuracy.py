@@ -166,9 +166,8 @@ def auto_errors(table: Utilities, seeds: int) -> dict[str, Any]:
     """
     game = table.game("zero")
     exact = exact_values(game)
-    rival: Rival = ("auto", {})
     budgets = {AUTO: du_evaluations(game.n_players), AUTO_CHEAP: 6 * game.n_players}
-    return {name: mean_error(game, exact, rival, b, seeds) for name, b in budgets.items()}
+    return {name: mean_error(game, exact, ("auto", {}), b, seeds) for name, b in budgets.items()}
 
 
 def mean_errors(runs: FloatArray, exact: FloatArray) -> Any:

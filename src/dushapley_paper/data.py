@@ -62,15 +62,21 @@ class DataSource:
         Its name in the folder.
     origin
         Where people get the original.
+    note
+        What differs from the paper's data; `{rows}` is how many rows there are.
     read
-        Makes the table from the path of the file.
+        Features, ready for a model, and targets from the path of the file.
+    task
+        "classification" or "regression".
     public
         Whether `dushapley_paper.download` can make the file from the original.
     """
 
     file: str
     origin: str
-    read: Callable[[Path], Table]
+    note: str
+    read: Callable[[Path], tuple[FloatArray, Array]]
+    task: Task = "classification"
     public: bool = True
 
 
@@ -89,7 +95,10 @@ def load(name: str) -> Table:
         return _read_prepared(prepared)
     if name == "make-regression":
         return _make_regression()
-    return SOURCES[name].read(find(name))
+    source = SOURCES[name]
+    X, y = source.read(find(name))
+    y = standardised(y) if source.task == "regression" else y.astype(np.int64)
+    return Table(name, X, y, source.task, source.note.format(rows=f"{len(X):,}"))
 
 
 def check(names: Iterable[str]) -> None:
@@ -153,20 +162,20 @@ def standardised(columns: Array) -> FloatArray:
     return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
-def _read_adult(path: Path) -> Table:
+def _read_adult(path: Path) -> tuple[FloatArray, Array]:
     frame = pd.read_parquet(path).drop(columns=["split"])
-    target = (frame.pop("income").str.strip(". ") == ">50K").to_numpy().astype(np.int64)
+    rich = frame.pop("income").str.strip(". ") == ">50K"
     numbers = frame.select_dtypes("number")
     words = pd.get_dummies(frame.drop(columns=numbers.columns).fillna("?"))
     X = np.hstack([standardised(numbers.to_numpy()), words.to_numpy(dtype=np.float64)])
-    return Table("adult", X, target, "classification", "numbers standardised, categories one-hot")
+    return X, rich.to_numpy()
 
 
-def _read_bank(path: Path) -> Table:
+def _read_bank(path: Path) -> tuple[FloatArray, Array]:
     frame = pd.read_parquet(path)
-    target = (frame.pop("y") == "yes").to_numpy().astype(np.int64)
+    subscribed = frame.pop("y") == "yes"
     X = standardised(np.column_stack([_codes(frame[column]) for column in frame]))
-    return Table("bank", X, target, "classification", "16 columns as printed: categories as codes")
+    return X, subscribed.to_numpy()
 
 
 def _codes(column: pd.Series[Any]) -> FloatArray:
@@ -176,13 +185,11 @@ def _codes(column: pd.Series[Any]) -> FloatArray:
     return np.asarray(column.astype(str).astype("category").cat.codes, dtype=np.float64)
 
 
-def _read_numbers(name: str, target: str, task: Task, note: str, path: Path) -> Table:
-    """A frame of numbers; `{rows}` in the note is how many there are."""
+def _read_numbers(target: str, path: Path) -> tuple[FloatArray, Array]:
+    """A frame of numbers with the targets in one of its columns."""
     frame = pd.read_parquet(path)
     y = frame.pop(target).to_numpy()
-    y = standardised(y) if task == "regression" else y.astype(np.int64)
-    X = standardised(frame.to_numpy())
-    return Table(name, X, y, task, note.format(rows=f"{len(frame):,}"))
+    return standardised(frame.to_numpy()), y
 
 
 def _make_regression() -> Table:
@@ -198,12 +205,11 @@ def _make_regression() -> Table:
     )
 
 
-def _read_embeddings(name: str, note: str, path: Path, parts: tuple[str, ...] = ("",)) -> Table:
+def _read_embeddings(path: Path, parts: tuple[str, ...] = ("",)) -> tuple[FloatArray, Array]:
     """Arrays X and y, in one part or in several that carry these endings."""
     with np.load(path) as file:
         X, y = (np.concatenate([file[a + part] for part in parts]) for a in "Xy")
-    X = standardised(X.astype(np.float64))
-    return Table(name, X, y.astype(np.int64), "classification", note)
+    return standardised(X.astype(np.float64)), y
 
 
 UCI = "https://archive.ics.uci.edu/dataset"
@@ -211,61 +217,58 @@ EMBED = (
     "embed it yourself, and store arrays X (rows, dimensions) and y (class codes) by numpy.savez"
 )
 SOURCES = {
-    "adult": DataSource("adult.parquet", f"{UCI}/2/adult", _read_adult),
-    "bank": DataSource("bank_marketing.parquet", f"{UCI}/222/bank+marketing", _read_bank),
+    "adult": DataSource(
+        "adult.parquet",
+        f"{UCI}/2/adult",
+        "numbers standardised, categories one-hot",
+        _read_adult,
+    ),
+    "bank": DataSource(
+        "bank_marketing.parquet",
+        f"{UCI}/222/bank+marketing",
+        "16 columns as printed: categories as codes",
+        _read_bank,
+    ),
     "breast-cancer": DataSource(
         "breast_cancer_diagnostic.parquet",
         f"{UCI}/17/breast+cancer+wisconsin+diagnostic",
-        partial(
-            _read_numbers,
-            "breast-cancer",
-            "target",
-            "classification",
-            "30 features and 569 rows; the paper prints 699 rows, which is the 9-feature set",
-        ),
+        "30 features and 569 rows; the paper prints 699 rows, which is the 9-feature set",
+        partial(_read_numbers, "target"),
     ),
     "cal-housing": DataSource(
         "california_housing.parquet",
         "https://www.dcc.fc.up.pt/~ltorgo/Regression/cal_housing.html",
-        partial(_read_numbers, "cal-housing", "MedHouseVal", "regression", "target standardised"),
+        "target standardised",
+        partial(_read_numbers, "MedHouseVal"),
+        "regression",
     ),
     "year": DataSource(
         "year_msd_90f_1176.parquet",
         f"{UCI}/203/yearpredictionmsd",
-        partial(
-            _read_numbers,
-            "year",
-            "year",
-            "regression",
-            "target standardised; {rows} of the 515,345 songs",
-        ),
+        "target standardised; {rows} of the 515,345 songs",
+        partial(_read_numbers, "year"),
+        "regression",
     ),
     "BBC": DataSource(
         "bbc_minilm_emb.npz",
         f"http://mlg.ucd.ie/datasets/bbc.html; {EMBED}",
-        partial(_read_embeddings, "BBC", "MiniLM sentence embeddings, not DistilBERT's"),
-        False,
+        "MiniLM sentence embeddings, not DistilBERT's",
+        _read_embeddings,
+        public=False,
     ),
     "IMDB": DataSource(
         "imdb_minilm_emb.npz",
         f"https://ai.stanford.edu/~amaas/data/sentiment; {EMBED}",
-        partial(
-            _read_embeddings,
-            "IMDB",
-            "MiniLM sentence embeddings of 6,000 reviews, not DistilBERT's of 50,000",
-        ),
-        False,
+        "MiniLM sentence embeddings of 6,000 reviews, not DistilBERT's of 50,000",
+        _read_embeddings,
+        public=False,
     ),
     "CIFAR10": DataSource(
         "cifar10_resnet50_emb.npz",
         "https://www.cs.toronto.edu/~kriz/cifar.html; embed it yourself, and store X_train, "
         "y_train, X_test and y_test by numpy.savez",
-        partial(
-            _read_embeddings,
-            "CIFAR10",
-            "ResNet50 features (Keras weights) of 6,000 pictures",
-            parts=("_train", "_test"),
-        ),
-        False,
+        "ResNet50 features (Keras weights) of 6,000 pictures",
+        partial(_read_embeddings, parts=("_train", "_test")),
+        public=False,
     ),
 }

@@ -72,12 +72,11 @@ def run_one(name: str, profile: Profile, seed: int, out: Path | None, download: 
 def everything(profile: Profile, seed: int, out: Path, download: bool) -> None:
     """Run what is not stored yet, data checked first; then write the page."""
     from dushapley_paper import data, page, records
-    from dushapley_paper.registry import EXPERIMENTS
 
     stored = {record["name"] for record in records.read(out / page.RESULTS)}
-    missing = [name for name in EXPERIMENTS if name not in stored]
+    missing = [name for name in records.EXPERIMENTS if name not in stored]
     if not download:
-        data.check(need for name in missing for need in EXPERIMENTS[name].needs)
+        data.check(need for name in missing for need in records.EXPERIMENTS[name].needs)
     for name in missing:
         run_one(name, profile, seed, out, download)
     print(page.write_page(out))

@@ -33,9 +33,8 @@ def owen(problem: Problem) -> Conversation:
     Unbiased in all forms. Null owners get exactly 0, except in the efficient form. Okhrati and
     Lipani (2021).
     """
-    if problem.options["form"] == "per-owner":
-        return (yield from per_owner(problem))
-    return (yield from shared(problem))
+    form = per_owner if problem.options["form"] == "per-owner" else shared
+    return (yield from form(problem))
 
 
 def shared(problem: Problem) -> Conversation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -185,12 +184,6 @@ def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Sprea
     return np.sum(covariances, axis=0), spread
 
 
-def leverage_least(n_players: int, options: Mapping[str, Any]) -> int:
-    """As `kernel`; with intercepts three pairs of every size; or all coalitions."""
-    extra = len(levels(n_players)) * 6 if options["size_intercepts"] else 2 * n_players
-    return int(min(extra + 2, 2**n_players))
-
-
 KERNEL = Method(
     name="kernel",
     summary="KernelSHAP: additive fit weighted by the Shapley kernel (biased; form='unbiased' not)",
@@ -214,7 +207,10 @@ LEVERAGE = Method(
     name="leverage",
     summary="Leverage SHAP: the same fit from equally many coalitions of every size (biased)",
     run=leverage,
-    least=leverage_least,
+    # as `kernel`; with intercepts three pairs of every size
+    least=lambda n, options: min(
+        (6 * len(levels(n)) if options["size_intercepts"] else 2 * n) + 2, 2**n
+    ),
     default=two_squares,
     keeps=frozenset({"efficiency"}),
     biased=True,

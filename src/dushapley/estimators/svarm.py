@@ -16,6 +16,12 @@ from dushapley.estimators.semivalues import SHAPLEY, is_semivalue, semivalue_wei
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
+NOT_SHAPLEY = (
+    "These are {} values, not Shapley values: they weigh coalition sizes differently and need not "
+    "add up to u(all) − u(∅). The standard errors are theirs."
+)
+"""What must be said about other semivalues."""
+
 Questions = Generator[Ask, FloatArray, None]
 
 
@@ -107,10 +113,9 @@ def stratified_svarm(problem: Problem) -> Conversation:
     n = problem.n_players
     cells = Cells(n, n + 1)
     yield from exact_sizes(problem, cells)
-    plus = problem.options["form"] == "+"
-    if n >= 4 and not plus:
+    if n >= 4 and problem.options["form"] == "warm-up":
         yield from warm_up(problem, cells)
-    left = problem.budget - exact_cost(n) - (0 if plus else warm_up_cost(n))
+    left = problem.budget - fixed_cost(n, problem.options)
     masks = draw(problem, left if n >= 4 else 0)
     for start in range(0, len(masks), max(1, problem.batch)):
         some = masks[start : start + problem.batch]
@@ -204,7 +209,8 @@ def stratified_estimate(problem: Problem, cells: Cells) -> Estimate:
     values = averages[WITH] - averages[WITHOUT]
     sampled = (weights > 0) & ~cells.exact
     replicates = int(cells.count[sampled].min()) if sampled.any() else None
-    notes = semivalue_notes(problem.options["semivalue"])
+    semivalue = problem.options["semivalue"]
+    notes = () if semivalue == SHAPLEY else (NOT_SHAPLEY.format(semivalue),)
     plus = problem.options["form"] == "+"
     population = populations(problem.n_players) if plus else None
     if bool((~cells.known(population) & (weights > 0)).any()):
@@ -222,30 +228,14 @@ def cell_weights(problem: Problem) -> FloatArray:
     return weights
 
 
-def semivalue_notes(semivalue: str) -> tuple[str, ...]:
-    """What must be said about values that are not Shapley's."""
-    if semivalue == SHAPLEY:
-        return ()
-    return (
-        f"These are {semivalue} values, not Shapley values: they weigh coalition sizes differently "
-        "and need not add up to u(all) − u(∅). The standard errors are theirs.",
-    )
+def fixed_cost(n_players: int, options: Mapping[str, Any]) -> int:
+    """Coalitions asked before any is drawn: of one and of all but one owner; and the warm-up.
 
-
-def exact_cost(n_players: int) -> int:
-    """Coalitions of one and of all but one owner."""
-    return 2 if n_players == 2 else 2 * n_players
-
-
-def warm_up_cost(n_players: int) -> int:
-    """Coalitions that give every sampled mean one value."""
-    return 2 * sum(-(-n_players // size) for size in range(2, n_players - 1))
-
-
-def stratified_least(n_players: int, options: Mapping[str, Any]) -> int:
-    """Exact sizes, and the warm-up where there is one."""
-    warm = warm_up_cost(n_players) if options["form"] == "warm-up" else 0
-    return 2 + exact_cost(n_players) + warm
+    The latter gives every sampled mean one value.
+    """
+    sizes = range(2, n_players - 1) if options["form"] == "warm-up" else ()
+    exact = 2 if n_players == 2 else 2 * n_players
+    return exact + 2 * sum(-(-n_players // size) for size in sizes)
 
 
 METHOD = Method(
@@ -261,7 +251,7 @@ STRATIFIED = Method(
     name="stratified-svarm",
     summary="svarm size by size; also Banzhaf and Beta semivalues (unbiased with warm-up)",
     run=stratified_svarm,
-    least=stratified_least,
+    least=lambda n, options: 2 + fixed_cost(n, options),
     default=two_squares,
     biased=lambda options: options["form"] == "+" or options["semivalue"] != SHAPLEY,
     options={
