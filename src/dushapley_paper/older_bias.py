@@ -18,15 +18,7 @@ from dushapley_paper.experiment import (
     judge,
     short,
 )
-from dushapley_paper.theory import (
-    Base,
-    draw_game,
-    draw_series,
-    gap,
-    highest,
-    panel,
-    series_sheet,
-)
+from dushapley_paper.theory import Base, draw_game, draw_series, gap, highest, panel, series_sheet
 
 OWNERS = (10, 30, 100, 300, 1000, 3000)
 LARGEST = (100, 1000, 10_000)

@@ -23,6 +23,8 @@ from dushapley_paper.experiment import (
 )
 
 Base = Literal["10", "e"]
+Measure = Callable[[int, int, tuple[int, int]], dict[str, float]]
+"""What is found of so many owners, of so many rows at most, drawn with this seed."""
 
 
 def draw_game(n_owners: int, n_max: int, seed: Sequence[int], base: Base = "10") -> SizeGame:
@@ -62,14 +64,8 @@ def averaged(found: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
     }
 
 
-def panel(
-    measure: Callable[[int, int, tuple[int, int]], dict[str, float]],
-    n_max: int,
-    owners: Sequence[int],
-    draws: int,
-    seed: int,
-) -> Result:
-    """What `measure(owners, n_max, seed)` finds, averaged over draws, by number of owners."""
+def panel(measure: Measure, n_max: int, owners: Sequence[int], draws: int, seed: int) -> Result:
+    """What is measured of draws of owners, averaged over the draws, by number of owners."""
     points = [averaged([measure(n, n_max, (seed, d)) for d in range(draws)]) for n in owners]
     return {"n_max": n_max, "points": points}
 
