@@ -264,9 +264,8 @@ class CallableGame(Game):
                 f"Found {type(function).__name__} where a function was needed. "
                 "Pass a callable that maps an (m, I) boolean matrix to m numbers."
             )
-        self.function = function
         self._set_owners(sizes, names, check_whole(n_players, "n_players"))
-        self.cheap = cheap
+        self.function, self.cheap = function, cheap
         self.block = check_whole(block, "block")
         if fingerprint is not None:
             self.fingerprint = digest("callable", fingerprint, self.n_players)

@@ -148,12 +148,10 @@ class Scorer:
         self.black_box = None if self.metric else black_box(scoring)
 
     def _row_metric(self) -> RowMetric | None:
-        y, codes, _ = self.target
+        y, codes, known = self.target
         metric = ROW_METRICS.get(self.name or "")
-        if metric is None or y.ndim != 1:
-            return None
-        ranked = metric.response == "ranking"
-        if ranked and self.classes is not None and len(self.classes) != 2:
+        ranked = metric is not None and metric.response == "ranking"
+        if metric is None or y.ndim != 1 or (ranked and len(known) not in (0, 2)):
             return None
         refuse(
             InvalidGame,

@@ -146,9 +146,8 @@ class LinearRegressionGame(Game):
         self._set_owners(sizes, names)
         each = np.broadcast_to(gamma, self.sizes.shape) if np.ndim(gamma) == 0 else gamma
         self.gamma = check_sizes(each, self.n_players, "gamma")
-        self.d = check_whole(d, "d (the number of features)")
         check_choice(form, "form", get_args(Form))
-        self.form = form
+        self.d, self.form = check_whole(d, "d (the number of features)"), form
         self.trace = float(d if trace is None else trace)
         self.floor = -self.trace if floor is None else float(floor)
         refuse(

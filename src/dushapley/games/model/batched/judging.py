@@ -29,8 +29,7 @@ class Judge:
     def __init__(self, program: Program, X: Array, codes: IntArray) -> None:
         coarse = program.numbers.precision in ("tf32", "float16")
         numbers = replace(program.numbers, precision="float32") if coarse else program.numbers
-        self.program = program
-        self.numbers = numbers
+        self.program, self.numbers = program, numbers
         padded = program.padded(X)
         cuts = range(0, len(X), numbers.piece)
         self.pieces = [numbers.array(padded[a : a + numbers.piece].T.copy()) for a in cuts]

@@ -76,13 +76,11 @@ class Program:
         numbers: Arithmetic,
         order: Sequence[int],
     ) -> None:
-        self.recipe = recipe
-        self.numbers = numbers
+        self.recipe, self.numbers, self.codes = recipe, numbers, codes
         self.labels, self.n_classes = labels, len(labels)
         self.order = list(order)
         self.n_features = X[0].shape[1]
         self.sizes = np.array([len(rows) for rows in X])
-        self.codes = codes
         self.class_counts = np.array([np.bincount(c, minlength=len(labels)) for c in codes])
         # two classes need one column of weights, the other being its negative
         self.sign_only = len(labels) == 2 and recipe.hidden == 0

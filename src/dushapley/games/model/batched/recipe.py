@@ -120,10 +120,8 @@ class Steps:
             self.fused = xp.optim.Adam(
                 weights, lr=recipe.learning_rate, betas=(BETA_1, BETA_2), eps=EPSILON, fused=True
             )
-        self.recipe = recipe
-        self.xp = xp
-        self.weights = weights
-        self.n_features = n_features
+        self.recipe, self.xp = recipe, xp
+        self.weights, self.n_features = weights, n_features
         self.first, self.second = (
             [xp.zeros_like(w) for w in weights] if self.fused is None else [] for _ in range(2)
         )

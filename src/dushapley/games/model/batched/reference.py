@@ -176,8 +176,7 @@ class PlainSteps:
     """An optimizer at work on arrays of weights, which it changes in place."""
 
     def __init__(self, recipe: Recipe, weights: list[FloatArray]) -> None:
-        self.recipe = recipe
-        self.weights = weights
+        self.recipe, self.weights = recipe, weights
         self.first = [np.zeros_like(w) for w in weights]
         self.second = [np.zeros_like(w) for w in weights]
         self.taken = 0
