@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from math import comb, fsum
 
 import numpy as np
@@ -307,3 +310,20 @@ def test_same_bits_twice() -> None:
     for method in ("exact", "du", "du-second-order"):
         first, second = (ds.value(ds.SizeGame(sizes, logarithmic()), method) for _ in range(2))
         assert first.values.tobytes() == second.values.tobytes()
+
+
+def test_formulas_have_the_same_bits_for_any_number_of_threads() -> None:
+    code = (
+        "import dushapley as ds; game = ds.SizeGame(range(1, 71), w=lambda n: n / (n + 100)); "
+        "print(ds.value(game, 'exact').values.tobytes().hex())"
+    )
+    bits = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2")
+    }
+    assert len(bits) == 1

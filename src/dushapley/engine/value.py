@@ -162,7 +162,8 @@ class Run:
     plan: Plan = field(init=False)
 
     def __post_init__(self) -> None:
-        self.plan = choose_plan(self.game, self.method, self.options, self.budget)
+        with blas_limit(self.game):  # a formula has the same bits as well
+            self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
         refuse_ledger(self.game, self.ledger)
         self.seed = check_seed(self.seed)
