@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dushapley.cli.demo import HOSPITALS, demo_tables, leave_files
+from dushapley.data.files import SourceFile
+from dushapley.errors import InvalidOwners
 
 TRACE = """
 import atexit, json, os, sys
@@ -53,6 +56,21 @@ from dushapley.cli.main import main
 
 main()
 """
+
+
+def test_the_bytes_of_a_file_are_taken_once(tmp_path: Path) -> None:
+    path = tmp_path / "north.csv"
+    path.write_text("a,y\n1,0\n2,1\n")
+    file = SourceFile.read(path)
+    path.write_text("changed after it was opened")
+    assert file.table()["a"].tolist() == [1, 2]
+    assert file.record() == {
+        "name": "north.csv",
+        "role": "owners",
+        "sha256": sha256(b"a,y\n1,0\n2,1\n").hexdigest(),
+    }
+    with pytest.raises(InvalidOwners, match="were taken before; open it again"):
+        file.table()
 
 
 @pytest.fixture(scope="module")

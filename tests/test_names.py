@@ -139,8 +139,10 @@ def test_a_quote_prices_what_value_would_run() -> None:
     refused = frame[frame["evaluations"].isna()]
     assert {"du", "knn"} <= set(refused["method"])
     assert refused["refused"].str.len().gt(30).all()
-    with pytest.raises(BudgetTooSmall):
-        ds.quote(game, 1)
+    assert len(ds.quote(game, np.int64(20))) == len(ds.methods())
+    for wrong, error in ((1, BudgetTooSmall), (2.5, InvalidOption)):
+        with pytest.raises(error, match=f"budget is {wrong}"):
+            ds.quote(game, wrong)  # type: ignore[arg-type]
 
 
 def test_a_formula_is_quoted_as_free() -> None:

@@ -68,7 +68,7 @@ def quote(
 
     played = as_game(game)
     check_executor("local", n_jobs, None)
-    given = [budgets] if budgets is None or isinstance(budgets, int) else list(budgets)
+    given = budgets if isinstance(budgets, Iterable) else [budgets]
     wanted = [check_budget(budget) for budget in given]
     each = seconds_each(played) / workers(n_jobs)
     rows = [
