@@ -26,7 +26,8 @@ from dushapley import errors
 from dushapley.cli import options as o
 from dushapley.cli.compare import compare
 from dushapley.cli.demo import demo
-from dushapley.cli.quote import methods, quote
+from dushapley.cli.methods import methods
+from dushapley.cli.quote import quote
 from dushapley.cli.reproduce import reproduce
 from dushapley.cli.salvage import salvage
 from dushapley.cli.statistics import statistics

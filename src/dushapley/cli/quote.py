@@ -1,11 +1,10 @@
-"""`methods` and `quote`: which there are, and what each would cost, before paying.
+"""`quote`: what each method would cost here, before paying.
 
 Work that is likely to be long is timed and asked about before it is paid.
 """
 
 from __future__ import annotations
 
-import json as jsons
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
 
 ASK_ABOVE = 120.0
 """Seconds of estimated work above which a person is asked first."""
-
-
-def methods(json: o.Json = False) -> None:
-    """All methods, one line each."""
-    known = ds.methods()
-    listed = table((), known.items(), left=(0, 1), indent=0, width=columns())
-    print(jsons.dumps(known, indent=1, ensure_ascii=False) if json else listed)
 
 
 def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
