@@ -126,7 +126,9 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 @cache
 def package_version(name: str) -> str:
-    """Version of a package by the name it is installed or imported under; "" if it has none."""
+    """Version of a package by the name it is installed or imported under; "" if it has none,
+    `MISSING` if it is not there.
+    """
     with suppress(metadata.PackageNotFoundError):
         return metadata.version("scikit-learn" if name == "sklearn" else name)
     try:

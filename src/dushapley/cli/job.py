@@ -68,8 +68,7 @@ class Job:
     model: Annotated[
         str | None,
         Option(
-            help="logistic, ridge, lda, naive-bayes, gradient-boosting, gbdt, random-forest, knn, "
-            "mlp, or a dotted path "
+            help=f"{', '.join(ds.models())}, or a dotted path "
             "[default: logistic for classes, ridge for numbers].",
             metavar="NAME",
             show_default=False,

@@ -27,7 +27,7 @@ ASK_ABOVE = 120.0
 
 
 def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
-    """What each method would cost here, from three timed trainings, before paying."""
+    """What each method would cost here, from a few timed trainings, before paying."""
     check_executor("local", jobs, None)
     frame = ds.quote(job.game(), n_jobs=jobs)
     print(frame.to_json(orient="records", indent=1, double_precision=15) if json else shown(frame))

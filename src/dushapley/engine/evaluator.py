@@ -17,10 +17,10 @@ from dushapley.engine.history import run_history
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
+from dushapley.engine.propagation import Begin, Transcript, error_bars
 from dushapley.errors import LedgerRefused
 from dushapley.games.base import Game, Outcome
 from dushapley.protocol import Ask, Estimate
-from dushapley.results.propagation import Begin, Transcript, error_bars
 from dushapley.validation import refuse_non_finite
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
+from dushapley.engine.propagation import Transcript
 from dushapley.protocol import Estimate
-from dushapley.results.propagation import Transcript
 from dushapley.validation import is_partial
 
 MOST_POOLS, MOST_ENTRIES, MOST_POINTS = 4096, 2**18, 400

@@ -37,6 +37,7 @@ def choose_plan(
     game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
 ) -> Plan:
     """What will run, by the game's own formula if it has one; refusals happen before payments."""
+    check_budget(budget)
     if method == AUTO and not options:
         formula = game.closed_form("exact")
         if formula is not None:
@@ -48,7 +49,6 @@ def choose_plan(
         # options other than the defaults are wishes that a formula cannot know
         formula = game.closed_form(chosen.name) if complete == chosen.complete(None) else None
         if formula is not None:
-            check_budget(budget)
             return Plan(chosen, complete, 0, chosen.name, formula=formula)
         if chosen.name == "exact" and budget is None:
             _refuse_endless(game)
@@ -72,7 +72,7 @@ def make_plan(
     options: Mapping[str, Any] | None,
     budget: int | None,
 ) -> Plan:
-    """Choose, check and price what will run; every refusal happens here, before any payment."""
+    """Choose, check and price what will run; what needs no look at the game is refused here."""
     granted = check_budget(budget)
     if method == AUTO:
         return _auto_plan(n_players, options, granted)

@@ -54,7 +54,7 @@ class Progress:
         if self._bar is not None:
             self._bar.advance(self._task, count)
 
-    def settle(self, so_far: Estimate | None, names: Sequence[str]) -> None:
+    def show_leaders(self, so_far: Estimate | None, names: Sequence[str]) -> None:
         """Show the largest values as they settle."""
         if self._bar is None or so_far is None:
             return

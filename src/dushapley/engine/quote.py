@@ -35,8 +35,8 @@ def quote(
 ) -> pd.DataFrame:
     """Price every method on a game, before paying for any.
 
-    Four evaluations are made for the time that one takes: nothing else is asked, and nothing is
-    kept.
+    A few evaluations are made to see how long one takes (see `seconds_each`); nothing else is
+    asked, and nothing is kept.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str
 def seconds_each(game: Game) -> float:
     """Mean seconds of three evaluations: one owner, half of them, all; after one that warms up.
 
-    Where pools are trained together, so many at a time are timed.
+    Where pools are trained together, up to `MOST_TIMED` at a time are timed.
     """
     if game.cheap:
         return 0.0

@@ -214,7 +214,7 @@ class Run:
         return PaidEvaluator(self.game, executor, self._paid)
 
     def converse(self) -> AskTell:
-        """Start the conversation with the method, as often as this is called."""
+        """A new conversation with the method; each call starts another one."""
         return AskTell(
             self.plan,
             self.game.n_players,
@@ -232,7 +232,7 @@ class Run:
                 talk.stop()
                 talk.finished = True  # the user's wish is the plan
                 return
-            bar.settle(ask.so_far, talk.names)
+            bar.show_leaders(ask.so_far, talk.names)
             talk.tell(evaluator.answer(ask, bar))
 
     def _from_formula(self, formula: Estimate) -> Valuation:

@@ -217,7 +217,7 @@ def _figures(valuation: Valuation, order: Sequence[int] | Any) -> Plain:
     figures: Plain = {
         "size": {
             "sizes": (sizes / sizes.sum()).tolist() if sizes.sum() else [],
-            "shares": (values / values.sum()).tolist() if values.sum() else [],
+            "shares": [] if np.isnan(valuation.shares).any() else valuation.shares[order].tolist(),
         },
         "negative": (values < 0).tolist(),
     }

@@ -34,10 +34,10 @@ def text_table(
         for row in summary["rows"][:MOST_ROWS]
     ]
     cells = [[row[name] for name in titles] for row in shown]
-    lines = [valuation._headline(), table(list(titles.values()), cells)]
+    lines = [valuation.headline(), table(list(titles.values()), cells)]
     if len(summary["rows"]) > MOST_ROWS:
         lines.append(f"  ... {len(summary['rows']) - MOST_ROWS} more; --json has all ...")
     if settlement is not None:
         lines.append(f"  pot {pot['amount_text']}: {pot['rule']}")
         lines += [f"  note: {note}" for note in settlement.notes]
-    return "\n".join([*lines, *valuation._footer()])
+    return "\n".join([*lines, *valuation.footnotes()])

@@ -58,6 +58,8 @@ class Valuation:
     biased
         Whether the method's mean differs from the Shapley value, so that the standard errors are
         of sampling error only.
+    complete
+        Whether the plan was carried out; False for a run that was stopped early.
     fingerprint
         Content hash of the game, None where it cannot be known.
     guarantee
@@ -270,7 +272,7 @@ class Valuation:
 
     def __repr__(self) -> str:
         """A table that can be read at a glance."""
-        return "\n".join([self._headline(), self._table(), *self._footer()])
+        return "\n".join([self.headline(), self._table(), *self.footnotes()])
 
     def _repr_html_(self) -> str:
         """The same table for notebooks; `dushapley.report` makes a whole page."""
@@ -280,13 +282,14 @@ class Valuation:
             f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
             for name, *cells in self._cells(np.argsort(-self.values, kind="stable")[:200])
         )
-        footer = "\n".join(escape(line.strip()) for line in self._footer())
+        footer = "\n".join(escape(line.strip()) for line in self.footnotes())
         return (
-            f"<p>{escape(self._headline())}</p><table><thead><tr>{titles}</tr></thead>"
+            f"<p>{escape(self.headline())}</p><table><thead><tr>{titles}</tr></thead>"
             f"<tbody>{rows}</tbody></table><pre>{footer}</pre>"
         )
 
-    def _headline(self) -> str:
+    def headline(self) -> str:
+        """One line: how many owners, by which method, at what cost."""
         state = "" if self.complete else " (stopped early)"
         return (
             f"Valuation of {len(self.owners)} owners by {self.method}{state}: "
@@ -316,12 +319,12 @@ class Valuation:
             for i in positions
         ]
 
-    def _footer(self) -> list[str]:
+    def footnotes(self) -> list[str]:
+        """Lines under a table of the values: ends, what ± means, errors by source, notes."""
         gap = self.efficiency_gap
-        rounding = 1e-12 * max(abs(self.u_empty), abs(self.u_full))
         lines = [
             f"  u(nobody) = {self.u_empty:.6g}, u(all) = {self.u_full:.6g}, "
-            f"efficiency gap = {0 if abs(gap) <= rounding else gap:.2g}"
+            f"efficiency gap = {0 if abs(gap) <= self.rounding else gap:.2g}"
         ]
         if self.total_errors is not None:
             lines.append(f"  ± means: {self.interval_meaning}")

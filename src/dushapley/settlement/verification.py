@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings, and whether every one of them holds."""
+    """All findings, and whether none of them failed."""
 
     findings: tuple[Finding, ...]
 

@@ -169,7 +169,7 @@ def guess_task(y: Array) -> Task:
     return "regression" if many else "classification"
 
 
-def fitted_to(choice: Choice, blocks: Sequence[Array], sizes: FloatArray, X_test: Array) -> Any:
+def model_for(choice: Choice, blocks: Sequence[Array], sizes: FloatArray, X_test: Array) -> Any:
     """The model of a choice as these rows need it.
 
     Parameters

@@ -12,7 +12,7 @@ from dushapley.arrays import Array
 from dushapley.data.owners import Owners
 from dushapley.data.tables import aligned
 from dushapley.errors import InvalidGame
-from dushapley.games.model.catalogue import choose, fitted_to
+from dushapley.games.model.catalogue import choose, model_for
 from dushapley.games.model.encoding import Encoding, encoding_pipeline, is_mixed
 from dushapley.validation import check_choice, refuse
 
@@ -59,7 +59,7 @@ def prepare(
     if isinstance(model, str):
         choice = choose(owners, model, task, scoring)
         blocks = [*owners.X, np.asarray(given)]
-        model, scoring = fitted_to(choice, blocks, owners.sizes, rows), choice.scoring
+        model, scoring = model_for(choice, blocks, owners.sizes, rows), choice.scoring
     elif task != "auto":
         raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
     if encoding is None and is_mixed(owners):

@@ -28,11 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
+from dushapley.engine.asktell import AskTell
 from dushapley.estimators.exact import shapley_weights
 from dushapley.games.base import Outcome
 from dushapley.protocol import Ask, Estimate
@@ -59,21 +60,7 @@ class Transcript:
         self.answers.append(np.array(answers, dtype=np.int64))
 
 
-class Talk(Protocol):
-    """A conversation with a method, as `dushapley.AskTell` holds it."""
-
-    estimate: Estimate | None
-
-    def ask(self) -> Ask | None:
-        """The question to answer next."""
-        ...
-
-    def tell(self, values: FloatArray) -> None:
-        """Answer it."""
-        ...
-
-
-Begin = Callable[[], Talk]
+Begin = Callable[[], AskTell]
 """Starts the same conversation anew."""
 
 
