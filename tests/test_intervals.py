@@ -84,7 +84,7 @@ def test_rare_contributions_are_noted():
     sample = np.zeros((100, 2))
     sample[:3, 0], sample[::2, 1] = 1, 1
     notes = replicates(sample, []).estimate().notes
-    assert any("For 1 owners the estimate rests on contributions that are rare" in n for n in notes)
+    assert any("For 1 owner the estimate rests on contributions that are rare" in n for n in notes)
     sample[3:9, 0] = 1
     assert replicates(sample, []).estimate().notes == ()
 

@@ -136,6 +136,15 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     sys.modules.pop("my_level", None)
 
 
+@pytest.mark.slow
+def test_workers_run_the_code_that_the_driver_has_now(own_module: Any) -> None:
+    for centre in ("mean", "median"):
+        level = own_module(centre).Level
+        here = ds.value(game(level()), "exact")
+        there = ds.value(game(level()), "exact", n_jobs=2)  # on workers that live on
+        assert there.values.tobytes() == here.values.tobytes()
+
+
 def arrived(parcel: Parcel) -> Any:
     """The game, as a worker unpacks it."""
     return pickle.loads(pickle.dumps(parcel)).shipment.game

@@ -1,6 +1,11 @@
 """Fair values for whole datasets: exact Shapley, DU-Shapley and everything it is compared with.
 
-One flow: owners → game → estimator ⇄ engine → valuation.
+One flow, and its rooms: owners (`data`) → `games` → `estimators` ⇄ `engine` → `results` →
+`settlement`, `report`; `guarantees` knows bounds, `cli` is the command line. Each room imports only
+from earlier ones. Text for terminals has a module low down (`terminal`), because values,
+settlements and commands all print tables; errors are carried through to values in
+`engine.propagation`, because that replays conversations, and read off in `results.uncertainty`.
+docs/architecture.md draws it.
 
 >>> import dushapley as ds
 >>> game = ds.SizeGame([100, 200, 400], w=lambda n: n / (n + 100))

@@ -180,7 +180,7 @@ def check_budget(budget: object) -> int | None:
     if budget is None:
         return None
     if not is_whole(budget):
-        raise InvalidOption(f"budget is {budget!r}; it is a whole number of evaluations.")
+        raise InvalidOption(f"budget is {budget!r}; it must be a whole number of evaluations.")
     if budget < 2:
         raise BudgetTooSmall(
             f"budget is {budget!r}; it needs at least 2: nobody and everybody are always asked."
@@ -190,5 +190,5 @@ def check_budget(budget: object) -> int | None:
 
 def check_seed(seed: object, error: type[DUShapleyError] = InvalidOption) -> int:
     if not is_whole(seed, least=0):
-        raise error(f"seed is {seed!r}; it is a whole number, not negative.")
+        raise error(f"seed is {seed!r}; it must be a whole number that is not negative.")
     return int(seed)

@@ -45,7 +45,7 @@ class SourceFile:
         """Open a file, or explain why it cannot be opened."""
         file = Path(path)
         if not file.is_file():
-            raise InvalidOwners(f"There is no file {file}.")
+            raise InvalidOwners(f"There is no file {file}. Check its name and folder.")
         try:
             content = file.read_bytes()
         except OSError as error:
@@ -82,9 +82,11 @@ class SourceFile:
 def sources(files: PathLike | Iterable[PathLike | SourceFile]) -> list[SourceFile]:
     """Files opened, each once; those that are open already stay as they are."""
     given = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    if given and all(isinstance(file, SourceFile) for file in given):
-        return [file for file in given if isinstance(file, SourceFile)]
-    return [SourceFile.read(path) for path in files_in(given)]
+    opened = [file for file in given if isinstance(file, SourceFile)]
+    named = [file for file in given if not isinstance(file, SourceFile)]
+    if opened and not named:
+        return opened
+    return opened + [SourceFile.read(path) for path in files_in(named)]
 
 
 def files_in(paths: PathLike | Iterable[Any]) -> list[Path]:
@@ -99,7 +101,8 @@ def files_in(paths: PathLike | Iterable[Any]) -> list[Path]:
             inside = _ending(path, CSV + PARQUET) or _ending(path, STATISTICS)
             if not inside:
                 raise InvalidOwners(
-                    f"The folder {path} holds no .csv or .parquet file, and no statistics (.npz)."
+                    f"The folder {path} holds no .csv or .parquet file, and no statistics (.npz). "
+                    "Name a folder or files that hold the owners' tables."
                 )
             files += inside
         else:
@@ -206,4 +209,5 @@ def read_parquet(file: Path, content: bytes) -> pd.DataFrame:
     try:
         return pd.read_parquet(BytesIO(content))
     except (OSError, ValueError, ImportError) as error:
-        raise InvalidOwners(f"{file} cannot be read as Parquet: {error}.") from error
+        reason = str(error).replace("'<Buffer>'", "it")
+        raise InvalidOwners(f"{file} cannot be read as Parquet: {reason}.") from error

@@ -77,7 +77,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         self.path, self.context = Path(path), context
         self._refuse_read_only()
         try:
-            self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._db = sqlite3.connect(
+                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )  # made in one thread, it may be used in another, one at a time
         except sqlite3.Error as error:
             raise LedgerUnreadable(
                 f"The ledger {self.path} cannot be opened ({error}). Name a file in a folder that "

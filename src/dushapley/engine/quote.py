@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,17 +96,16 @@ def seconds_each(game: Game) -> float:
     """
     if game.cheap:
         return 0.0
-    here = make_executor("local", 1)  # within the game's limits, as the run itself
     largest = np.argsort(-game.sizes, kind="stable")
     seconds = []
     at_once = min(game.block, MOST_TIMED)
-    for count in (1, 1, (game.n_players + 1) // 2, game.n_players):
-        pools = np.zeros((at_once, game.n_players), dtype=np.bool_)
-        pools[:, largest[:count]] = True
-        started = time.perf_counter()
-        list(here.run(game, [(pools, None)]))
-        seconds.append((time.perf_counter() - started) / at_once)
-    here.close()
+    with closing(make_executor("local", 1)) as here:  # within the game's limits, as the run itself
+        for count in (1, 1, (game.n_players + 1) // 2, game.n_players):
+            pools = np.zeros((at_once, game.n_players), dtype=np.bool_)
+            pools[:, largest[:count]] = True
+            started = time.perf_counter()
+            list(here.run(game, [(pools, None)]))
+            seconds.append((time.perf_counter() - started) / at_once)
     return float(np.mean(seconds[1:]))
 
 

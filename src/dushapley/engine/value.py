@@ -236,7 +236,8 @@ class Run:
             talk.tell(evaluator.answer(ask, bar))
 
     def _from_formula(self, formula: Estimate) -> Valuation:
-        empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
+        with blas_limit(self.game):
+            empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
         nothing = dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0)
         return self._built(formula, u_empty=empty, u_full=full, details=formula.details, **nothing)
 

@@ -106,15 +106,15 @@ class Spread:
         notes = []
         if rare:
             notes.append(
-                f"For {rare} owners the estimate rests on contributions that are rare but large, "
-                f"in effect on fewer than {ENOUGH_EVENTS} of them: too few for 95% intervals. "
-                "Theirs are widened, and rough; a larger budget settles it."
+                f"For {rare} owner{'s' * (rare > 1)} the estimate rests on contributions that are "
+                f"rare but large, in effect on fewer than {ENOUGH_EVENTS} of them: too few for 95% "
+                "intervals. Theirs are widened, and rough; a larger budget settles it."
             )
         if unseen:
             notes.append(
-                f"For {unseen} owners the contribution never changed, or not by much. Their "
-                "standard errors allow for a change as large as anybody's that is too rare to "
-                "have been seen."
+                f"For {unseen} owner{'s' * (unseen > 1)} the contribution never changed, or not by "
+                "much. Their standard errors allow for a change as large as anybody's that is too "
+                "rare to have been seen."
             )
         return tuple(notes)
 

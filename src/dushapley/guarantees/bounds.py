@@ -108,7 +108,7 @@ def _theorem2_bound(
 ) -> tuple[FloatArray, bool]:
     """The right-hand side, and whether its κ is proven."""
     if form not in get_args(Form):
-        raise InvalidOption(f"form is {form!r}; it is one of {', '.join(get_args(Form))}.")
+        raise InvalidOption(f"form is {form!r}; choose one of {', '.join(get_args(Form))}.")
     m = len(sizes) - 1
     positive = sizes[sizes > 0]
     if m == 0 or len(positive) == 0:

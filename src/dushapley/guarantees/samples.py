@@ -150,12 +150,12 @@ def _group_testing(
     if form == "pairwise":
         n = n_players + 1
         return 4 * r * sqrt(_owners(norm, n)), h * log(n * (n - 1) / delta)
-    raise InvalidOption(f"form is {form!r}; it is 'dummy' or 'pairwise'.")
+    raise InvalidOption(f"form is {form!r}; choose 'dummy' or 'pairwise'.")
 
 
 def _owners(norm: Norm, n_players: int) -> int:
     if norm not in ("l2", "max"):
-        raise InvalidOption(f"norm is {norm!r}; it is 'l2' (of all errors) or 'max' (the largest).")
+        raise InvalidOption(f"norm is {norm!r}; choose 'l2' (all errors) or 'max' (the largest).")
     return n_players if norm == "l2" else 1
 
 

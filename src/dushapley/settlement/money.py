@@ -133,7 +133,7 @@ def check_floor(floor: object, negative: str) -> str | None:
         valid = False
     if not valid:
         raise InvalidSettlement(
-            f"floor is {floor!r}; it is the part of an equal share paid to everybody, 0 to 1."
+            f"floor is {floor!r}; it must be the part of an equal share paid to everybody, 0 to 1."
         )
     return text
 
@@ -151,7 +151,7 @@ def check_decimals(decimals: object, currency: str) -> int:
         code = currency.upper()
         return ROUNDED_IN_SHOPS.get(code) or get_currency_precision(code)
     if not is_whole(decimals, least=0, most=18):
-        raise InvalidSettlement(f"decimals is {decimals!r}; it is a whole number from 0 to 18.")
+        raise InvalidSettlement(f"decimals is {decimals!r}; it must be a whole number, 0 to 18.")
     return int(decimals)
 
 

@@ -22,7 +22,7 @@ def check_executor(name: object, n_jobs: object, address: object) -> None:
     """Refuse what no executor could be made of, before anything is started."""
     if not is_whole(n_jobs, least=-1) or n_jobs == 0:
         raise InvalidOption(f"n_jobs is {n_jobs!r}; it must be a number of workers, or -1 for all.")
-    if name not in EXECUTORS:
+    if not isinstance(name, str) or name not in EXECUTORS:
         choices = ", ".join(map(repr, EXECUTORS))
         raise InvalidOption(f"executor is {name!r}; choose one of {choices}.")
     if name == "local" and address is not None:

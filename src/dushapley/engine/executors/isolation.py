@@ -33,7 +33,7 @@ from dushapley.engine.executors.base import (
     leave_with,
     one_blas_thread,
 )
-from dushapley.engine.executors.transport import Parcel, Shipment, pack
+from dushapley.engine.executors.transport import Parcel, Shipment
 from dushapley.errors import UtilityFailed, WorkersLost
 from dushapley.games.base import Outcome
 from dushapley.games.model.training import timed_out
@@ -90,7 +90,7 @@ class Trainer:
         )
         theirs.close()
         Thread(target=self.process.wait, daemon=True).start()  # whenever it ends, no zombie stays
-        packed = pickle.dumps(pack(shipment))
+        packed = pickle.dumps(shipment.parcel)
         try:
             self._ask(packed, None)  # it is ready: the time to start is nobody's training time
         except WorkerLost as error:  # no training's fault, so no policy's business

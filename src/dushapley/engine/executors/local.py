@@ -30,7 +30,7 @@ from dushapley.engine.executors.base import (
 )
 from dushapley.engine.executors.isolation import dismiss, pay
 from dushapley.engine.executors.transport import Parcel, Shipment, unpacked
-from dushapley.errors import WorkersLost
+from dushapley.errors import WorkersDiffer, WorkersLost
 from dushapley.games.base import Game, Outcome
 
 
@@ -58,6 +58,7 @@ class Local:
         self._workers: Any = None
         self._shipment: Shipment | None = None
         self.pace = Pace()
+        self._renewed = False
         self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
@@ -93,7 +94,7 @@ class Local:
         self, parcel: Parcel, waiting: dict[int, Block]
     ) -> Iterator[tuple[int, list[Outcome]]]:
         """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
-        workers, self._at_rest = self._start(), False
+        workers, self._at_rest = self._start(parcel.code), False
         groups = self.groups_of(list(waiting.items()), workers.n_jobs)
         self._limit(workers)
         try:
@@ -107,6 +108,11 @@ class Local:
                 self._limit(workers)
             self._at_rest = True
         except TerminatedWorkerError:
+            self._let_go()
+        except WorkersDiffer:
+            if self._renewed:
+                raise
+            self._renewed = True  # standing workers may lack a module that new ones find
             self._let_go()
         except pickle.PicklingError as error:  # all is packed already, so what fails is the file
             raise WorkersLost(
@@ -131,7 +137,7 @@ class Local:
             yield blocks[start : start + size]
             start += size
 
-    def _start(self) -> Any:
+    def _start(self, code: dict[str, str]) -> Any:
         if self._workers is None:
             self._stack.enter_context(parallel_config(backend="loky", inner_max_num_threads=1))
             self._workers = self._stack.enter_context(
@@ -140,6 +146,7 @@ class Local:
                     return_as="generator_unordered",
                     batch_size=1,
                     max_nbytes="100K",
+                    **_crew(code),
                 )
             )
         return self._workers
@@ -170,6 +177,27 @@ class Local:
         self._let_go()
         if self._shipment is not None:
             dismiss(self._shipment.token)
+
+
+_LOADED: dict[str, str] = {}
+"""Sources of the user's own modules that joblib's workers may have loaded: they outlive a run."""
+_EDITS: list[str] = []
+"""Modules that were seen to have changed since."""
+
+
+def _crew(code: dict[str, str]) -> dict[str, Any]:
+    """What joblib starts workers with: something new after an edit, and then it starts new ones.
+
+    Standing workers would go on training with code from before the edit, and a ledger would keep
+    their answers under the new source.
+    """
+    _EDITS.extend(name for name in code if _LOADED.get(name, code[name]) != code[name])
+    _LOADED.update(code)
+    return {"initializer": _join, "initargs": (len(_EDITS),)} if _EDITS else {}
+
+
+def _join(crew: int) -> None:
+    """Nothing is done: it is enough that workers of another crew are other workers."""
 
 
 def _end_trainer(token: str) -> int:

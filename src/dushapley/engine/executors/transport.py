@@ -20,7 +20,7 @@ import numpy as np
 
 from dushapley.errors import DUShapleyError, InvalidGame, WorkersDiffer
 from dushapley.games.base import Game
-from dushapley.games.model.description import ELSEWHERE, is_own
+from dushapley.games.model.description import ELSEWHERE, is_own, own_code
 from dushapley.hashing import MISSING, versions
 
 ALIGNED = 64
@@ -58,15 +58,18 @@ class Parcel:
     packages
         Versions at the sender of what decides the bits of a training, and of all that the game is
         made of.
+    code
+        Digests of the user's own modules that the game is made of, for the sender only.
     """
 
     contents: np.ndarray[Any, Any]
     bounds: list[tuple[int, int]]
     packages: dict[str, str]
+    code: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def shipment(self) -> Shipment:
-        """The shipment, unless this process could train otherwise than the sender would.
+        """The shipment, unless this process has other versions than the sender.
 
         Its arrays stay where they are, and are read-only in every place alike.
         """
@@ -122,7 +125,8 @@ def pack(shipment: Shipment) -> Parcel:
     bounds = [(start, start + part.nbytes) for start, part in zip(starts, parts, strict=False)]
     for (start, end), part in zip(bounds, parts, strict=True):
         contents.data[start:end] = part
-    return Parcel(contents, bounds, _versions(sorted(BITS | _installed(modules))))
+    packages = _versions(sorted(BITS | _installed(modules)))
+    return Parcel(contents, bounds, packages, own_code(modules))
 
 
 def _describe(shipment: Shipment) -> tuple[bytes, list[pickle.PickleBuffer], set[str]]:

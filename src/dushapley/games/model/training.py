@@ -170,7 +170,7 @@ def refuse_impossible(limits: Limits) -> None:
         InvalidGame,
         (
             timed and not is_number(limits.timeout, above=0, most=LONGEST),
-            f"timeout is {limits.timeout!r}; it is a positive number of seconds (at most "
+            f"timeout is {limits.timeout!r}; it must be a positive number of seconds (at most "
             f"{LONGEST:g}), or None for no limit.",
         ),
         (
@@ -180,7 +180,7 @@ def refuse_impossible(limits: Limits) -> None:
         ),
         (
             sized and not is_whole(limits.memory, least=1),
-            f"memory is {limits.memory!r}; it is a positive whole number of bytes, or None.",
+            f"memory is {limits.memory!r}; it must be a positive whole number of bytes, or None.",
         ),
         (
             sized and not Path("/proc/self/statm").exists(),
