@@ -33,7 +33,7 @@ class InvalidOwners(DUShapleyError, ValueError):
 
 
 class SharedRows(UserWarning):
-    """The same rows stand in the data of two owners, or of an owner and the test set."""
+    """The same rows appear in the data of two owners, or of an owner and the test set."""
 
 
 class UnknownMethod(DUShapleyError, ValueError):

@@ -1,4 +1,4 @@
-"""Rows that stand in the data of two owners, or of an owner and the test set."""
+"""Rows that appear in the data of two owners, or of an owner and the test set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def warn_of_shared_rows(owners: Owners) -> None:
     if shared:
         one, other = (owners.names[j] for j in min(shared.values()))
         warnings.warn(
-            f"{len(shared)} rows, targets included, stand in the data of more than one owner (for "
+            f"{len(shared)} rows, targets included, appear in the data of more than one owner (for "
             f"example of {one!r} and {other!r}); they share what such rows are worth.",
             SharedRows,
             stacklevel=4,

@@ -47,7 +47,7 @@ def folds(owners: Owners, number: int, seed: int) -> list[tuple[Owners, Array, A
     fewest = min(len(X) for X in owners.X)
     if not is_whole(number, least=2, most=fewest):
         raise InvalidOwners(
-            f"{number!r} folds cannot be made: there must be at least 2, and no more than "
+            f"The number of folds is {number!r}: there must be at least 2, and no more than "
             f"the smallest owner has rows ({fewest})."
         )
     shuffled = shuffles(owners, seed)

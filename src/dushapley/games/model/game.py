@@ -269,7 +269,7 @@ class ModelGame(RowsGame):
         notes += unseen_classes(self.owners, self.y_test, self.classes)
         if seen := tested_rows(self.owners, self.X_test, self.y_test):
             notes.append(
-                f"{seen} rows of the test set, targets included, stand in the owners' data as "
+                f"{seen} rows of the test set, targets included, are in the owners' data as "
                 "well: scores on them flatter whoever holds them."
             )
             warnings.warn(notes[-1], SharedRows, stacklevel=3)
