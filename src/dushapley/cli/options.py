@@ -75,7 +75,7 @@ class Means:
     jobs: Jobs = 1
     ledger: Annotated[Path | None, Option(help="File that keeps paid work.", metavar="FILE")] = None
     no_ledger: Annotated[bool, Option("--no-ledger", help="Keep nothing.")] = False
-    yes: Annotated[bool, Option("--yes", help="Time no trial, and do not ask before long work.")] = (
+    yes: Annotated[bool, Option("--yes", help="Neither time a trial nor ask before long work.")] = (
         False
     )
 
