@@ -45,12 +45,8 @@ def knn_values(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K)
 
     Parameters
     ----------
-    owners
-        Whose numeric rows and class labels are pooled.
-    X_test, y_test
-        Test points and their classes.
-    k
-        Number of neighbours.
+    owners, X_test, y_test, k
+        As in `dushapley.KNNGame`.
 
     Examples
     --------
