@@ -99,11 +99,27 @@ def test_errors_without_a_covariance_are_independent_at_every_door() -> None:
     assert ds.probability_greater(v)[0, 4] == pytest.approx(expected)
 
 
-def test_a_formula_is_certain_and_no_error_is_no_rank() -> None:
+def test_exact_values_have_one_order_and_no_error_is_no_rank() -> None:
     game = ds.SizeGame([10, 12, 14], w=np.sqrt)
-    assert doors(ds.value(game, "exact")) == ([1.0] * 3, [1.0] * 3)
+    assert ds.rank_probabilities(ds.value(game, "exact")).max(axis=1).tolist() == [1.0] * 3
     blind = ds.value(game, "loo")
-    assert [row["rank_range"] for row in summarize(blind)["rows"]] == [None] * 3
+    for v in (ds.value(game, "exact"), blind):  # a page claims no certainty without an error
+        assert [row["rank_range"] for row in summarize(v)["rows"]] == [None] * 3
     for ask in (ds.rank_probabilities, ds.probability_greater):
         with pytest.raises(ds.DUShapleyError, match="no standard errors"):
             ask(blind)
+
+
+def test_as_many_questions_as_coalitions_are_not_all_coalitions() -> None:
+    v = ds.value(ds.CallableGame(lambda z: (z @ [1.0, 2, 4]) ** 2, 3), "svarm", budget=8)
+    assert v.std_errors is None
+    with pytest.raises(ds.DUShapleyError, match="no standard errors"):
+        ds.rank_probabilities(v)
+
+
+def test_a_what_if_without_errors_is_not_called_clear() -> None:
+    owners = ds.Owners.from_arrays({n: (X[k:300:5], Y[k:300:5]) for k, n in enumerate("abc")})
+    game = ds.ModelGame(owners, LogisticRegression(), X[340:], Y[340:])
+    answer = ds.what_if(game, ds.Copy("a", "b"), method="loo")
+    assert np.isnan(answer.to_frame()["std_error"]).all()
+    assert "cannot tell" in answer.verdict()[0]

@@ -5,7 +5,7 @@ Errors here are those of all known sources together: sampling, training, test se
 correlated (they share pools and test rows, and the sum of the values is known), so two overlapping
 intervals can still belong to a sure order. Errors are taken as jointly normal with the covariance
 `Valuation.total_covariance`; where a method knows no covariance between owners, as independent.
-Python, settlement, what-if, report and terminal all ask here, so they cannot disagree.
+Python, settlement, what-if, report and terminal all ask here.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ NORMAL_95 = 1.96
 MIDDLE_95 = (0.025, 0.975)
 """Quantiles between which 95% of draws lie."""
 LEAST_DRAWS, INTERVAL_DRAWS, RANK_DRAWS = 500, 4000, 20_000
-"""Joint draws of all values: a probability from 20,000 errs by at most 0.0036."""
+"""Joint draws of all values: a probability from 20,000 has a standard error up to 0.0036."""
 MOST_NUMBERS = 2**22
-"""Numbers in all draws together, so that many owners get fewer draws."""
+"""Numbers in all draws together: from 200 owners on there are fewer draws, down to the least."""
 
 
 def half_width(std_errors: Errors) -> Errors:
@@ -45,8 +45,8 @@ def half_width(std_errors: Errors) -> Errors:
 
 
 def is_clear(difference: float, std_error: float) -> bool:
-    """Whether a difference is larger than its error; one without an error is."""
-    return std_error == 0 or abs(difference) >= half_width(std_error)
+    """Whether a difference is at least its error; of one with an unknown error (NaN) it is not."""
+    return abs(difference) >= half_width(std_error)
 
 
 def root_mean_square(std_errors: ArrayLike) -> float:
@@ -69,12 +69,13 @@ def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
 
 
 def sampling_variances(valuation: Valuation) -> dict[str, float]:
-    """Squared sampling errors by owner, 0 where there are none: what sets two worlds apart.
+    """Squared sampling errors by owner: 0 where all coalitions were asked, NaN where unknown.
 
-    A what-if scores both on the same test set, so the error of the test set cancels.
+    A what-if scores both worlds on the same test set, so much of that set's error cancels, and
+    none of it is counted.
     """
-    errors = valuation.std_errors
-    variances = np.zeros(len(valuation.owners)) if errors is None else errors**2
+    errors, none = valuation.std_errors, 0.0 if _is_certain(valuation) else np.nan
+    variances = np.full(len(valuation.owners), none) if errors is None else errors**2
     return dict(zip(valuation.owners, variances.tolist(), strict=True))
 
 
@@ -173,7 +174,7 @@ def rank_ranges(valuation: Valuation) -> RankRanges | None:
 
     None where the errors are unknown.
     """
-    if valuation.total_errors is None and not _is_certain(valuation):
+    if valuation.total_errors is None:
         return None
     ranks = _plausible_ranks(valuation)
     low, high = np.quantile(ranks, MIDDLE_95, axis=0, method="nearest")
@@ -196,10 +197,9 @@ def _plausible_ranks(valuation: Valuation, seed: int = 0) -> IntArray:
 
 
 def _is_certain(valuation: Valuation) -> bool:
-    """Whether values without a known error have none: all coalitions were asked, or a formula."""
-    everything = 2 ** len(valuation.values)
-    exact = valuation.method_run == "exact" or valuation.n_evaluations == everything
-    return exact and not valuation.biased
+    """Whether values without a known error have none of sampling: all coalitions were asked."""
+    everything = valuation.n_distinct == 2 ** len(valuation.values)
+    return (valuation.method_run == "exact" or everything) and not valuation.biased
 
 
 def _refuse_uncertain(valuation: Valuation) -> None:

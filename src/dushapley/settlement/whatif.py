@@ -94,6 +94,8 @@ class WhatIf:
             return []
         name = self.change.name if isinstance(self.change, Merge) else self.change.owner
         row: Any = self.to_frame().set_index("owner").loc[name]
+        if np.isnan(row["std_error"]):
+            return ["How sure the difference is, this method cannot tell; gp or exact can."]
         if not is_clear(row["change"], row["std_error"]):
             return ["The difference is within the error: a larger budget may settle it."]
         if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
