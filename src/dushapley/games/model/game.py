@@ -307,7 +307,9 @@ def empty_outcome(empty: Any, scorer: Scorer) -> Outcome:
     if empty == "zero":
         return Outcome(0.0)
     if not is_number(empty) or not np.isfinite(empty):
-        raise InvalidGame(f"empty is {empty!r}; it must be 'constant', 'zero' or a finite number.")
+        raise InvalidGame(
+            f"empty is {empty!r}; it must be 'constant', 'zero' or a number, which must be finite."
+        )
     return Outcome(float(empty))
 
 
