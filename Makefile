@@ -9,7 +9,9 @@ EXTRAS ?=
 
 .PHONY: test quick lint types demo clean
 
-# two tests at a time, each file by one of them: files share fixtures such as clusters
+# two tests at a time, each file by one of them: files share fixtures such as clusters;
+# one BLAS thread each, or they would get in each other's way
+export OMP_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test: lint types
