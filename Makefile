@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # further packages, for example EXTRAS="torch==2.13.0"; tests that need absent ones skip aloud
 EXTRAS ?=
 
-.PHONY: test quick lint types demo clean
+.PHONY: test quick fuzz lint types demo clean
 
 # two tests at a time, each file by one of them: files share fixtures such as clusters;
 # one BLAS thread each, or they would get in each other's way
@@ -19,6 +19,10 @@ test: lint types
 
 quick: lint types
 	$(PYTEST) -m "not slow"
+
+# damaged and forged files without end; Ctrl-C stops it
+fuzz: $(STAMP)
+	$(BIN)/python benchmarks/fuzz.py --forever
 
 demo: $(STAMP)
 	$(BIN)/dushapley demo

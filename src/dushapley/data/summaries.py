@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -38,6 +37,12 @@ ARRAYS: dict[str, tuple[str, ...]] = {
     "bins": ("edges", "column", "counts", "means", "squares"),
 }
 """Arrays that each kind of statistics consists of."""
+KINDS = {"classes": "iufbU", "column": "iu"}
+"""Kinds of arrays that hold something other than decimal numbers."""
+MOST_BYTES, MOST_ROWS = 2**28, 2**53
+"""Bytes of a file, unpacked (5,000 columns take 200 MB), and rows that floats can count."""
+SLACK = 1e-6
+"""Relative error that rounding may leave in a matrix of sums."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +100,13 @@ class Statistics:
         source = file if isinstance(file, SourceFile) else SourceFile.read(file)
         content = source.take()
         try:
-            with np.load(BytesIO(content), allow_pickle=False) as archive:
-                stored = {key: archive[key] for key in archive.files}
+            stored = _arrays(content)
             form, kind, name, rows, features = stored.pop("about").tolist()
-            columns = tuple(stored.pop("columns").tolist())
-            statistics = cls(name, kind, int(rows), int(features), stored, columns)
+            columns = tuple(map(str, stored.pop("columns").tolist()))
+            statistics = cls(str(name), kind, int(rows), int(features), stored, columns)
             complete = form == FORMAT and set(stored) == set(ARRAYS[kind])
-        except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
-            raise not_statistics(source.path, str(error)) from error
+        except Exception as error:  # whatever such bytes make of the readers of archives
+            raise not_statistics(source.path, f"{type(error).__name__}: {error}") from error
         if not complete:
             raise not_statistics(source.path, f"format {form!r}, arrays {sorted(stored)}")
         statistics.check()
@@ -110,27 +114,69 @@ class Statistics:
 
     def check(self) -> None:
         """Refuse arrays that cannot be statistics of any rows."""
-        d = self.n_features
-        shapes: dict[str, dict[str, tuple[int, ...]]] = {
-            "regression": {"mean": (d + 1,), "scatter": (d + 1, d + 1)},
-            "classification": {
-                "means": (len(self.arrays.get("classes", ())), d),
-                "scatter": (d, d),
-            },
-            "bins": {},
-        }
-        for name, shape in shapes[self.kind].items():
-            if self.arrays[name].shape != shape:
-                raise InvalidOwners(
-                    f"Statistics of {self.name!r}: {name} has shape {self.arrays[name].shape}, "
-                    f"which must be {shape}. Write the file again from the rows."
+        for name, shape in self._shapes().items():
+            array = self.arrays[name]
+            if array.shape != shape or array.dtype.kind not in KINDS.get(name, "f"):
+                raise self._impossible(
+                    f"{name} has shape {array.shape} and type {array.dtype}, which must be {shape} "
+                    + ("of decimal numbers" if name not in KINDS else "")
                 )
         numbers = [a for a in self.arrays.values() if a.dtype.kind == "f"]
-        if self.n_rows < 1 or not all(np.isfinite(a).all() for a in numbers):
+        if not 1 <= self.n_rows <= MOST_ROWS or not all(np.isfinite(a).all() for a in numbers):
             raise InvalidOwners(
                 f"Statistics of {self.name!r} hold {self.n_rows} rows and numbers that are missing "
                 "or infinite; all must be finite. Mend the rows and write the file again."
             )
+        fault = self._fault()
+        if fault:
+            raise self._impossible(fault)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        d, c = self.n_features, self.arrays.get("classes", np.empty(0)).size
+        bins = self.arrays.get("edges", np.empty(0)).size + 1
+        shapes: dict[str, dict[str, tuple[int, ...]]] = {
+            "regression": {"mean": (d + 1,), "scatter": (d + 1, d + 1)},
+            "classification": {
+                "classes": (c,), "counts": (c,), "means": (c, d), "squares": (c, d),
+                "scatter": (d, d),
+            },
+            "bins": {
+                "edges": (bins - 1,), "column": (), "counts": (bins,), "means": (bins,),
+                "squares": (bins,),
+            },
+        }  # fmt: skip
+        return shapes[self.kind]
+
+    def _fault(self) -> str:
+        """What no rows could have given; "" where there is nothing."""
+        counts = self.arrays.get("counts", np.array([float(self.n_rows)]))
+        if (counts < (self.kind == "classification")).any() or counts.sum() != self.n_rows:
+            return f"counts add up to {counts.sum():g} of {self.n_rows} rows, or some are too small"
+        if (self.arrays.get("squares", counts) < 0).any():
+            return "squares are negative"
+        classes = self.arrays.get("classes", np.empty(0))
+        if len(np.unique(classes)) < len(classes):
+            return "a class stands in it twice"
+        scatter = self.arrays.get("scatter", np.zeros((1, 1)))
+        scale = np.sqrt(np.maximum(scatter.diagonal(), 0))
+        possible = np.abs(scatter) <= np.outer(scale, scale) * (1 + SLACK)
+        if not possible.all() or not np.allclose(scatter, scatter.T, rtol=SLACK, atol=0):
+            return "scatter is not a matrix of squares and products"
+        return ""
+
+    def _impossible(self, fault: str) -> InvalidOwners:
+        return InvalidOwners(
+            f"Statistics of {self.name!r}: {fault.strip()}. Write the file again from the rows."
+        )
+
+
+def _arrays(content: bytes) -> dict[str, Array]:
+    """The arrays of an archive, none of them executed, all of them together within bounds."""
+    with np.load(BytesIO(content), allow_pickle=False) as archive:
+        unpacked = sum(member.file_size for member in archive.zip.infolist())
+        if unpacked > MOST_BYTES:
+            raise ValueError(f"{unpacked:,} bytes unpacked; at most {MOST_BYTES:,} are read")
+        return {key: archive[key] for key in archive.files}
 
 
 def not_statistics(path: Path, content: str) -> InvalidOwners:
