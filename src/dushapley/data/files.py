@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dushapley.data.findings import Finding
 from dushapley.data.tables import check_columns, refuse_other_columns
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import sha256
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+TABLES = CSV + PARQUET
 STATISTICS = (".npz",)
 
 
@@ -89,31 +91,74 @@ def sources(files: PathLike | Iterable[PathLike | SourceFile]) -> list[SourceFil
     return opened + [SourceFile.read(path) for path in files_in(named)]
 
 
+class Listing(NamedTuple):
+    """Files to read, and what was found beside them and left out."""
+
+    files: list[Path]
+    skipped: tuple[Finding, ...]
+
+
 def files_in(paths: PathLike | Iterable[Any]) -> list[Path]:
+    """The files themselves; `listing` says more."""
+    return listing(paths).files
+
+
+def listing(paths: PathLike | Iterable[Any]) -> Listing:
     """The files themselves; a folder stands for its tables, in the order of their names.
 
-    A folder without tables stands for the owners' statistics in it.
+    A folder without tables stands for the owners' statistics in it. Whatever else lies in a folder
+    is told, but for hidden files: an owner who is left out in silence is paid nothing.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files: list[Path] = []
+    skipped: list[Finding] = []
     for path in map(Path, given):
         if path.is_dir():
-            inside = _ending(path, CSV + PARQUET) or _ending(path, STATISTICS)
-            if not inside:
-                raise InvalidOwners(
-                    f"The folder {path} holds no .csv or .parquet file, and no statistics (.npz). "
-                    "Name a folder or files that hold the owners' tables."
-                )
+            inside, left = _sorted_out(path)
             files += inside
+            skipped += left
         else:
             files.append(path)
     if not files:
         raise InvalidOwners("No files were given; pass one file per owner, or a folder of them.")
-    return files
+    return Listing(files, tuple(skipped))
 
 
-def _ending(folder: Path, endings: tuple[str, ...]) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.name.lower().endswith(endings))
+def _sorted_out(folder: Path) -> tuple[list[Path], list[Finding]]:
+    """Tables (or else statistics) of a folder, and findings about all else that lies there."""
+    found = sorted(path for path in folder.iterdir() if not is_hidden(path.name))
+    tables = [path for path in found if path.name.lower().endswith(TABLES) and path.is_file()]
+    inside = tables or [path for path in found if path.name.lower().endswith(STATISTICS)]
+    if not inside:
+        raise InvalidOwners(
+            f"The folder {folder} holds no .csv or .parquet file, and no statistics (.npz). "
+            "Name a folder or files that hold the owners' tables."
+        )
+    return inside, [skipped_file(path) for path in found if path not in inside]
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file is one that programs leave behind, not people."""
+    return name.startswith((".", "~$")) or name.lower() in ("thumbs.db", "desktop.ini")
+
+
+def skipped_file(path: Path) -> Finding:
+    """The finding about something in a folder that is not read, with the reason."""
+    if path.is_dir():
+        reason = "it is a folder inside the folder"
+    elif path.name.lower().endswith(STATISTICS):
+        reason = "it holds statistics, beside tables"
+    else:
+        reason = (
+            f"tables do not end in {path.suffix!r}" if path.suffix else "its name has no ending"
+        )
+    return Finding(
+        "file-skipped",
+        "stop",
+        f"{path.name} in the folder {path.parent.name} is not read: {reason}. Take it out of the "
+        "folder, or name the files one by one.",
+        owner=path.name,
+    )
 
 
 def owner_name(path: Path) -> str:
