@@ -142,7 +142,7 @@ def test_impossible_wishes_are_refused_before_any_training(capsys, folder, monke
 
     monkeypatch.setattr(ds.ModelGame, "outcomes", trains)
     code, out, err = value(capsys, folder, *more)
-    assert code == (1 if "--ledger" in more else 2)
+    assert code == 2
     assert out == ""
     assert err.splitlines()[-1].startswith("error: ")
     assert "; " in err or ". " in err  # what is needed, or what to do

@@ -112,6 +112,10 @@ class InvalidChange(DUShapleyError, ValueError):
     """A what-if that this collaboration cannot go through."""
 
 
+class NotWritten(DUShapleyError, OSError):
+    """A result could not be written to its file; what stood there is unchanged."""
+
+
 class Stopped(DUShapleyError, RuntimeError):
     """The run ended before its plan did.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,10 @@ from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
-from dushapley.cli.delivery import refuse_no_folder
 from dushapley.cli.job import Job
+from dushapley.cli.outputs import Force, Output, refuse_outputs, stamp
 from dushapley.cli.quote import agree_on_evaluations
+from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidValuation
 from dushapley.estimators.registry import AUTO, find
 from dushapley.terminal import columns, say, table
@@ -49,6 +51,7 @@ def compare(
     picture: Annotated[
         Path | None, Option(help="Draw error against budget into this file.", metavar="FILE")
     ] = None,
+    force: Force = False,
     json: o.Json = False,
 ) -> None:
     """Methods side by side at equal budgets; each pays for itself, the ledger only saves time."""
@@ -57,6 +60,8 @@ def compare(
     for name in names:
         o.refuse_unknown(name)
     refuse_unable_to_draw(picture)
+    drawn = [] if picture is None else [Output("--picture", picture, job.identity)]
+    refuse_outputs([*drawn, *means.outputs], [*job.paths, *filter(None, [reference])], force=force)
     game = job.game()
     n = game.n_players
     grid = list(dict.fromkeys(chosen or [6 * n, n**2, 2 * n**2]))
@@ -71,7 +76,7 @@ def compare(
     if known is not None and (caveat := doubt(known)):
         say(caveat)
     if picture is not None:
-        draw(frame, picture)
+        draw(frame, picture, job.identity)
 
 
 def numbers(text: str | None) -> list[int]:
@@ -89,7 +94,6 @@ def numbers(text: str | None) -> list[int]:
 
 def refuse_unable_to_draw(picture: Path | None) -> None:
     """Refuse a picture that could not be written, before any training."""
-    refuse_no_folder(picture)
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise InvalidOption(
             f"--picture is {str(picture)!r}; it needs a name that ends in {', '.join(PICTURES)}."
@@ -159,11 +163,13 @@ WITHIN_NOISE = (
 )
 
 
-def draw(frame: pd.DataFrame, picture: Path) -> None:
+def draw(frame: pd.DataFrame, picture: Path, job: str) -> None:
     """Error against budget as a picture."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     ds.plot_comparison(frame, figure.subplots())
-    figure.savefig(picture)
-    say(f"Picture written to {picture}")
+    content = BytesIO()
+    form = picture.suffix.lower().removeprefix(".")
+    figure.savefig(content, format=form, metadata={"Keywords": stamp(job)})
+    say(f"written: {write_whole(picture, content.getvalue())}")

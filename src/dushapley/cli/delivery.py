@@ -10,11 +10,16 @@ from typing import Annotated, Any
 from typer import Option
 
 import dushapley as ds
+from dushapley.cli import options as o
 from dushapley.cli.job import Job, one_of
+from dushapley.cli.outputs import Force, Output, refuse_outputs, stamped
+from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidSettlement
+from dushapley.hashing import digest
 from dushapley.report import owner_page, report, summarize, text_table
 from dushapley.settlement.money import check_currency, check_decimals, check_floor, check_pot
 from dushapley.terminal import say
+from dushapley.validation import suggestion
 
 SETTLEMENT = Path("settlement.json")
 """Where a settlement is written unless told otherwise."""
@@ -78,6 +83,7 @@ class Delivery(Pot):
             metavar="OWNER",
         ),
     ] = None
+    force: Force = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,17 +91,36 @@ class Delivery(Pot):
             raise InvalidOption("--report-for needs --report FILE, beside which the pages go.")
         if self.pot is None and self.settlement != SETTLEMENT:
             raise InvalidOption("--settlement is where a shared pot goes; pass --pot AMOUNT too.")
-        refuse_no_folder(self.report)
-        refuse_no_folder(None if self.pot is None else self.settlement)
 
-    def refuse_strangers(self, game: ds.Game) -> None:
+    def refuse_outputs(self, job: Job, means: o.Means) -> None:
+        """Refuse files that cannot be written, or should not be, before any file is read."""
+        wanted = {"--settlement": self.pot and self.settlement, "--report": self.report}
+        files = [Output(name, Path(path), job.identity) for name, path in wanted.items() if path]
+        refuse_outputs([*files, *means.outputs], job.paths, force=self.force)
+
+    def refuse_strangers(self, job: Job, game: ds.Game) -> None:
         """Refuse pages for people who own nothing here, before any training."""
         for name in self.report_for or ():
             if name not in game.names:
                 raise InvalidOption(
-                    f"--report-for {name!r}: there is no such owner. Owners: "
+                    f"--report-for {name!r}: there is no such owner."
+                    f"{suggestion(name, game.names)} Owners: "
                     f"{', '.join(map(repr, game.names[:20]))}."
                 )
+        pages = [
+            Output(f"--report-for {name!r}", path, page_identity(name, job))
+            for name, path in self._pages(game)
+        ]
+        refuse_outputs(pages, [*job.paths, *filter(None, [self.report])], force=self.force)
+
+    def _pages(self, game: ds.Game) -> list[tuple[str, Path]]:
+        """The owners who get pages of their own, and where these go."""
+        if self.report is None:
+            return []
+        return [
+            (name, self.report.with_name(page_name(self.report, game.names.index(name), name)))
+            for name in dict.fromkeys(self.report_for or ())
+        ]
 
     def hand_over(
         self,
@@ -113,13 +138,16 @@ class Delivery(Pot):
             print(result.to_json())
         else:
             print(text_table(result, summarize(result, settled), settled))
+        if settled is not None:
+            self._write(self.settlement, settled.to_json())
         if self.report is None:
             return
         model = about(job, game)
-        self._write(self.report, report(result, settled, about=model | {"command": command}))
-        for name in self.report_for or ():
-            path = self.report.with_name(page_name(self.report, game.names.index(name), name))
-            self._write(path, owner_page(result, name, settled, about=model))
+        page = report(result, settled, about=model | {"command": command})
+        self._write(self.report, stamped(page, job.identity))
+        for name, path in self._pages(game):
+            page = owner_page(result, name, settled, about=model)
+            self._write(path, stamped(page, page_identity(name, job)))
 
     def _settle(self, result: ds.Valuation, record: dict[str, Any]) -> ds.Settlement | None:
         if self.pot is None:
@@ -127,19 +155,15 @@ class Delivery(Pot):
         if not result.complete:
             say("Not settled: the run was stopped early.")
             return None
-        settled = self.shared(result, record)
-        self._write(self.settlement, settled.to_json())
-        return settled
+        return self.shared(result, record)
 
     def _write(self, path: Path, text: str) -> None:
-        path.write_text(text, encoding="utf-8")
-        say(f"written: {path}")
+        say(f"written: {write_whole(path, text)}")
 
 
-def refuse_no_folder(path: Path | None) -> None:
-    """Refuse a file to write in a folder that does not exist, before any training."""
-    if path is not None and not path.absolute().parent.is_dir():
-        raise InvalidOption(f"There is no folder {path.parent} to write {path.name} into.")
+def page_identity(owner: str, job: Job) -> str:
+    """Whose page it is, from what this owner knows: the others' files are not its business."""
+    return digest("page", owner, job.target)
 
 
 def page_name(report: Path, position: int, owner: str) -> str:

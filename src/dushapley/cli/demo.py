@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +12,15 @@ from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
+from dushapley.cli.outputs import (
+    Force,
+    job_in,
+    refuse_no_folder,
+    stamped,
+)
+from dushapley.data.outputs import write_whole
+from dushapley.errors import InvalidOption
+from dushapley.hashing import digest
 from dushapley.report import report
 from dushapley.terminal import say
 
@@ -24,6 +36,9 @@ HOSPITALS = {
 MISLABELLED = ("Dunmore", "Fernhill")
 """Owners who coded the diagnosis the other way round."""
 TARGET = "diagnosis"
+KEPT = "valuation.json", "valuation.png", "report.html"
+DEMO = digest("demo")
+"""The job that its files are written for."""
 
 
 def demo(
@@ -35,10 +50,17 @@ def demo(
         "dushapley-demo"
     ),
     seed: o.Seed = 0,
+    force: Force = False,
     json: o.Json = False,
 ) -> None:
     """The whole job in seconds: ten hospitals share breast-cancer data; two have wrong labels."""
+    refuse_no_folder("--out", out)
+    if write_files is not None:
+        refuse_no_folder("--write-files", write_files)
     tables, test = demo_tables(seed)
+    files = {} if write_files is None else demo_files(write_files, tables, test)
+    if not force:
+        refuse_others([out / name for name in KEPT], files)
     if write_files is not None:
         leave_files(write_files, tables, test)
     say(
@@ -85,12 +107,36 @@ def demo_game(tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> ds.ModelGa
     return ds.ModelGame(owners, "logistic", *owners.align(test))
 
 
+def demo_files(
+    folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFrame
+) -> dict[Path, str]:
+    """One CSV per owner in `owners/`, and `test.csv`: their contents by path."""
+    owned = {folder / "owners" / f"{name}.csv": table for name, table in tables.items()}
+    every = owned | {folder / "test.csv": test}
+    return {path: table.to_csv(index=False) for path, table in every.items()}
+
+
 def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> None:
-    """One CSV per owner in `owners/`, and `test.csv`."""
+    """Write them."""
     (folder / "owners").mkdir(parents=True, exist_ok=True)
-    for name, table in tables.items():
-        table.to_csv(folder / "owners" / f"{name}.csv", index=False)
-    test.to_csv(folder / "test.csv", index=False)
+    for path, text in demo_files(folder, tables, test).items():
+        write_whole(path, text)
+
+
+def refuse_others(results: Sequence[Path], files: Mapping[Path, str]) -> None:
+    """Refuse to replace files that no demo wrote: results without stamp, other tables."""
+    page = results[-1]
+    ours = page.is_file() and job_in(page) == DEMO
+    strange = [path for path in results if os.path.lexists(path) and not ours]
+    for path, text in files.items():
+        head = text.partition("\n")[0].encode()
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes().startswith(head)):
+            strange.append(path)
+    if strange:
+        raise InvalidOption(
+            f"{strange[0]} exists and was not written by a demo. Name another folder, or add "
+            "--force to replace it."
+        )
 
 
 def keep(result: ds.Valuation, folder: Path) -> None:
@@ -98,10 +144,12 @@ def keep(result: ds.Valuation, folder: Path) -> None:
     from matplotlib.figure import Figure
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "valuation.json").write_text(result.to_json() + "\n", encoding="utf-8")
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     result.plot(figure.subplots())
-    figure.savefig(folder / "valuation.png", dpi=120)
+    figure.savefig(picture := BytesIO(), format="png", dpi=120)
     page = report(result, title="Ten hospitals, one model: who contributed how much?")
-    (folder / "report.html").write_text(page, encoding="utf-8")
-    say(f"Written to {folder}: valuation.json, valuation.png and report.html")
+    contents: list[str | bytes] = [result.to_json() + "\n", picture.getvalue()]
+    contents.append(stamped(page, DEMO))
+    for name, content in zip(KEPT, contents, strict=True):
+        write_whole(folder / name, content)
+    say(f"Written to {folder}: {', '.join(KEPT[:-1])} and {KEPT[-1]}")

@@ -13,6 +13,7 @@ from typer import Option
 import dushapley as ds
 from dushapley.arrays import Array
 from dushapley.cli import options as o
+from dushapley.cli.outputs import identity
 from dushapley.data.files import STATISTICS, SourceFile, files_in
 from dushapley.errors import InvalidOption
 from dushapley.games.model.catalogue import Choice, check_task, choose, in_words
@@ -106,6 +107,7 @@ class Job:
             )
         if not self.from_statistics:
             o.refuse_unclear_owners(self.owner, self.by_file)
+        o.refuse_not_unicode(self.paths)
         given = [x for x in (self.test, self.holdout, self.cv) if x is not None]
         if len(given) != 1:
             raise InvalidOption(
@@ -128,6 +130,18 @@ class Job:
         """The files, opened."""
         test = None if self.test is None else SourceFile.read(self.test)
         return Inputs([SourceFile.read(path) for path in self.listed], test)
+
+    @property
+    def identity(self) -> str:
+        """What makes another job the same one: roles and names of its files, and its columns."""
+        files = [{"name": path.name, "role": "owners"} for path in self.listed]
+        tested = [] if self.test is None else [{"name": self.test.name, "role": "test"}]
+        return identity({"inputs": files + tested, "job": asdict(self)})
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files that are read."""
+        return [*self.listed, *filter(None, [self.test])]
 
     def game(self, opened: Inputs | None = None) -> ds.ModelGame | ds.FoldsGame:
         """Read the files, unless they were opened before, and set up the game; nothing trains."""

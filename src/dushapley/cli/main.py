@@ -91,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     try:
+        o.refuse_not_unicode(given)
         refuse_repeated(given)
         app(given, prog_name="dushapley", obj=given)
     except Exception as error:

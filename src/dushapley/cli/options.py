@@ -6,7 +6,7 @@ A group checks itself when it is made: before any file is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 import dushapley as ds
+from dushapley.cli.outputs import Output
 from dushapley.engine.evaluator import refuse_ledger
 from dushapley.engine.executors import check_executor
 from dushapley.engine.ledger import FORMAT, Ledger
@@ -81,6 +82,13 @@ class Means:
 
     def __post_init__(self) -> None:
         check_executor("local", self.jobs, None)
+        if self.no_ledger and self.ledger is not None:
+            raise InvalidOption(f"Found --ledger {self.ledger} and --no-ledger; pass one of them.")
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The files that are written besides a command's own: a ledger that was named."""
+        return [] if self.ledger is None else [Output("--ledger", self.ledger, None)]
 
     def ledger_of(self, game: ds.Game) -> Path | None:
         """The file that keeps what is paid for this game, if there is to be one."""
@@ -118,8 +126,24 @@ def default_ledger(context: str) -> Path:
     """Where paid work is kept unless told otherwise: one file per context and format."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(home) / "dushapley"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidOption(
+            f"The folder of ledgers, {folder}, cannot be made: {error.strerror}. Name another one "
+            "in the variable XDG_STATE_HOME, or pass --ledger FILE or --no-ledger."
+        ) from error
     return folder / f"{context[:24]}-{FORMAT.rsplit('/', 1)[1]}.sqlite"
+
+
+def refuse_not_unicode(names: Iterable[object]) -> None:
+    """Refuse names that no result could repeat: bytes of a file's name that are not UTF-8."""
+    for name in map(str, names):
+        if any("\ud800" <= character <= "\udfff" for character in name):
+            raise InvalidOption(
+                f"The name {name!a} holds bytes that are not Unicode, so no result could "
+                "repeat it. Rename the file."
+            )
 
 
 def refuse_unclear_owners(owner: str | None, by_file: bool) -> None:

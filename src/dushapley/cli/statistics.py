@@ -9,6 +9,9 @@ from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
+from dushapley.cli.outputs import Force, refuse_no_folder, refuse_unwritable
+from dushapley.data.summaries import Statistics
+from dushapley.errors import InvalidOption, InvalidOwners
 from dushapley.games.model.catalogue import check_task, choose
 from dushapley.terminal import say
 
@@ -20,16 +23,35 @@ def statistics(
     owner: o.Owner = None,
     by_file: o.ByFile = False,
     task: o.Task = "auto",
+    force: Force = False,
 ) -> None:
     """Reduce each owner's rows to sums, enough to value them by additive models."""
     check_task(task, "--task")
     o.refuse_unclear_owners(owner, by_file)
+    refuse_no_folder("--out", out)
     owners = ds.Owners.from_files(files, target=target, owner=owner)
     kind = choose(owners, task=task).task
+    made = {out / f"owner-{k:03}.npz": one for k, one in enumerate(owners.statistics(kind), 1)}
+    for path, one in made.items():
+        refuse_unwritable("--out", path) if out.exists() else None
+        if path.exists() and not force and not replaces(one, path):
+            raise InvalidOption(
+                f"{path} exists and does not hold statistics of {one.name!r}. Name another folder, "
+                "or add --force to replace it."
+            )
     out.mkdir(parents=True, exist_ok=True)
-    for number, made in enumerate(owners.statistics(kind), start=1):
-        print(made.save(out / f"owner-{number:03}.npz"))
+    for path, one in made.items():
+        print(one.save(path))
     say(
         f"{kind} statistics of {len(owners)} owners. They hold no rows, but counts, means, "
         "variances and correlations; those of few rows give the rows away."
     )
+
+
+def replaces(made: Statistics, path: Path) -> bool:
+    """Whether a file holds older statistics of the same owner and columns."""
+    try:
+        older = Statistics.load(path)
+    except InvalidOwners:
+        return False
+    return (older.name, older.columns) == (made.name, made.columns)

@@ -37,8 +37,9 @@ def value(
 ) -> None:
     """What each owner's data is worth."""
     check_wishes(precision, executor, means.jobs, address, max_seconds)
+    wanted.refuse_outputs(job, means)
     game = job.game()
-    wanted.refuse_strangers(game)
+    wanted.refuse_strangers(job, game)
     command = shlex.join(["dushapley", *(context.obj or ())])
     with Run(
         game, asked.method, options=asked.options, budget=asked.budget, seed=asked.seed,

@@ -14,6 +14,7 @@ import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.delivery import Pot
 from dushapley.cli.job import Job
+from dushapley.cli.outputs import refuse_outputs
 from dushapley.cli.quote import agree_on_evaluations
 from dushapley.data.files import SourceFile
 from dushapley.errors import InvalidOption
@@ -52,6 +53,7 @@ def what_if(
             f"Found {len(given)} changes; exactly one is needed: --leave OWNER, --join FILE, "
             "--merge A B, --copy A B, or --rows OWNER N."
         )
+    refuse_outputs(means.outputs, [*job.paths, *filter(None, [join])])
     game = job.game()
     change = make_change(game, *given[0])
     how: dict[str, Any] = {

@@ -23,6 +23,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.files import PathLike, SourceFile
+from dushapley.data.outputs import write_whole
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import array_chunk, sha256
@@ -82,17 +83,11 @@ class Statistics:
 
     def save(self, path: PathLike) -> Path:
         """Write a small .npz file of plain arrays; read it back with `load`."""
-        target = Path(path)
         about = [FORMAT, self.kind, self.name, str(self.n_rows), str(self.n_features)]
-        with target.open("wb") as file:
-            np.savez(
-                file,
-                allow_pickle=False,
-                about=np.array(about),
-                columns=np.array(self.columns, dtype=str),
-                **self.arrays,
-            )
-        return target
+        columns = np.array(self.columns, dtype=str)
+        content = BytesIO()
+        np.savez(content, allow_pickle=False, about=np.array(about), columns=columns, **self.arrays)
+        return write_whole(path, content.getvalue())
 
     @classmethod
     def load(cls, file: PathLike | SourceFile) -> Statistics:

@@ -1,0 +1,170 @@
+"""Where a command writes: refused before anything is paid, if it could not or should not.
+
+An output never hits an input, nor another output. A file that stands there is replaced only if it
+was written for the same job (same files in the same roles, same target and owners), or on --force.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Annotated, Any
+
+from typer import Option
+
+from dushapley.errors import InvalidOption, InvalidSettlement
+from dushapley.hashing import digest
+from dushapley.terminal import printable
+
+Force = Annotated[
+    bool,
+    Option("--force", help="Replace files that were written for something else; never inputs."),
+]
+STAMP = re.compile(rb"dushapley-job:([0-9a-f]{64})")
+STAMPED_WITHIN = 2**16
+"""Bytes of either end of a file in which its stamp is looked for."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file that a command is going to write.
+
+    Attributes
+    ----------
+    option
+        The option that names it, for messages.
+    path
+        Where it goes.
+    job
+        Identity of its job, which a file that is to be replaced must share; None: the file is added
+        to, and checks for itself what stands there (a ledger).
+    """
+
+    option: str
+    path: Path
+    job: str | None
+
+
+def identity(record: Mapping[str, Any]) -> str:
+    """What makes two jobs the same, from the record of one: roles and names of files, columns."""
+    files = sorted(f"{file['role']} {file['name']}" for file in record["inputs"])
+    columns = [str(record["job"].get(name)) for name in ("target", "owner", "by_file")]
+    return digest("job", *files, *columns)
+
+
+def stamp(job: str) -> str:
+    """How a page or picture says which job it was written for."""
+    return f"dushapley-job:{job}"
+
+
+def stamped(page: str, job: str) -> str:
+    """A page that says so, where no browser shows it."""
+    return f"{page.rstrip()}\n<!-- {stamp(job)} -->\n"
+
+
+def refuse_outputs(
+    outputs: Sequence[Output], inputs: Iterable[Path], *, force: bool = False
+) -> None:
+    """Refuse files that cannot be written, that are read, that meet, or that are another job's."""
+    read = list(inputs)
+    seen: dict[str, str] = {}
+    for output in outputs:
+        option, path = output.option, output.path
+        refuse_unwritable(option, path)
+        hit = next((file for file in read if same_file(path, file)), None)
+        if hit is not None:
+            raise InvalidOption(
+                f"{option} {path} is the input {hit}, which would be overwritten. Name another "
+                "file to write."
+            )
+        place = os.path.realpath(path).casefold()  # some systems keep one file for both cases
+        if place in seen:
+            raise InvalidOption(
+                f"{seen[place]} and {option} both name {path}; one would overwrite the other. Name "
+                "two files."
+            )
+        seen[place] = option
+        refuse_strange(output, force=force)
+
+
+def refuse_unwritable(option: str, path: Path) -> None:
+    """Refuse a file that could not be written, by trying to make one beside it."""
+    try:
+        fault = fault_of(path)
+    except (OSError, ValueError) as error:
+        fault = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+    if fault is not None:
+        raise InvalidOption(
+            f"{option} {printable(str(path))} {fault}. Name a file in a folder that can be written."
+        )
+
+
+def refuse_no_folder(option: str, folder: Path) -> None:
+    """Refuse a folder to write into that is not one and cannot be made."""
+    there = folder
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        what = "is not a folder" if not there.is_dir() else "cannot be written"
+        raise InvalidOption(
+            f"{option} {folder}: {there} {what}. Name a folder that can be written, or a new one."
+        )
+
+
+def fault_of(path: Path) -> str | None:
+    """Why nothing can be written there, as far as it can be told without writing it."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
+            return "is a folder"
+        if not stat.S_ISREG(kind):
+            return "is not a plain file"
+        if not os.access(path, os.W_OK):
+            return "is read-only"
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        return f"cannot be written: there is no folder {path.parent}"
+    trial = folder / f".{token_hex(8)}.tmp"
+    trial.touch(exist_ok=False)
+    trial.unlink()
+    return None
+
+
+def refuse_strange(output: Output, *, force: bool) -> None:
+    """Refuse to replace what was not written for the same job."""
+    if force or output.job is None or not output.path.exists():
+        return
+    if job_in(output.path) != output.job:
+        raise InvalidOption(
+            f"{output.option} {output.path} exists and was not written for this job (the same "
+            "files, target and owners). Name another file, or add --force to replace it."
+        )
+
+
+def job_in(path: Path) -> str | None:
+    """The job that a settlement, page or picture was written for; None where it does not say."""
+    from dushapley.settlement.verification import as_stored
+
+    with path.open("rb") as file:
+        head = file.read(STAMPED_WITHIN)
+        file.seek(-min(STAMPED_WITHIN, path.stat().st_size), os.SEEK_END)
+        found = STAMP.search(head + file.read())
+    if found:
+        return found[1].decode()
+    if not head.lstrip().startswith(b"{"):
+        return None
+    try:
+        return identity(as_stored(path)["record"])
+    except (InvalidSettlement, KeyError, TypeError, AttributeError):
+        return None
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two names lead to one file, by links of either kind or by case as well."""
+    return one.exists() and other.exists() and one.samefile(other)
