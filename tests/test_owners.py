@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dushapley as ds
+from dushapley.data import overlap
 from dushapley.data.files import files_in, owner_name, read_table
 from dushapley.errors import InvalidOwners, SharedRows
 
@@ -307,3 +309,40 @@ def read_or_explained(folder):
             return
     assert owners.names == ("one", "two")
     assert all(len(X) for X in owners.X)
+
+
+def test_copied_rows_are_told_with_their_holders_from_wherever_they_came() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 3)), rng.integers(0, 2, 90)
+    blocks = {
+        name: (X[30 * k : 30 * k + 30], y[30 * k : 30 * k + 30]) for k, name in enumerate("abc")
+    }
+    blocks["b"] = (np.concatenate([blocks["b"][0], X[:7]]), np.concatenate([blocks["b"][1], y[:7]]))
+    owners = ds.Owners.from_arrays(blocks)
+    told = "7 rows.*'a' and 'b' \\(7, by chance about 0\\)"
+    for game in (
+        ds.ModelGame(owners, "naive-bayes", rng.normal(size=(20, 3)), y[:20]),
+        ds.KNNGame(owners, rng.normal(size=(20, 3)), y[:20]),
+        ds.DatasetGame(owners, lambda X, y: float(len(X))),
+    ):
+        settled = ds.settle(ds.value(game, "exact" if game.cheap else "loo"), 100, negative="floor")
+        assert re.search(told, " ".join(settled.to_dict()["valuation"]["notes"]))
+        assert "&#39;a&#39; and &#39;b&#39; (7" in ds.report.report(settled.valuation, settled)
+
+
+def test_test_rows_are_told_with_their_holders() -> None:
+    X, y = np.arange(40.0)[:, None], np.arange(40) % 2
+    owners = ds.Owners.from_arrays({"a": (X[:10], y[:10]), "b": (X[10:20], y[10:20])})
+    with pytest.warns(SharedRows, match=r"4 rows of the test set.*here 'b' \(3\), 'a' \(1\)"):
+        game = ds.ModelGame(owners, "naive-bayes", X[[0, 11, 12, 13, 30]], y[[0, 11, 12, 13, 30]])
+    assert any("'b' (3)" in note for note in game.notes)
+
+
+def test_equal_rows_in_coarse_data_are_no_sign_of_copying() -> None:
+    rng = np.random.default_rng(1)
+    coarse = [overlap.row_hashes(rng.integers(0, 3, (300, 4))) for _ in range(4)]
+    assert overlap.overlap(coarse).shared > 50
+    assert overlap.overlap(coarse).pairs() == []
+    fine = [overlap.row_hashes(rng.normal(size=(300, 4))) for _ in range(4)]
+    fine[2] = np.concatenate([fine[2], fine[0][:5]])
+    assert overlap.overlap(fine).pairs() == [(0, 2, 5, 0.0)]

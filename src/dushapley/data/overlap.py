@@ -1,55 +1,198 @@
-"""Rows that appear in the data of two owners, or of an owner and the test set."""
+"""Rows that several hold: who shares how many with whom, beside what chance would give.
+
+Rows are compared by a 64-bit hash of their content, targets included, so that a million of them
+take a second. In coarse data (few columns, few values) equal rows are no sign of copying: between
+two owners chance gives about as many as the other pairs of owners show, and as rows repeat within
+an owner. Of these rates the highest tenth is left out, lest one copy hide the next.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dushapley.arrays import Array
+from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.errors import SharedRows
 
 if TYPE_CHECKING:
     from dushapley.data.owners import Owners
 
+BLOCK = 1 << 16
+"""Cells hashed at a time: they fit a processor's cache."""
+BEYOND_CHANCE = 4.0
+"""Standard deviations above what chance gives that count as a sign of copying."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Pairs of holders with rows in common. Arrays have one entry per pair.
+
+    Attributes
+    ----------
+    one, other
+        Positions of the two holders; the same one where rows repeat within its data.
+    rows
+        Rows of `one` that `other` holds as well (or that it holds more than once itself).
+    chance
+        How many of them chance would give.
+    shared
+        Different rows that more than one holder has.
+    """
+
+    one: IntArray
+    other: IntArray
+    rows: IntArray
+    chance: FloatArray
+    shared: int
+
+    @property
+    def striking(self) -> Array:
+        """Pairs with more rows in common than chance explains."""
+        return np.asarray(self.rows - self.chance > BEYOND_CHANCE * np.sqrt(self.chance))
+
+    def pairs(self) -> list[tuple[int, int, int, float]]:
+        """Striking pairs of different holders, each once, most rows first."""
+        chosen = np.flatnonzero(self.striking & (self.one < self.other))
+        order = chosen[np.argsort(-self.rows[chosen], kind="stable")]
+        return [
+            (int(self.one[i]), int(self.other[i]), int(self.rows[i]), float(self.chance[i]))
+            for i in order
+        ]
+
+
+def overlap(hashes: Sequence[Array]) -> Overlap:
+    """Who has rows in common with whom; one array of row hashes per holder."""
+    from scipy.sparse import coo_array
+
+    sizes = np.array([len(rows) for rows in hashes], dtype=np.int64)
+    holder = np.repeat(np.arange(len(sizes)), sizes)
+    _, row, count = np.unique(np.concatenate(hashes), return_inverse=True, return_counts=True)
+    repeated = count[row] > 1
+    if not repeated.any():
+        nothing = np.zeros(0, dtype=np.int64)
+        return Overlap(nothing, nothing, nothing, np.zeros(0), 0)
+    _, kind = np.unique(row[repeated], return_inverse=True)
+    places = (kind, holder[repeated])
+    shape = (int(kind.max()) + 1, len(sizes))
+    owned = coo_array((np.ones(len(kind), dtype=np.int64), places), shape=shape).tocsr()
+    held = owned.copy()
+    held.data[:] = 1
+    common = coo_array(owned.T @ held)  # the diagonal counts rows that do not repeat, too
+    within = owned.copy()
+    within.data *= within.data > 1
+    own = np.bincount(within.indices, within.data, minlength=len(sizes)).astype(np.int64)
+    apart = common.row != common.col
+    inside = np.flatnonzero(own)
+    one = np.concatenate([common.row[apart], inside])
+    other = np.concatenate([common.col[apart], inside])
+    rows = np.concatenate([common.data[apart], own[inside]])
+    shared = int((np.diff(held.indptr) > 1).sum())
+    return Overlap(one, other, rows, _chance(one, other, rows, sizes), shared)
+
+
+def _chance(one: IntArray, other: IntArray, rows: IntArray, sizes: IntArray) -> FloatArray:
+    """Rows that the rate among all other pairs, the highest tenth left out, would give."""
+    n = sizes.astype(np.float64)
+    size = n[one] * np.where(one == other, n[one] - 1, n[other])
+    pairs = len(n) * (len(n) + 1) // 2
+    twice = np.where(one == other, 1.0, 0.5)  # pairs of two stand here in both directions
+    order = np.argsort(-rows / np.maximum(size, 1), kind="stable")
+    left_out = order[np.cumsum(twice[order]) <= max(1, pairs // 10)]
+    kept_rows = rows.astype(np.float64)
+    kept_rows[left_out] = 0
+    kept_size = n.sum() ** 2 - n.sum() - size[left_out].sum()
+    reverse = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(one, other, strict=True))}
+    back = np.array([reverse[int(b), int(a)] for a, b in zip(one, other, strict=True)])
+    kept = ~np.isin(np.arange(len(one)), left_out)
+    both = np.where(one == other, 1.0, 2.0)
+    own_rows = np.where(one == other, kept_rows, kept_rows + kept_rows[back])
+    rest = np.maximum(kept_size - kept * both * size, 1)
+    return np.minimum(n[one], (kept_rows.sum() - own_rows) / rest * size)
+
+
+def row_hashes(*parts: Array | None) -> Array:
+    """A 64-bit hash of each row of arrays that stand side by side."""
+    given = [part.reshape(len(part), -1) for part in parts if part is not None]
+    total = np.zeros(len(given[0]), dtype=np.uint64)
+    position = 0
+    for part in given:
+        total += _hashed(part, position)
+        position += part.shape[1]
+    return total
+
+
+def _hashed(block: Array, position: int) -> Array:
+    """Hashes of a block's rows; columns count from `position`, so that none can be exchanged."""
+    salts = np.arange(position, position + block.shape[1], dtype=np.uint64)
+    salts = salts * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
+    rows = max(1, BLOCK // block.shape[1])
+    parts = (block[k : k + rows] for k in range(0, len(block), rows))
+    return np.concatenate([_stirred(_bits(part) * salts).sum(axis=1) for part in parts])
+
+
+def _bits(block: Array) -> Array:
+    """64 bits for every cell, the same for equal cells."""
+    if block.dtype.kind in "OUSmM":
+        from pandas.util import hash_array
+
+        return np.stack([hash_array(column.astype(object)) for column in block.T], axis=1)
+    numbers = np.array(block, dtype=np.float64, order="C") + 0.0  # no negative zeros
+    numbers[np.isnan(numbers)] = np.nan  # of the many, one
+    return numbers.view(np.uint64)
+
+
+def _stirred(numbers: Array) -> Array:
+    """Numbers whose high bits have moved low, so that sums of them hardly ever coincide."""
+    numbers ^= numbers >> np.uint64(29)
+    numbers *= np.uint64(0xBF58476D1CE4E5B9)
+    numbers ^= numbers >> np.uint64(32)
+    return numbers
+
+
+def copied_rows(owners: Owners) -> list[str]:
+    """A note on rows that more than one owner holds, naming the holders."""
+    if owners.reduced is not None:
+        return []
+    found = overlap(owners.row_hashes)
+    if not (pairs := found.pairs()):
+        return []
+    holders = [
+        f"{owners.names[j]!r} and {owners.names[k]!r} ({rows:,}, by chance about {chance:.2g})"
+        for j, k, rows, chance in pairs
+    ]
+    return [
+        f"{found.shared:,} rows, targets included, appear in the data of more than one owner: "
+        f"{_few(holders)}; they share what such rows are worth."
+    ]
+
+
+def tested_rows(owners: Owners, X_test: Array, y_test: Array) -> list[str]:
+    """A note on rows of the test set that owners hold as well, naming them."""
+    if owners.reduced is not None:
+        return []
+    test = row_hashes(X_test, y_test)
+    known = np.unique(test)
+    counts = [len(np.intersect1d(known, rows)) for rows in owners.row_hashes]
+    if not any(counts):
+        return []
+    everyone = len(np.intersect1d(known, np.concatenate(owners.row_hashes)))
+    holders = sorted(zip(counts, owners.names, strict=True), key=lambda pair: -pair[0])
+    named = [f"{name!r} ({count:,})" for count, name in holders if count]
+    return [
+        f"{everyone:,} rows of the test set, targets included, are in the owners' data as well: "
+        f"scores on them flatter whoever holds them, here {_few(named)}."
+    ]
+
 
 def warn_of_shared_rows(owners: Owners) -> None:
     """Say aloud when the same row, target included, stands in the data of two owners."""
-    first: dict[bytes, int] = {}
-    shared: dict[bytes, tuple[int, int]] = {}
-    for j, rows in enumerate(row_sets(owners)):
-        for row in rows & first.keys():
-            shared.setdefault(row, (first[row], j))
-        first |= dict.fromkeys(rows - first.keys(), j)
-    if shared:
-        one, other = (owners.names[j] for j in min(shared.values()))
-        warnings.warn(
-            f"{len(shared)} rows, targets included, appear in the data of more than one owner (for "
-            f"example of {one!r} and {other!r}); they share what such rows are worth.",
-            SharedRows,
-            stacklevel=4,
-        )
+    for note in copied_rows(owners):
+        warnings.warn(note, SharedRows, stacklevel=4)
 
 
-def tested_rows(owners: Owners, X_test: Array, y_test: Array) -> int:
-    """How many different rows of the test set, targets included, some owner has as well."""
-    return len(row_set(X_test, y_test) & set().union(*row_sets(owners)))
-
-
-def row_sets(owners: Owners) -> list[set[bytes]]:
-    """The different rows of each owner, each by its content."""
-    return [row_set(X, y) for X, y in zip(owners.X, owners.y, strict=True)]
-
-
-def row_set(X: Array, y: Array | None) -> set[bytes]:
-    """Different rows with their targets, as bytes."""
-    parts = [_as_bytes(array) for array in (X, y) if array is not None]
-    return {b"|".join(row) for row in zip(*parts, strict=True)}
-
-
-def _as_bytes(array: Array) -> list[bytes]:
-    if array.dtype.kind in "OUS":
-        return [repr(row).encode("utf-8", "surrogatepass") for row in array.tolist()]
-    numbers = np.ascontiguousarray(array, dtype=np.float64) + 0.0  # no negative zeros
-    return [row.tobytes() for row in numbers]
+def _few(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" * (len(names) > most))

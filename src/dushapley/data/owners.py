@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import Array, FloatArray
 from dushapley.data import splits
 from dushapley.data.files import PathLike, SourceFile, read_by_file, read_together, sources
-from dushapley.data.overlap import warn_of_shared_rows
+from dushapley.data.overlap import row_hashes, warn_of_shared_rows
 from dushapley.data.tables import aligned, aligned_target, as_blocks, split_by_owner
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
@@ -202,6 +203,11 @@ class Owners:
         if self.reduced is not None:
             return np.array([s.n_rows for s in self.reduced], dtype=np.float64)
         return np.array([len(block) for block in self.X], dtype=np.float64)
+
+    @cached_property
+    def row_hashes(self) -> tuple[Array, ...]:
+        """A hash of every row with its target, owner by owner: equal rows have equal ones."""
+        return tuple(row_hashes(X, y) for X, y in zip(self.X, self.y, strict=True))
 
     def __repr__(self) -> str:
         counts = self.sizes.astype(int).tolist()

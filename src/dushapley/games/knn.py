@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
+from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_values
 from dushapley.games.rows import RowsGame
@@ -52,6 +53,8 @@ class KNNGame(RowsGame):
         super().__init__(owners)
         self.X_test, self.y_test = check_test_set(owners, np.asarray(X_test), np.asarray(y_test))
         self.k = check_k(k)
+        tested = tested_rows(owners, self.X_test, self.y_test)
+        self.notes = (*copied_rows(owners), *tested)
         labels = [str(label) for label in self.y_test.tolist()]
         self._identify(digest("knn game", self.k, self.X_test, *labels))
         rows = np.concatenate([as_numbers(owners.X[j]) for j in self.order])

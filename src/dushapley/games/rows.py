@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
+from dushapley.data.overlap import copied_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
@@ -171,6 +172,7 @@ class DatasetGame(RowsGame):
             )
         super().__init__(owners)
         self.utility = utility
+        self.notes = tuple(copied_rows(owners))
         self._identify(None if fingerprint is None else digest("dataset game", fingerprint))
 
     def with_owners(self, owners: Owners) -> Self:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import Array, FloatArray, IntArray, Queries
-from dushapley.data.overlap import tested_rows
+from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome
@@ -267,12 +267,10 @@ class ModelGame(RowsGame):
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
         notes += unseen_classes(self.owners, self.y_test, self.classes)
-        if seen := tested_rows(self.owners, self.X_test, self.y_test):
-            notes.append(
-                f"{seen} rows of the test set, targets included, are in the owners' data as "
-                "well: scores on them flatter whoever holds them."
-            )
-            warnings.warn(notes[-1], SharedRows, stacklevel=3)
+        notes += copied_rows(self.owners)
+        for note in tested_rows(self.owners, self.X_test, self.y_test):
+            notes.append(note)
+            warnings.warn(note, SharedRows, stacklevel=3)
         return tuple(notes)
 
     def _describe(self, fingerprint: str | None) -> str | None:
