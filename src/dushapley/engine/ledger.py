@@ -132,8 +132,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             raise LedgerMismatch(
                 f"The ledger {self.path} holds evaluations of another game (context "
                 f"{about['context'][:12]}…, this game has {self.context[:12]}…): model, its "
-                "code, metric, test data, seed or fingerprint differ. Use another file, or the "
-                "game it was made with."
+                "code, versions of packages, metric, test data, seed or fingerprint differ. Use "
+                "another file, or the game it was made with."
             )
 
     def _set_up(self) -> dict[str, str]:

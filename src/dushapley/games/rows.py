@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -26,13 +27,15 @@ class RowsGame(Game):
     hash of (draw id, content of j, rank of j among owners of equal content, count),
     so pools under one draw id hold the same rows of every owner who gives as many. Rows are
     concatenated in an order fixed by content: a value depends neither on the order of the owners
-    nor on who is absent. A subclass with a test set calls it `X_test` and `y_test`.
+    nor on who is absent. A subclass with a test set calls it `X_test` and `y_test`; one made of
+    packages names them with their versions in `packages`: a ledger answers under these only.
     """
 
     fractions: Fractions = "rows"
     X_test: Array | None = None
     y_test: Array | None = None
-    _context: str | None = None
+    packages: Mapping[str, str] = MappingProxyType({})
+    _content: str | None = None
 
     def __init__(self, owners: Owners) -> None:
         self.owners = owners
@@ -42,13 +45,16 @@ class RowsGame(Game):
 
     @property
     def context(self) -> str | None:
-        return self._context
+        """Content of the game but for its pools, and the versions that their bits depend on."""
+        if self._content is None or not self.packages:
+            return self._content
+        return digest(self._content, *(f"{n} {v}" for n, v in sorted(self.packages.items())))
 
-    def _identify(self, context: str | None, *policy: str | float) -> None:
+    def _identify(self, content: str | None, *policy: str | float) -> None:
         """Name the pools by what decides their values, the game also by its policy and owners."""
-        self._context = context
-        if context is not None:
-            self.fingerprint = digest(context, *policy, *sorted(self.owners.hashes))
+        self._content = content
+        if content is not None:
+            self.fingerprint = digest(content, *policy, *sorted(self.owners.hashes))
 
     def closed_form(self, method: str) -> Estimate | None:
         """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
@@ -178,7 +184,7 @@ class DatasetGame(RowsGame):
     def with_owners(self, owners: Owners) -> Self:
         """The same utility over other owners."""
         other = super().with_owners(owners)
-        other._identify(self._context)
+        other._identify(self._content)
         return other
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:

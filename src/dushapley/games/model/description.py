@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.hashing import digest, package_version
+from dushapley.hashing import digest
 
 ELSEWHERE = sys.stdlib_module_names | {"__main__", "__mp_main__", "cloudpickle", "dushapley"}
 """Modules that are not the user's: Python's, or of this library. (A script has no name.)"""
@@ -79,12 +79,6 @@ def _describe_object(thing: Any) -> str:
     return f"{_describe_name(type(thing))}({describe(parameters(deep=False))})"
 
 
-def package_of(model: Any) -> str:
-    """Package and version that a model's class comes from."""
-    top = type(model).__module__.split(".")[0]
-    return f"{top} {package_version(top)}"
-
-
 def is_own(name: str, file: object) -> bool:
     """Whether a module is a Python file that was not installed, and not of this library."""
     return (
@@ -105,14 +99,29 @@ def own_code(names: Iterable[str]) -> dict[str, str]:
     >>> own_code(["dushapley.games", "json", "numpy"])
     {}
     """
-    digests: dict[str, str] = {}
+    return {name: digest for name, (digest, _) in _own_sources(names).items()}
+
+
+def own_imports(names: Iterable[str]) -> set[str]:
+    """All that those of these modules import that are the user's own, and what is their own of it.
+
+    Examples
+    --------
+    >>> own_imports(["dushapley.games", "json", "numpy"])
+    set()
+    """
+    return {name for _, imports in _own_sources(names).values() for name in imports}
+
+
+def _own_sources(names: Iterable[str]) -> dict[str, Source]:
+    sources: dict[str, Source] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in digests and (spec := _own_spec(name)) is not None:
-            digests[name], imports = _source(name, spec)
-            waiting += imports
-    return dict(sorted(digests.items()))
+        if name not in sources and (spec := _own_spec(name)) is not None:
+            sources[name] = _source(name, spec)
+            waiting += sources[name][1]
+    return dict(sorted(sources.items()))
 
 
 def _own_spec(name: str) -> ModuleSpec | None:

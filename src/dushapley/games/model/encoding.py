@@ -11,7 +11,7 @@ import numpy as np
 from dushapley.arrays import Array
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOwners
-from dushapley.hashing import digest, package_version
+from dushapley.hashing import digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,7 @@ class Encoding:
     Attributes
     ----------
     name
-        Content hash of library version and rows it was fitted on; part of a ledger's key.
+        Content hash of the rows it was fitted on; part of a ledger's key.
 
     Examples
     --------
@@ -57,9 +57,7 @@ class Encoding:
         self.vectorizer = vectorizer()
         encoded = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
         self.outputs = without_noise(encoded, self.vectorizer)
-        self.name = digest(
-            "skrub", package_version("skrub"), str(self.columns), *sorted(owners.hashes)
-        )
+        self.name = digest("skrub", str(self.columns), *sorted(owners.hashes))
 
     def __call__(self, X: Array) -> Array:
         """Rows of objects as rows of numbers."""

@@ -66,9 +66,10 @@ class FoldsGame(RowsGame):
         first = self.games[0]
         self.repeats, self.deterministic = first.repeats, first.deterministic
         self.limits = replace(first.limits, trainings=first.limits.trainings * number)
-        contexts = [game.context for game in self.games]
+        contents = [game._content for game in self.games]
         nobody = [game.nobody.value for game in self.games]
-        self._identify(None if None in contexts else digest("folds", *contexts, *nobody))
+        self.packages = first.packages
+        self._identify(None if None in contents else digest("folds", *contents, *nobody))
         self.notes = (
             f"The test set is the owners' own rows, by {number}-fold cross-validation: wrong "
             "labels are in the test as well.",

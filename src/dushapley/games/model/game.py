@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any, Literal, Self
 
@@ -14,8 +15,9 @@ from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome
 from dushapley.games.model import training
-from dushapley.games.model.description import Indescribable, describe, package_of
+from dushapley.games.model.description import Indescribable, describe
 from dushapley.games.model.encoding import Encoding
+from dushapley.games.model.packages import packages_of
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
 from dushapley.games.model.scoring import Scorer, best_constant, constant_label
@@ -136,6 +138,7 @@ class ModelGame(RowsGame):
         ]
         self._train_by(fast_path(self) if fast else None)
         self.notes = self._notes()
+        self.packages = self._packages()
         self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
 
     def _train_by(self, path: FastPath | None) -> None:
@@ -170,7 +173,7 @@ class ModelGame(RowsGame):
                 "With these owners the models would be trained by other arithmetic, so that what "
                 "was paid could not be reused. Make a new game of all owners."
             )
-        other._identify(self._context, self.on_failure, self.nobody.value)
+        other._identify(self._content, self.on_failure, self.nobody.value)
         return other
 
     def prepared(self, X: Array) -> Array:
@@ -273,6 +276,12 @@ class ModelGame(RowsGame):
             warnings.warn(note, SharedRows, stacklevel=3)
         return tuple(notes)
 
+    def _packages(self) -> dict[str, str]:
+        """All that computes here, by name and version."""
+        encoder = None if self.encoding is None else self.encoding.vectorizer
+        arithmetic = sys.modules.get(self.backend) if self.path is not None else None
+        return packages_of(self.model, self.scoring, encoder, arithmetic)
+
     def _describe(self, fingerprint: str | None) -> str | None:
         """What must be equal for trainings on equal pools to be interchangeable."""
         try:
@@ -285,7 +294,6 @@ class ModelGame(RowsGame):
             "model game",
             model,
             fingerprint,
-            package_of(self.model),
             content_hash(self.X_test, None),
             content_hash(self.y_test, None),
             *([] if self.classes is None else [content_hash(self.classes, None)]),
