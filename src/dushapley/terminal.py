@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from shutil import get_terminal_size
+from typing import TextIO
 from unicodedata import category
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+STDOUT, STDERR = 1, 2
+"""Numbers of their descriptors."""
 MOST_COLUMNS = 10_000
 """Wide enough for any table, so that its text does not depend on the terminal."""
 DECEPTIVE = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -76,12 +81,81 @@ def table(
 
 def say(sentence: str) -> None:
     """Tell the person, not the pipe."""
-    print(sentence, file=sys.stderr)
+    if sys.stderr is not None:  # as it is where the shell closed it
+        print(sentence, file=sys.stderr)
+
+
+_RESULTS: list[TextIO] = []
+"""The stream that results go to while everything else that is printed goes to stderr."""
+
+
+def output(result: object) -> None:
+    """Print a result: to stdout, which inside `results_only` nothing else reaches."""
+    print(result, file=_results(), flush=True)
 
 
 def columns() -> int | None:
-    """Width of the terminal that stdout goes to; None where it goes to a file or a pipe."""
-    return get_terminal_size().columns if sys.stdout.isatty() else None
+    """Width of the terminal that results go to; None where they go to a file or a pipe."""
+    stream = _results()
+    return get_terminal_size().columns if stream is not None and stream.isatty() else None
+
+
+def _results() -> TextIO | None:
+    return _RESULTS[-1] if _RESULTS else sys.stdout
+
+
+@contextmanager
+def results_only() -> Iterator[None]:
+    """Keep stdout for `output`: what models print there goes to stderr, from C and workers too.
+
+    The descriptor itself is turned to stderr, so that compiled code and processes started
+    meanwhile follow; where Python's stdout is something else (a test, a notebook), it is left out
+    of this.
+    """
+    if not all(map(_is_open, (STDOUT, STDERR))):  # then nothing can be mixed up
+        yield
+        return
+    stream = sys.stdout
+    stream.flush()
+    kept, own = os.dup(STDOUT), _descriptor(stream) == STDOUT
+    _RESULTS.append(_on(kept, stream) if own else stream)
+    os.dup2(STDERR, STDOUT)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _RESULTS.pop()
+        _flush_c()
+        os.dup2(kept, STDOUT)
+        os.close(kept)
+
+
+def _on(descriptor: int, like: TextIO) -> TextIO:
+    """A stream on another descriptor that writes as this one does."""
+    return open(descriptor, "w", encoding=like.encoding, errors=like.errors, closefd=False)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):  # it is not a file, or closed
+        return None
+
+
+def _flush_c() -> None:
+    """Have what C code printed leave its buffer while it still goes to stderr."""
+    if os.name == "posix":
+        import ctypes
+
+        ctypes.CDLL(None).fflush(None)
 
 
 def printable(text: str, keep: str = "") -> str:

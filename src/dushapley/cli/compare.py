@@ -17,7 +17,7 @@ from dushapley.cli.quote import agree_on_evaluations
 from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidValuation
 from dushapley.estimators.registry import AUTO, find
-from dushapley.terminal import columns, say, table
+from dushapley.terminal import columns, output, say, table
 from dushapley.validation import check_budget
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def compare(
     agree_on_evaluations(game, trainings, means)
     values = None if known is None else known.values
     frame = ds.compare(game, names, grid, range(seeds), values, n_jobs=means.jobs, ledger=ledger)
-    print(frame.to_json(orient="records", indent=1) if json else summary(frame))
+    output(frame.to_json(orient="records", indent=1) if json else summary(frame))
     if known is not None and (caveat := doubt(known)):
         say(caveat)
     if picture is not None:

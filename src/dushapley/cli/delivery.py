@@ -18,7 +18,7 @@ from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.hashing import digest
 from dushapley.report import owner_page, report, summarize, text_table
 from dushapley.settlement.money import check_currency, check_decimals, check_floor, check_pot
-from dushapley.terminal import say
+from dushapley.terminal import output, say
 from dushapley.validation import suggestion
 
 SETTLEMENT = Path("settlement.json")
@@ -135,9 +135,9 @@ class Delivery(Pot):
         record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
         settled = self._settle(result, record)
         if json:
-            print(result.to_json())
+            output(result.to_json())
         else:
-            print(text_table(result, summarize(result, settled), settled))
+            output(text_table(result, summarize(result, settled), settled))
         if settled is not None:
             self._write(self.settlement, settled.to_json())
         if self.report is None:

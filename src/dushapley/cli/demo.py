@@ -22,7 +22,7 @@ from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption
 from dushapley.hashing import digest
 from dushapley.report import report
-from dushapley.terminal import say
+from dushapley.terminal import output, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,7 @@ def demo(
         "Training models on a few of the 1,024 coalitions ..."
     )
     result = ds.value(demo_game(tables, test), seed=seed)
-    print(result.to_json() if json else result)
+    output(result.to_json() if json else result)
     lowest = result.to_frame()["owner"].iloc[-2:]
     say(f"Mixed up: {' and '.join(MISLABELLED)}. Lowest values: {' and '.join(sorted(lowest))}.")
     keep(result, out)

@@ -34,7 +34,7 @@ from dushapley.cli.statistics import statistics
 from dushapley.cli.value import value
 from dushapley.cli.verify import verify
 from dushapley.cli.what_if import what_if
-from dushapley.terminal import say
+from dushapley.terminal import results_only, say
 
 LISTED = demo, value, what_if, verify, quote, compare, methods, statistics, reproduce, salvage
 COMMANDS: dict[str, Callable[..., Any]] = {f.__name__.replace("_", "-"): f for f in LISTED}
@@ -66,9 +66,11 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def with_options(debug: bool = False, **given: Any) -> Any:
         del debug  # read by main
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        return command(**given)
+        with results_only():
+            for name, group in groups.items():
+                own = {field.name: given.pop(field.name) for field in fields(group)}
+                given[name] = group(**own)
+            return command(**given)
 
     with_options.__signature__ = Signature(listed)  # type: ignore[attr-defined]
     with_options.__annotations__ = {option.name: option.annotation for option in listed}
@@ -94,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         o.refuse_not_unicode(given)
         refuse_repeated(given)
         app(given, prog_name="dushapley", obj=given)
+    except BrokenPipeError:  # whoever read the result has seen enough
+        sys.exit(1)
     except Exception as error:
         if "--debug" in given:
             raise

@@ -6,11 +6,11 @@ import json as jsons
 
 import dushapley as ds
 from dushapley.cli import options as o
-from dushapley.terminal import columns, table
+from dushapley.terminal import columns, output, table
 
 
 def methods(json: o.Json = False) -> None:
     """All methods, one line each."""
     known = ds.methods()
     listed = table((), known.items(), left=(0, 1), indent=0, width=columns())
-    print(jsons.dumps(known, indent=1, ensure_ascii=False) if json else listed)
+    output(jsons.dumps(known, indent=1, ensure_ascii=False) if json else listed)

@@ -17,7 +17,7 @@ from dushapley.engine import quote as prices
 from dushapley.engine.executors import check_executor
 from dushapley.engine.plan import Plan
 from dushapley.errors import InvalidOption
-from dushapley.terminal import columns, say, table
+from dushapley.terminal import columns, output, say, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
     """What each method would cost here, from a few timed trainings, before paying."""
     check_executor("local", jobs, None)
     frame = ds.quote(job.game(), n_jobs=jobs)
-    print(frame.to_json(orient="records", indent=1, double_precision=15) if json else shown(frame))
+    output(frame.to_json(orient="records", indent=1, double_precision=15) if json else shown(frame))
 
 
 def shown(frame: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from dushapley.cli import options as o
-from dushapley.terminal import say
+from dushapley.terminal import output, say
 
 if TYPE_CHECKING:
     from dushapley_paper.experiment import Profile
@@ -79,7 +79,7 @@ def everything(profile: Profile, seed: int, out: Path, download: bool) -> None:
         data.check(need for name in missing for need in records.EXPERIMENTS[name].needs)
     for name in missing:
         run_one(name, profile, seed, out, download)
-    print(page.write_page(out))
+    output(page.write_page(out))
 
 
 def print_record(record: Record, *, as_json: bool) -> None:
@@ -87,13 +87,13 @@ def print_record(record: Record, *, as_json: bool) -> None:
     from dushapley_paper.records import find_experiment, rounded
 
     if as_json:
-        print(dumps(rounded(record), ensure_ascii=False))
+        output(dumps(rounded(record), ensure_ascii=False))
         return
     experiment = find_experiment(record["name"])
-    print(f"{experiment.title} ({experiment.place})\n")
+    output(f"{experiment.title} ({experiment.place})\n")
     for verdict in experiment.claims(record["result"]):
-        print(verdict)
+        output(verdict)
     for sheet in experiment.sheets(record["result"]):
-        print(f"\n{sheet.markdown()}")
+        output(f"\n{sheet.markdown()}")
     if record["profile"] == "quick":
         say("The quick profile shows that all runs; for conclusions add --profile full.")

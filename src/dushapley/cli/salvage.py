@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 import dushapley as ds
+from dushapley.terminal import output
 
 
 def salvage(
@@ -19,4 +20,4 @@ def salvage(
 ) -> None:
     """Copy what is intact of a damaged ledger into a new one."""
     saved = ds.salvage(ledger, new, context=context)
-    print(f"{saved:,} evaluations saved to {new}; go on with --ledger {new}")
+    output(f"{saved:,} evaluations saved to {new}; go on with --ledger {new}")

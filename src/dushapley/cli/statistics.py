@@ -13,7 +13,7 @@ from dushapley.cli.outputs import Force, refuse_no_folder, refuse_unwritable
 from dushapley.data.summaries import Statistics
 from dushapley.errors import InvalidOption, InvalidOwners
 from dushapley.games.model.catalogue import check_task, choose
-from dushapley.terminal import say
+from dushapley.terminal import output, say
 
 
 def statistics(
@@ -41,7 +41,7 @@ def statistics(
             )
     out.mkdir(parents=True, exist_ok=True)
     for path, one in made.items():
-        print(one.save(path))
+        output(one.save(path))
     say(
         f"{kind} statistics of {len(owners)} owners. They hold no rows, but counts, means, "
         "variances and correlations; those of few rows give the rows away."

@@ -15,6 +15,7 @@ from dushapley.engine.executors import check_executor
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.games.model.catalogue import MODELS
 from dushapley.settlement.verification import Finding, as_stored, value_findings, verdict_on
+from dushapley.terminal import output
 
 
 def verify(
@@ -48,7 +49,7 @@ def verify(
         return value_findings(data, game, ledger=trusted, n_jobs=jobs)
 
     verdict = verdict_on(data, inputs.record(), of_values)
-    print(verdict)
+    output(verdict)
     raise Exit(0 if verdict.holds else 1)
 
 

@@ -20,7 +20,7 @@ from dushapley.data.files import SourceFile
 from dushapley.errors import InvalidOption
 from dushapley.settlement.changes import Change
 from dushapley.settlement.money import money
-from dushapley.terminal import say, short_name, table
+from dushapley.terminal import output, say, short_name, table
 
 
 def what_if(
@@ -101,13 +101,13 @@ def show(answer: ds.WhatIf, paid: list[dict[str, str]] | None, *, json: bool) ->
             "found": answer.n_found,
             "payments": paid,
         }
-        print(jsons.dumps(worlds, indent=1, ensure_ascii=False, allow_nan=False))
+        output(jsons.dumps(worlds, indent=1, ensure_ascii=False, allow_nan=False))
         return
-    print(answer)
+    output(answer)
     if paid is not None:
         rows = [
             [short_name(row["owner"], 32)]
             + [money(Decimal(row[world])) if row[world] else "-" for world in ("before", "after")]
             for row in paid
         ]
-        print(table(("payment", "before", "after"), rows))
+        output(table(("payment", "before", "after"), rows))
