@@ -261,7 +261,7 @@ def test_ledger_of_another_game_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to look like one\n" * 40)
-    with pytest.raises(errors.LedgerUnreadable, match="not a readable ledger"):
+    with pytest.raises(errors.LedgerUnreadable, match=r"is a text file .*, not a ledger"):
         ds.value(paid_game, "permutation", ledger=path)
     assert path.read_text().startswith("not a database")
     with pytest.raises(errors.LedgerUnreadable):

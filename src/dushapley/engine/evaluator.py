@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -18,6 +17,7 @@ from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
 from dushapley.engine.propagation import Begin, Transcript, error_bars
+from dushapley.engine.scores import Answers, Spool
 from dushapley.errors import LedgerRefused
 from dushapley.games.base import Game, Outcome
 from dushapley.protocol import Ask, Estimate
@@ -42,6 +42,9 @@ class Evaluator:
         """What was computed, and what else a valuation says of the answers."""
         return {"n_computed": self.n_computed, "n_distinct": None, "details": final.details}
 
+    def close(self) -> None:
+        """Let go of what only this run needed."""
+
 
 class PaidEvaluator(Evaluator):
     """Answers questions that cost something: each different pool is looked up and paid once.
@@ -54,13 +57,14 @@ class PaidEvaluator(Evaluator):
         super().__init__(game)
         self.executor = executor
         self.ledger = ledger
-        self.known: dict[bytes, Outcome] = {}
-        self.number: dict[bytes, int] = {}
+        self.store: Ledger | Spool = Spool() if ledger is None else ledger
+        self.answers = Answers(self.store)
         self.transcript = Transcript()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
         keys = self.game.keys(queries, draws)
+        numbers = self.answers.numbers(keys)
         rows = {key: row for row, key in reversed(list(enumerate(keys)))}  # the first of each key
         unknown = self._look_up(dict.fromkeys(keys))
         bar.advance(len(keys) - len(unknown))
@@ -71,49 +75,53 @@ class PaidEvaluator(Evaluator):
         for position, outcomes in self.executor.run(self.game, work):
             self._keep(blocks[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
-        self.transcript.add(ask, [self.number.setdefault(key, len(self.number)) for key in keys])
-        return np.array([self.known[key].value for key in keys], dtype=np.float64)
+        self.transcript.add(ask, numbers)
+        return self.answers.at(numbers)
 
     def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
         """The same with failures, errors by source, and what was noted on the way."""
-        outcomes = [self.known[key] for key in self.number]
-        values = np.array([outcome.value for outcome in outcomes])
         with blas_limit(self.game):
-            trail = run_history(self.game.sizes, self.transcript, values, final)
+            trail = run_history(self.game.sizes, self.transcript, self.answers.values, final)
             errors = error_bars(
                 begin,
                 self.transcript,
-                outcomes,
+                self.answers,
                 final,
                 repeats=self.game.repeats,
                 deterministic=self.game.deterministic,
                 enumerated=plan.method.name == "exact" or self.game.n_players == 1,
             )
-        causes = Counter(o.failure for o in self.known.values() if o.failure is not None)
         return {
             "n_computed": self.n_computed,
-            "n_distinct": len(self.known),
+            "n_distinct": self.answers.n_known,
             "details": {**final.details, "trail": trail},
             "errors": errors,
-            "failures": dict(sorted(causes.items())),  # workers finish in any order
+            "failures": dict(sorted(self.answers.causes.items())),  # workers finish in any order
         }
+
+    def close(self) -> None:
+        if self.ledger is None:
+            self.store.close()
 
     def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
         """Learn what the ledger knows of pools not met before; those that it does not know."""
-        unknown = [key for key in keys if key not in self.known]
+        unknown = self.answers.unknown(keys)
         stored = {} if self.ledger is None else self.ledger.read(unknown)
-        recalled = {key: self.game.recall(outcome) for key, outcome in stored.items()}
-        self.known |= {key: outcome for key, outcome in recalled.items() if outcome is not None}
-        return [key for key in unknown if key not in self.known]
+        for key, outcome in stored.items():
+            recalled = self.game.recall(outcome)
+            if recalled is outcome:
+                self.answers.learn([(key, outcome)])
+            elif recalled is not None:
+                self.answers.replace(key, recalled)
+        return self.answers.unknown(unknown)
 
     def _keep(self, keys: list[bytes], queries: Queries, outcomes: list[Outcome]) -> None:
-        """Commit a paid block to the ledger, and remember it."""
+        """Commit a paid block to the ledger, and remember what it came to."""
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
         refuse_non_finite(queries, values, self.game.names)
         paid = list(zip(keys, outcomes, strict=True))
-        if self.ledger is not None:
-            self.ledger.write(paid)
-        self.known.update(paid)
+        self.store.write(paid)
+        self.answers.learn(paid)
         self.n_computed += len(paid)
 
 

@@ -4,22 +4,23 @@ One SQLite file (write-ahead log) per *context*: what must be equal for evaluati
 to be interchangeable (model, metric, test data, seed). Within it a pool is known by its content,
 so that an owner who leaves, joins or is renamed costs only what is new. Numbers are written as
 text that reads back to the last bit (SQLite's own would lose the sign of zero), and every row is
-sealed by a checksum, so that damage is noticed and never taken for an evaluation.
+sealed by a checksum, so that damage is noticed and never taken for an evaluation. Scores of test
+rows stand in a table of their own: they are many times larger, and only error bars need them.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from shlex import quote
 from time import monotonic, sleep
 from typing import Any
 
-import numpy as np
-
+from dushapley.arrays import FloatArray
+from dushapley.engine.database import DAMAGE, at_most, open_database, schema_of
+from dushapley.engine.scores import packed, unpacked
 from dushapley.errors import (
     LedgerBusy,
     LedgerError,
@@ -30,26 +31,41 @@ from dushapley.errors import (
 )
 from dushapley.games.base import Outcome
 from dushapley.hashing import checksum
+from dushapley.terminal import printable
 
-FORMAT = "dushapley.ledger/2"
-_SCHEMA = (
-    "create table if not exists about (name text primary key, value text not null) without rowid",
-    "create table if not exists evaluations (key blob primary key, value text not null, "
-    "failure text, scores blob, spread text, seal blob not null) without rowid",
-)
+FORMAT = "dushapley.ledger/3"
+SCHEMA = {
+    "about": "CREATE TABLE about (name text primary key, value text not null) without rowid",
+    "evaluations": "CREATE TABLE evaluations (key blob primary key, value text not null, "
+    "failure text, spread text, rows text, seal blob not null) without rowid",
+    "scores": "CREATE TABLE scores (key blob primary key, packed blob not null, "
+    "seal blob not null)",  # with row numbers: what is large is appended, not sorted in
+}
+DECLARED = {**SCHEMA, "sqlite_autoindex_scores_1": None}
+"""All that a ledger declares, as SQLite tells it."""
 _INSERT = """
 insert into evaluations values (?, ?, ?, ?, ?, ?) on conflict (key) do update set
-    value = excluded.value, failure = excluded.failure,
-    scores = excluded.scores, spread = excluded.spread, seal = excluded.seal
+    value = excluded.value, failure = excluded.failure, spread = excluded.spread,
+    rows = excluded.rows, seal = excluded.seal
 where evaluations.failure is not null
 """  # a failure may be tried again; an answer stands
+_INSERT_SCORES = """
+insert or replace into scores select ?1, ?2, ?3
+where ?4 = (select seal from evaluations where key = ?1)
+"""  # of the evaluation that stands
+_SELECT_SCORES = """
+select evaluations.key, rows, packed, scores.seal
+from evaluations left join scores on scores.key = evaluations.key
+where rows is not null and evaluations.key in """
 PATIENCE = 60
 """Seconds to wait while another run is writing."""
 _AT_ONCE = 500
 """Keys looked up by one statement."""
 
-Row = tuple[bytes, str, str | None, bytes | None, str | None, bytes]
-"""Key, value, failure, scores, spread and seal, as they are stored."""
+Row = tuple[bytes, str, str | None, str | None, str | None, bytes]
+"""Key, value, failure, spread, number of scores, and seal, as they are stored."""
+ScoresRow = tuple[bytes, bytes, bytes]
+"""Key, packed scores and seal, as they are stored."""
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -75,12 +91,9 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def __init__(self, path: str | os.PathLike[str], context: str) -> None:
         self.path, self.context = Path(path), context
-        self._refuse_read_only()
         try:
-            self._db = sqlite3.connect(
-                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-            )  # made in one thread, it may be used in another, one at a time
-        except sqlite3.Error as error:
+            self._db = open_database(self.path, PATIENCE)
+        except DAMAGE as error:
             raise LedgerUnreadable(
                 f"The ledger {self.path} cannot be opened ({error}). Name a file in a folder that "
                 "exists and can be written."
@@ -100,67 +113,69 @@ class Ledger(AbstractContextManager["Ledger"]):
         except OSError:
             return None
 
-    def _refuse_read_only(self) -> None:
-        """Refuse before any work is paid for; a file without write permission is meant so."""
-        for place in (self.path, self.path.parent):
-            if place.exists() and (
-                not os.access(place, os.W_OK) or place.stat().st_mode & 0o222 == 0
-            ):
-                raise LedgerReadOnly(
-                    f"{place} is read-only, so evaluations could not be kept. Make it writable, "
-                    "copy the ledger elsewhere, or run without one."
-                )
-
     def _prepare(self) -> None:
         started = monotonic()
         while True:
             try:
                 about = self._set_up()
                 break
-            except sqlite3.DatabaseError as error:
+            except DAMAGE as error:
                 refusal = self._refusal(error)
                 # SQLite itself does not wait when two runs make the same file at the same moment
                 if not isinstance(refusal, LedgerBusy) or monotonic() - started > PATIENCE:
                     raise refusal from error
             sleep(0.02)
-        if about["format"] != FORMAT:
+        whose, version = (printable(str(about.get(name))) for name in ("context", "format"))
+        if version != FORMAT:
             raise LedgerUnreadable(
-                f"The ledger {self.path} has format {about['format']!r}; this version reads "
-                f"{FORMAT!r}. Use another file."
+                f"The ledger {self.path} has format {version!r}; this version reads {FORMAT!r}. "
+                "Use another file."
             )
-        if about["context"] != self.context:
+        if about.get("context") != self.context:
             raise LedgerMismatch(
                 f"The ledger {self.path} holds evaluations of another game (context "
-                f"{about['context'][:12]}…, this game has {self.context[:12]}…): model, its "
-                "code, versions of packages, metric, test data, seed or fingerprint differ. Use "
-                "another file, or the game it was made with."
+                f"{whose[:12]}…, this game has {self.context[:12]}…): model, its code, versions of "
+                "packages, metric, test data, seed or fingerprint differ. Use another file, or the "
+                "game it was made with."
             )
 
     def _set_up(self) -> dict[str, str]:
         """Make the tables where there are none; what the file says about itself."""
         self._refuse_foreign()
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = normal")
-        with self._db:
-            self._db.execute("begin immediate")  # proves now that we may write
-            for statement in _SCHEMA:
-                self._db.execute(statement)
-            for name, value in (("format", FORMAT), ("context", self.context)):
-                self._db.execute("insert or ignore into about values (?, ?)", (name, value))
-            return dict(self._db.execute("select name, value from about").fetchall())
+        with at_most(self._db, PATIENCE):
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = normal")
+            with self._db:
+                self._db.execute("begin immediate")  # proves now that we may write
+                for statement in SCHEMA.values():
+                    self._db.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+                for name, value in (("format", FORMAT), ("context", self.context)):
+                    self._db.execute("insert or ignore into about values (?, ?)", (name, value))
+                return dict(self._db.execute("select name, value from about").fetchall())
 
     def _refuse_foreign(self) -> None:
-        """Refuse a database that is somebody else's before anything is written to it."""
-        tables = {name for (name,) in self._db.execute("select name from sqlite_master")}
-        if tables and not {"about", "evaluations"} <= tables:
+        """Refuse a database that is not a ledger to the letter before anything is written to it.
+
+        Views and triggers are programs, and a table declared otherwise may compute what it says.
+        """
+        declared = schema_of(self._db)
+        if declared in ({}, DECLARED):
+            return
+        if set(declared) == {"about", "evaluations"}:
             raise LedgerUnreadable(
-                f"{self.path} is a database, but not a ledger: it holds "
-                f"{', '.join(sorted(tables))}. It was left alone; name another file."
+                f"The ledger {self.path} was written by an earlier version of dushapley, which "
+                "kept scores otherwise. It was left alone; name another file, and pay anew."
             )
+        others = sorted(name for name in declared if DECLARED.get(name, "") != declared[name])
+        raise LedgerUnreadable(
+            f"{self.path} is a database, but not a ledger: it holds "
+            f"{printable(', '.join(others or declared)[:200])}. It was left alone; name another "
+            "file."
+        )
 
     def _refusal(self, error: Exception) -> LedgerError:
         """What an error of SQLite means for the user."""
-        path, reason = self.path, str(error)
+        path, reason = self.path, printable(str(error))[:200]
         refusals: dict[tuple[str, ...], LedgerError] = {
             ("locked", "busy"): LedgerBusy(
                 f"Another program has been writing to the ledger {path} for {PATIENCE} seconds. "
@@ -182,40 +197,65 @@ class Ledger(AbstractContextManager["Ledger"]):
         return next(e for words, e in refusals.items() if any(w in reason for w in words))
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Outcome]:
-        """What is known of these pools."""
+        """What is known of these pools, without their scores."""
         outcomes: dict[bytes, Outcome] = {}
-        for start in range(0, len(keys), _AT_ONCE):
-            some = keys[start : start + _AT_ONCE]
-            marks = ",".join("?" * len(some))
-            for row in self._execute(f"select * from evaluations where key in ({marks})", some):  # noqa: S608
-                outcome = unsealed(row, self.context)
-                if outcome is None:
-                    raise self._refusal(ValueError("an evaluation does not match its checksum"))
-                outcomes[row[0]] = outcome
+        for row in self._select("select * from evaluations where key in ", keys):
+            outcome = unsealed(row, self.context)
+            if outcome is None:
+                raise self._refusal(ValueError("an evaluation does not match its checksum"))
+            outcomes[row[0]] = outcome
         return outcomes
+
+    def scores(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        """Scores of test rows of those of these pools that have any."""
+        scores: dict[bytes, FloatArray] = {}
+        for key, rows, body, seal in self._select(_SELECT_SCORES, keys):
+            values = unsealed_scores((key, body, seal), self.context)
+            if values is None or str(len(values)) != rows:
+                raise self._refusal(ValueError("scores of test rows do not match their checksum"))
+            scores[key] = values
+        return scores
 
     def write(self, paid: Iterable[tuple[bytes, Outcome]]) -> int:
         """Commit a block of evaluations: all of it, or nothing. How many of them were news."""
-        rows = [sealed(key, outcome, self.context) for key, outcome in paid]
+        rows, scores = [], []
+        for key, outcome in paid:
+            rows.append(sealed(key, outcome, self.context))
+            if outcome.scores is not None:
+                scores.append(sealed_scores(key, packed(outcome.scores), self.context))
+        return self.adopt(rows, scores)
+
+    def adopt(self, rows: Sequence[Row], scores: Sequence[ScoresRow]) -> int:
+        """Commit evaluations as they are stored, with their scores; how many of them were news."""
         if self._standing() != self._file:  # SQLite would go on writing into a file without a name
             raise LedgerUnreadable(
                 f"The ledger {self.path} was deleted, moved or replaced during the run, so what is "
                 "paid now could not be found again. Put it back, and run the same again to go on."
             )
+        seals = {row[0]: row[-1] for row in rows}
         try:
             with self._db:  # which commits, or takes all of it back
                 self._db.execute("begin immediate")
-                return self._db.executemany(_INSERT, rows).rowcount
-        except sqlite3.Error as error:
+                news = self._db.executemany(_INSERT, rows).rowcount
+                self._db.executemany(_INSERT_SCORES, [(*row, seals[row[0]]) for row in scores])
+                return news
+        except DAMAGE as error:
             raise self._refusal(error) from error
 
     def __len__(self) -> int:
         return int(self._execute("select count(*) from evaluations", ())[0][0])
 
+    def _select(self, statement: str, keys: Sequence[bytes]) -> Iterator[Any]:
+        """Rows of these keys, looked up some hundreds at a time."""
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            yield from self._execute(f"{statement} ({','.join('?' * len(some))})", some)
+
     def _execute(self, statement: str, values: Sequence[object]) -> list[Any]:
         try:
-            return self._db.execute(statement, values).fetchall()
-        except sqlite3.DatabaseError as error:
+            with at_most(self._db):
+                return self._db.execute(statement, values).fetchall()
+        except DAMAGE as error:
             raise self._refusal(error) from error
 
     def close(self) -> None:
@@ -228,16 +268,32 @@ class Ledger(AbstractContextManager["Ledger"]):
 
 def sealed(key: bytes, outcome: Outcome, context: str) -> Row:
     """An evaluation as it is stored."""
-    scores = None if outcome.scores is None else outcome.scores.tobytes()
     spread = None if outcome.spread is None else repr(float(outcome.spread))
-    content = key, repr(float(outcome.value)), outcome.failure, scores, spread
+    rows = None if outcome.scores is None else str(len(outcome.scores))
+    content = key, repr(float(outcome.value)), outcome.failure, spread, rows
     return *content, checksum(context, *content)
 
 
 def unsealed(row: Row, context: str) -> Outcome | None:
     """A stored evaluation, or None when it is not what was once stored."""
-    _, value, failure, scores, spread, seal = row
-    if checksum(context, *row[:-1]) != seal:
+    _, value, failure, spread, _, _ = row
+    if not _is_sealed(row, context):
         return None
-    array = None if scores is None else np.frombuffer(scores, dtype=np.float64)
-    return Outcome(float(value), failure, array, None if spread is None else float(spread))
+    return Outcome(float(value), failure, None, None if spread is None else float(spread))
+
+
+def sealed_scores(key: bytes, body: bytes, context: str) -> ScoresRow:
+    """Packed scores as they are stored."""
+    return key, body, checksum(context, key, body)
+
+
+def unsealed_scores(row: ScoresRow, context: str) -> FloatArray | None:
+    """Stored scores, or None when they are not what was once stored."""
+    return unpacked(row[1]) if _is_sealed(row, context) else None
+
+
+def _is_sealed(row: Sequence[Any], context: str) -> bool:
+    *content, seal = row
+    if not all(isinstance(part, (str, bytes, type(None))) for part in content):
+        return False  # damage can change the type of a number, too
+    return checksum(context, *content) == seal

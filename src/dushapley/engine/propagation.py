@@ -26,7 +26,7 @@ errs on the safe side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,8 +34,8 @@ import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.engine.asktell import AskTell
+from dushapley.engine.scores import AT_ONCE, Answers
 from dushapley.estimators.exact import shapley_weights
-from dushapley.games.base import Outcome
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.uncertainty import std_errors_of, with_errors
 
@@ -43,19 +43,21 @@ GROUPS = 100
 """Groups of test rows left out in turn: a standard error from them is right to about 7%."""
 NOISES = 100
 """Replays with noise on the utilities."""
-AT_ONCE = 1024
-"""Pools whose scores are put into one matrix."""
+MOST_SUMS = 2**23
+"""Sums of scores over groups that are held at a time."""
 
 
 @dataclass
 class Transcript:
-    """What was asked, and which of the different outcomes answered it."""
+    """What was asked, and which of the different answers it got."""
 
     asks: list[Ask] = field(default_factory=list)
     answers: list[IntArray] = field(default_factory=list)
+    n_answers: int = 0
 
     def add(self, ask: Ask, answers: Sequence[int]) -> None:
-        """Keep one question with the numbers of its outcomes."""
+        """Keep one question with the numbers of its answers."""
+        self.n_answers = max(self.n_answers, *(number + 1 for number in answers))
         self.asks.append(ask)
         self.answers.append(np.array(answers, dtype=np.int64))
 
@@ -67,7 +69,7 @@ Begin = Callable[[], AskTell]
 def error_bars(
     begin: Begin,
     transcript: Transcript,
-    outcomes: Sequence[Outcome],
+    answers: Answers,
     estimate: Estimate,
     *,
     repeats: int,
@@ -80,7 +82,7 @@ def error_bars(
     ----------
     begin
         Starts the same conversation anew.
-    transcript, outcomes, estimate
+    transcript, answers, estimate
         What was asked, what it came to, and what the method made of it.
     repeats
         Trainings per pool.
@@ -94,15 +96,16 @@ def error_bars(
     dict
         Empty where no pool has scores by row or repeated trainings.
     """
-    if all(outcome.scores is None and outcome.spread is None for outcome in outcomes):
+    rows = answers.rows(transcript.n_answers)
+    if rows == 0 and np.isnan(answers.spreads).all():
         return {}
-    weights = enumeration_weights(transcript) if enumerated else estimate.weights
-    per_outcome = None if weights is None else outcome_weights(weights, transcript)
-    carry = Carrier(begin, transcript, per_outcome)
+    columns = enumeration_weights(transcript) if enumerated else _stated_weights(estimate)
+    weights = None if columns is None else AnswerWeights(columns, transcript)
+    carry = Carrier(begin, transcript, weights)
     nothing = np.zeros((len(estimate.values),) * 2)
     measured = {
-        "training": _training_error(carry, outcomes, repeats),
-        "test set": _test_set_error(carry, outcomes),
+        "training": _training_error(carry, answers, repeats),
+        "test set": _test_set_error(carry, answers, rows),
     }
     carried = any(covariance is not None for covariance in measured.values())
     if deterministic:
@@ -136,21 +139,44 @@ def _total(covariances: Mapping[str, FloatArray | None]) -> dict[str, Any]:
     return {"total": total.tolist(), "covariance": joint.tolist(), "dominant": dominant}
 
 
-def enumeration_weights(transcript: Transcript) -> FloatArray:
+Columns = Callable[[IntArray], FloatArray]
+"""Weights of questions by their position, shape (I, m): made when needed, there may be millions."""
+
+
+def enumeration_weights(transcript: Transcript) -> Columns:
     """Shapley weights of all coalitions, in the order they were asked."""
     queries = np.concatenate([np.asarray(ask.queries, dtype=np.bool_) for ask in transcript.asks])
-    n = queries.shape[1]
-    outside = np.append(shapley_weights(n), 0.0)
-    size = queries.sum(axis=1)
-    return np.where(queries, outside[size - 1, None], -outside[size, None]).T
+    outside = np.append(shapley_weights(queries.shape[1]), 0.0)
+
+    def columns(positions: IntArray) -> FloatArray:
+        pools = queries[positions]
+        size = pools.sum(axis=1)
+        return np.where(pools, outside[size - 1, None], -outside[size, None]).T
+
+    return columns
 
 
-def outcome_weights(weights: FloatArray, transcript: Transcript) -> FloatArray:
-    """Weights of different outcomes: those of repeated questions add up."""
-    asked = np.concatenate(transcript.answers)
-    columns = np.zeros((asked.max() + 1, len(weights)))
-    np.add.at(columns, asked, weights.T)
-    return columns.T
+def _stated_weights(estimate: Estimate) -> Columns | None:
+    weights = estimate.weights
+    return None if weights is None else lambda positions: weights[:, positions]
+
+
+class AnswerWeights:
+    """Weights of different answers: those of repeated questions add up."""
+
+    def __init__(self, columns: Columns, transcript: Transcript) -> None:
+        answers = np.concatenate(transcript.answers)
+        self.columns = columns
+        self.positions = np.argsort(answers, kind="stable")
+        self.answers = answers[self.positions]
+
+    def block(self, start: int, stop: int) -> FloatArray:
+        """Weights of the answers with these numbers, shape (I, stop − start)."""
+        low, high = np.searchsorted(self.answers, [start, stop])
+        columns = self.columns(self.positions[low:high]).T
+        sums = np.zeros((stop - start, columns.shape[1]))
+        np.add.at(sums, self.answers[low:high] - start, columns)
+        return sums.T
 
 
 @dataclass(frozen=True)
@@ -159,7 +185,7 @@ class Carrier:
 
     begin: Begin
     transcript: Transcript
-    weights: FloatArray | None
+    weights: AnswerWeights | None
 
     def replay(self, utilities: FloatArray) -> FloatArray | None:
         """Values of the same conversation on other utilities; None if it went another way."""
@@ -181,29 +207,34 @@ class Carrier:
         return covariance_of(np.array(replayed), ddof)
 
 
-def _test_set_error(carry: Carrier, outcomes: Sequence[Outcome]) -> FloatArray | None:
-    rows = next((len(o.scores) for o in outcomes if o.scores is not None), 0)
+def _test_set_error(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None:
     if rows < 2:
         return None
-    if carry.weights is not None:
-        influence = np.zeros((len(carry.weights), rows))
-        for start in range(0, len(outcomes), AT_ONCE):
-            some = outcomes[start : start + AT_ONCE]
-            scores = np.stack([_rows_of(outcome, rows) for outcome in some])
-            influence += carry.weights[:, start : start + AT_ONCE] @ scores
-        return covariance_of(influence.T, ddof=1) / rows
-    return _jackknife(carry, outcomes, rows)
+    if carry.weights is None:
+        return _jackknife(carry, answers, rows)
+    influence: FloatArray | float = 0.0
+    for start, scores in answers.blocks(carry.transcript.n_answers):
+        influence += carry.weights.block(start, start + len(scores)) @ scores
+    return covariance_of(np.transpose(influence), ddof=1) / rows
 
 
-def _jackknife(carry: Carrier, outcomes: Sequence[Outcome], rows: int) -> FloatArray | None:
+def _jackknife(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None:
     groups = min(rows, GROUPS)
     member = np.random.default_rng(0).permutation(rows) % groups
-    size = np.bincount(member)
-    values = np.array([outcome.value for outcome in outcomes])
-    sums = np.stack([np.bincount(member, _rows_of(outcome, rows)) for outcome in outcomes])
-    without = (values[:, None] * rows - sums) / (rows - size)
-    covariance = carry.covariance(without.T, ddof=0)
+    covariance = carry.covariance(_without_groups(carry, answers, member), ddof=0)
     return None if covariance is None else covariance * (groups - 1)
+
+
+def _without_groups(carry: Carrier, answers: Answers, member: IntArray) -> Iterator[FloatArray]:
+    """Utilities without each group of test rows; scores are read as often as memory asks for."""
+    rows, size, n = len(member), np.bincount(member), carry.transcript.n_answers
+    values = answers.values[:n]
+    for some in np.array_split(np.arange(len(size)), -(-len(size) * n // MOST_SUMS)):
+        sums = np.empty((len(some), n))
+        is_member = (member == some[:, None]).astype(np.float64)
+        for start, scores in answers.blocks(n):
+            sums[:, start : start + len(scores)] = is_member @ scores.T
+        yield from (values * rows - sums) / (rows - size[some, None])
 
 
 def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
@@ -211,19 +242,19 @@ def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
     return np.atleast_2d(np.cov(rows, rowvar=False, ddof=ddof))
 
 
-def _rows_of(outcome: Outcome, rows: int) -> FloatArray:
-    """Scores row by row; a utility fixed beforehand is the same on every test set."""
-    return np.full(rows, outcome.value) if outcome.scores is None else outcome.scores
-
-
-def _training_error(carry: Carrier, outcomes: Sequence[Outcome], repeats: int) -> FloatArray | None:
-    if all(outcome.spread is None for outcome in outcomes):
+def _training_error(carry: Carrier, answers: Answers, repeats: int) -> FloatArray | None:
+    n = carry.transcript.n_answers
+    spreads = answers.spreads[:n]
+    if np.isnan(spreads).all():
         return None
-    noise = np.array([outcome.spread or 0.0 for outcome in outcomes]) / np.sqrt(repeats)
-    if carry.weights is not None:
-        scaled = carry.weights * noise
-        return np.asarray(scaled @ scaled.T)
-    values = np.array([outcome.value for outcome in outcomes])
-    rng = np.random.default_rng(0)
-    moved = (values + noise * rng.standard_normal(len(noise)) for _ in range(NOISES))
-    return carry.covariance(moved, ddof=1)
+    noise = np.nan_to_num(spreads) / np.sqrt(repeats)
+    if carry.weights is None:
+        values, rng = answers.values[:n], np.random.default_rng(0)
+        moved = (values + noise * rng.standard_normal(n) for _ in range(NOISES))
+        return carry.covariance(moved, ddof=1)
+    covariance: FloatArray | float = 0.0
+    for start in range(0, n, AT_ONCE):
+        stop = min(start + AT_ONCE, n)
+        scaled = carry.weights.block(start, stop) * noise[start:stop]
+        covariance += scaled @ scaled.T
+    return np.asarray(covariance)

@@ -5,18 +5,31 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from dushapley.engine.ledger import Ledger, Row, unsealed
+from dushapley.engine.database import DAMAGE, at_most, open_database, refuse_other_files, schema_of
+from dushapley.engine.ledger import (
+    DECLARED,
+    Ledger,
+    Row,
+    ScoresRow,
+    unsealed,
+    unsealed_scores,
+)
 from dushapley.errors import LedgerUnreadable
 
 _PAGE = 4096
 _RANGES = 2**16
 """Ranges of keys, by their first two bytes."""
+_SCORES_A_PAGE = 128
+"""More than fit on a page."""
+_AT_ONCE = 500
+"""Evaluations copied at a time."""
 
 
 def salvage(
@@ -56,22 +69,39 @@ def salvage(
     1
     """
     old, new = Path(path), Path(to)
+    refuse_other_files(old)
     if not old.is_file():
         raise LedgerUnreadable(f"{old} does not exist. Name the damaged ledger.")
+    refuse_other_files(new)
     if new.exists():
         raise LedgerUnreadable(f"{new} exists already. Name a new file for what is saved.")
     with TemporaryDirectory() as folder:
         copy = _readable_copy(old, Path(folder))
-        with closing(sqlite3.connect(copy)) as db:
+        with closing(open_database(copy)) as db:
             known = context or _context(db)
             if known is None:
                 raise LedgerUnreadable(
                     f"{old} no longer says which game it belongs to. Pass context=game.context."
                 )
             with Ledger(new, known) as ledger:
-                checked = ((row[0], unsealed(row, known)) for row in _rows(db))
-                ledger.write((key, outcome) for key, outcome in checked if outcome is not None)
-                return len(ledger)
+                return _copy_intact(db, ledger, copy.stat().st_size // _PAGE)
+
+
+def _copy_intact(db: sqlite3.Connection, ledger: Ledger, pages: int) -> int:
+    """Copy evaluations that are intact, and whose scores are if they have any."""
+    places = dict(_places(db, pages))
+    intact = (row for row in _rows(db) if unsealed(row, ledger.context) is not None)
+    while some := list(islice(intact, _AT_ONCE)):
+        numbers = {row[0]: places.get(row[0]) for row in some if row[4] is not None}
+        scores = [_scores(db, number) for number in numbers.values() if number is not None]
+        whole = {
+            row[0]: row
+            for row in scores
+            if row is not None and unsealed_scores(row, ledger.context) is not None
+        }
+        rows = [row for row in some if row[4] is None or row[0] in whole]
+        ledger.adopt(rows, list(whole.values()))
+    return len(ledger)
 
 
 def _readable_copy(old: Path, folder: Path) -> Path:
@@ -81,39 +111,58 @@ def _readable_copy(old: Path, folder: Path) -> Path:
     log = old.with_name(f"{old.name}-wal")
     if log.exists():
         shutil.copyfile(log, folder / "copy.sqlite-wal")
-    if not _opens(copy):  # the first page of a new ledger, with the size of the old one
+    if not _is_declared(copy):  # the first page of a new ledger, with the size of the old one
         Ledger(fresh, "").close()
         page, size = fresh.read_bytes()[:_PAGE], (old.stat().st_size // _PAGE).to_bytes(4, "big")
         copy.write_bytes(page[:28] + size + page[32:] + old.read_bytes()[_PAGE:])
     return copy
 
 
-def _opens(path: Path) -> bool:
+def _is_declared(path: Path) -> bool:
+    """Whether the file still declares what a ledger declares, and nothing else."""
     try:
-        with closing(sqlite3.connect(path)) as db:
-            tables = {name for (name,) in db.execute("select name from sqlite_master")}
-    except sqlite3.DatabaseError:
+        with closing(open_database(path)) as db:
+            return schema_of(db) == DECLARED
+    except DAMAGE:
         return False
-    return {"about", "evaluations"} <= tables
 
 
 def _context(db: sqlite3.Connection) -> str | None:
     try:
-        row = db.execute("select value from about where name = 'context'").fetchone()
-    except sqlite3.DatabaseError:
+        with at_most(db):
+            row = db.execute("select value from about where name = 'context'").fetchone()
+    except DAMAGE:
         return None
-    return None if row is None else str(row[0])
+    return None if row is None or not isinstance(row[0], str) else row[0]
 
 
 def _rows(db: sqlite3.Connection) -> Iterator[Row]:
-    """All rows that can be read.
+    """All evaluations that can be read.
 
     Each narrow range of keys is looked for by itself, from the root of the tree: a scan would end
     at the first damaged page, or silently at the first key that damage made too large.
     """
     inner = (start.to_bytes(2, "big") for start in range(1, _RANGES))
-    for low, high in pairwise([b"", *inner, b"\xff" * 128]):
-        with suppress(sqlite3.DatabaseError):
-            yield from db.execute(
-                "select * from evaluations where key >= ? and key < ?", (low, high)
-            ).fetchall()
+    for bounds in pairwise([b"", *inner, b"\xff" * 128]):
+        yield from _readable(db, "select * from evaluations where key >= ? and key < ?", bounds)
+
+
+def _places(db: sqlite3.Connection, pages: int) -> Iterator[tuple[bytes, int]]:
+    """Where scores are, found without the index, which may be damaged as well."""
+    for first in range(0, pages * _SCORES_A_PAGE, _SCORES_A_PAGE):
+        bounds = first, first + _SCORES_A_PAGE
+        yield from _readable(
+            db, "select key, rowid from scores where rowid >= ? and rowid < ?", bounds
+        )
+
+
+def _scores(db: sqlite3.Connection, number: int) -> ScoresRow | None:
+    found = _readable(db, "select key, packed, seal from scores where rowid = ?", (number,))
+    return found[0] if found else None
+
+
+def _readable(db: sqlite3.Connection, query: str, values: Sequence[Any]) -> list[Any]:
+    """What a query finds; nothing where damage is in its way."""
+    with suppress(*DAMAGE), at_most(db):
+        return db.execute(query, values).fetchall()
+    return []

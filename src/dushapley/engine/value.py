@@ -192,10 +192,14 @@ class Run:
             return self._from_formula(self.plan.formula)
         if self.ledger is not None and self._paid is None:
             raise ProtocolViolated("The run's ledger is not open; pay inside `with Run(...)`.")
-        talk = self.converse()
+        with ExitStack() as kept:
+            return self._pay(self.converse(), kept)
+
+    def _pay(self, talk: AskTell, kept: ExitStack) -> Valuation:
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
             evaluator = self._evaluator(until, stack)
+            kept.callback(evaluator.close)  # error bars read from it when workers are gone
             shown = False if self.game.cheap and self.progress is None else self.progress
             bar = stack.enter_context(Progress(self.plan.budget, show=shown))
             stack.enter_context(blas_limit(self.game))

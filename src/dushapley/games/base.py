@@ -150,7 +150,11 @@ class Game(ABC):
         ) from error
 
     def recall(self, outcome: Outcome) -> Outcome | None:
-        """What an outcome found in the ledger is today; None: no longer good, to be paid again."""
+        """What an outcome found in the ledger is today; None: no longer good, to be paid again.
+
+        It comes without its scores, which stay on disk until error bars are made; where another
+        outcome is returned, its scores count instead of those.
+        """
         return outcome
 
     def closed_form(self, method: str) -> Estimate | None:

@@ -1,0 +1,282 @@
+"""Ledgers: what they keep in how little room, and files that are not what they seem."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tracemalloc
+from contextlib import closing
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import dushapley as ds
+from dushapley import errors
+from dushapley.engine import database
+from dushapley.engine.scores import packed, unpacked
+from dushapley.games.base import Game, Outcome
+from dushapley.hashing import digest
+
+
+class Scored(Game):
+    """A game that costs something and has scores, made up from the pool alone."""
+
+    block = 16
+
+    def __init__(self, n_players: int, rows: int, kind: str = "steps", failing: int = 0) -> None:
+        self._set_owners(None, None, n_players)
+        self.rows, self.kind, self.failing = rows, kind, failing
+        self.fingerprint = digest("scored", n_players, rows, kind)
+
+    def evaluate(self, queries: Any, draws: Any) -> Any:
+        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
+
+    def outcomes(self, queries: Any, draws: Any) -> list[Outcome]:
+        return [self.outcome(queries[i]) for i in range(len(queries))]
+
+    def outcome(self, pool: Any) -> Outcome:
+        number = int(pool @ (1 << np.arange(self.n_players)))
+        if number == 0:
+            return Outcome(0.0)
+        rng = np.random.default_rng(number)
+        if number <= self.failing:
+            return Outcome(0.25, "RuntimeError: by its number", self.nobody)
+        scores = rng.random(self.rows) + pool.sum()
+        if self.kind == "bits":
+            scores = (scores / self.n_players > 0.5).astype(np.float64)
+        return Outcome(float(scores.mean()), None, scores)
+
+    @property
+    def nobody(self) -> Any:
+        return np.linspace(0.0, 0.5, self.rows)
+
+    def recall(self, outcome: Outcome) -> Outcome | None:
+        if outcome.failure is None:
+            return outcome
+        return Outcome(0.25, outcome.failure, self.nobody)
+
+
+def bits(v: ds.Valuation) -> tuple[object, ...]:
+    return v.values.tobytes(), str(v.errors), v.failures, v.n_distinct
+
+
+# --- scores of test rows ------------------------------------------------------------------------
+
+
+@given(arrays(np.float64, st.integers(1, 600), elements=st.floats(-1e6, 1e6)))
+def test_scores_are_packed_to_what_error_bars_need(scores: Any) -> None:
+    found = unpacked(packed(scores))
+    assert found.shape == scores.shape
+    if len(np.unique(scores)) <= 256:
+        assert (found == scores).all()
+    else:
+        step = np.ptp(scores) / 65535
+        assert np.abs(found - scores).max() <= 0.51 * step + 1e-9 * np.abs(scores).max()
+        assert found.var() == pytest.approx(scores.var(), rel=2 * 600 / (12 * 65535**2) + 1e-6)
+
+
+def test_scores_take_a_bit_or_two_bytes_each() -> None:
+    rng = np.random.default_rng(0)
+    assert len(packed(rng.integers(0, 2, 2048).astype(np.float64))) < 2048 / 8 + 32
+    assert len(packed(rng.integers(0, 5, 2048) / 5)) < 2048 + 64
+    assert len(packed(rng.normal(size=2048))) < 2 * 2048 + 32
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_scores_that_are_not_numbers_are_refused(wrong: float) -> None:
+    with pytest.raises(errors.UtilityFailed, match="not a finite number"):
+        packed(np.array([0.5, wrong]))
+
+
+@pytest.mark.parametrize("method", ["exact", "permutation", "gp"])
+@pytest.mark.parametrize("failing", [0, 9])
+def test_a_resumed_run_has_the_error_bars_of_an_uninterrupted_one(
+    method: str, failing: int, tmp_path: Path
+) -> None:
+    game, plan = Scored(6, 400, failing=failing), {"seed": 3}
+    without = ds.value(game, method, **plan)
+    first = ds.value(game, method, ledger=tmp_path / "l.sqlite", **plan)
+    again = ds.value(game, method, ledger=tmp_path / "l.sqlite", **plan)
+    assert bits(without) == bits(first) == bits(again)
+    assert again.n_computed == 0
+    assert without.errors["test set"] is not None
+
+
+def test_error_bars_read_scores_as_often_as_memory_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dushapley.engine import propagation, scores
+
+    game = Scored(6, 300)
+    whole = ds.value(game, "permutation", budget=100)
+    monkeypatch.setattr(propagation, "MOST_SUMS", 1000)
+    monkeypatch.setattr(scores, "AT_ONCE", 7)
+    parts = ds.value(game, "permutation", budget=100)
+    np.testing.assert_allclose(parts.errors["test set"], whole.errors["test set"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_memory_does_not_grow_with_the_scores(kept: bool, tmp_path: Path) -> None:
+    """2^12 evaluations of 2,048 test rows: 67 MB of scores."""
+    game = Scored(12, 2048, "bits")
+    ds.value(Scored(4, 2048, "bits"), "exact")  # whatever is imported along the way
+    tracemalloc.start()
+    try:
+        ds.value(game, "exact", ledger=tmp_path / "l.sqlite" if kept else None)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 30e6  # most of it is one matrix of scores, and the rows that it is made of
+    if kept:
+        assert (tmp_path / "l.sqlite").stat().st_size < 2e9 / 10**6 * 2**12
+
+
+def test_missing_scores_are_noticed(tmp_path: Path) -> None:
+    path, game = tmp_path / "l.sqlite", Scored(4, 300)
+    ds.value(game, "exact", ledger=path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("delete from scores where rowid = 5")
+    with pytest.raises(errors.LedgerUnreadable, match=r"scores .* do not match .*salvage"):
+        ds.value(game, "exact", ledger=path)
+    assert ds.salvage(path, tmp_path / "new.sqlite") == 15
+    again = ds.value(game, "exact", ledger=tmp_path / "new.sqlite")
+    assert again.n_computed == 1
+    assert bits(again) == bits(ds.value(game, "exact"))
+
+
+def test_a_damaged_index_of_scores_loses_no_score(tmp_path: Path) -> None:
+    path, game = tmp_path / "l.sqlite", Scored(7, 300)
+    ds.value(game, "exact", ledger=path)
+    content = bytearray(path.read_bytes())
+    content[4 * 4096 : 5 * 4096] = bytes(4096)  # its root
+    path.write_bytes(content)
+    assert ds.salvage(path, tmp_path / "new.sqlite") == 128
+    again = ds.value(game, "exact", ledger=tmp_path / "new.sqlite")
+    assert (again.n_computed, bits(again)) == (0, bits(ds.value(game, "exact")))
+
+
+# --- files that are not what they seem ----------------------------------------------------------
+
+
+def opened(path: Path | str) -> None:
+    ds.Ledger(path, "context").close()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"owner,x,y\nnorth,1,2\n", "is a text file .it begins 'owner,x,y'., not a ledger"),
+        (b"PAR1\x15\x04\x15", "is a Parquet file, not a ledger"),
+        (b"PK\x03\x04\x14\x00", "is a zip or Excel file, not a ledger"),
+        (b"\x1b[2Jx\n", "saves what is intact"),
+    ],
+)
+def test_another_file_is_told_what_it_is(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(content)
+    with pytest.raises(errors.LedgerUnreadable, match=told):
+        opened(path)
+    if "ledger" in told:
+        with pytest.raises(errors.LedgerUnreadable, match=told):
+            ds.salvage(path, tmp_path / "new")
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", [":memory:", "file:l.sqlite?mode=memory", "l\0.sqlite", ""])
+def test_a_name_that_keeps_nothing_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(errors.LedgerRefused, match="does not name a file"):
+        ds.value(Scored(2, 3), "exact", ledger=name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_no_file_can_have_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(errors.LedgerUnreadable, match="File name too long"):
+        opened(tmp_path / ("x" * 300))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(errors.LedgerUnreadable, match="cannot be opened"):
+        opened(tmp_path / "loop")
+
+
+def test_pipes_devices_and_folders_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(errors.LedgerUnreadable, match="is a device or a pipe"):
+            opened(path)
+    with pytest.raises(errors.LedgerUnreadable, match="is a folder"):
+        opened(tmp_path)
+
+
+ENDLESS = (
+    "create view {} as with recursive n(i) as (values(0) union all select i + 1 from n) "
+    "select i as name, i as value, i as key from n"
+)
+
+
+@pytest.mark.parametrize("table", ["about", "evaluations", "more"])
+def test_a_view_that_never_ends_is_refused_at_once(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    opened(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"drop table if exists {table}")
+        db.execute(ENDLESS.format(table))
+    started = monotonic()
+    with pytest.raises(errors.LedgerUnreadable, match=f"not a ledger: it holds {table}"):
+        opened(path)
+    assert ds.salvage(path, tmp_path / "new", context="context") == 0
+    assert monotonic() - started < 5
+
+
+def test_a_trigger_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    opened(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("create trigger cheat after insert on evaluations begin delete from scores; end")
+    with pytest.raises(errors.LedgerUnreadable, match="not a ledger: it holds cheat"):
+        opened(path)
+
+
+def test_a_look_into_a_file_takes_no_longer_than_it_may(tmp_path: Path) -> None:
+    with closing(database.open_database(tmp_path / "l.sqlite")) as db:
+        db.execute(ENDLESS.format("n"))
+        with (
+            pytest.raises(sqlite3.OperationalError, match="interrupted"),
+            database.at_most(db, 0.1),
+        ):
+            db.execute("select count(*) from n").fetchone()
+
+
+def test_schemas_that_are_not_text_are_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    opened(path)
+    for old, new in (
+        (b"evaluations (", b"evalu\xfftions ("),
+        (b"CREATE TABLE", b"CREATE TABL\xff"),
+    ):
+        damaged = path.read_bytes().replace(old, new)
+        (tmp_path / "damaged").write_bytes(damaged)
+        with pytest.raises(errors.LedgerUnreadable) as refusal:
+            opened(tmp_path / "damaged")
+        assert "\n" not in str(refusal.value)
+        assert ds.salvage(tmp_path / "damaged", tmp_path / f"new{len(new)}") == 0
+
+
+def test_a_ledger_of_an_earlier_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("create table about (name text primary key, value text not null) without rowid")
+        db.execute("create table evaluations (key blob primary key, value text) without rowid")
+        db.execute("insert into about values ('format', 'dushapley.ledger/2')")
+        db.commit()
+    before = path.read_bytes()
+    with pytest.raises(errors.LedgerUnreadable, match="written by an earlier version"):
+        opened(path)
+    assert path.read_bytes() == before
