@@ -15,6 +15,8 @@ import platform
 import sys
 import time
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import comb
 from pathlib import Path
@@ -30,6 +32,7 @@ if "dushapley" not in sys.modules:  # the package's rooms without its front door
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = [str(ROOT.joinpath("src", *rooms[:depth]))]
 
+from dushapley.games.model.batched import program  # noqa: E402
 from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic  # noqa: E402
 from dushapley.games.model.batched.judging import Judge  # noqa: E402
 from dushapley.games.model.batched.membership import Membership, memberships  # noqa: E402
@@ -67,13 +70,14 @@ class Adult:
 
     def judge(self, numbers: Arithmetic) -> Judge:
         order = list(range(self.n_owners))
-        program = Program(Recipe(), self.X, self.y, [0, 1], numbers, order)
-        return Judge(program, self.X_test, self.y_test)
+        trainer = Program(Recipe(), self.X, self.y, [0, 1], numbers, order)
+        return Judge(trainer, self.X_test, self.y_test)
 
     def held(self, coalitions: np.ndarray) -> list[Membership]:
-        present = (coalitions[:, None] >> np.arange(self.n_owners)) & 1
-        order = list(range(self.n_owners))
-        return memberships(present * self.sizes, self.sizes, None, never, order)
+        counts = np.empty((self.n_owners, len(coalitions)), dtype=np.int32)
+        for j, size in enumerate(self.sizes):
+            counts[j] = ((coalitions >> j) & 1) * size
+        return memberships(counts.T, self.sizes, None, never, list(range(self.n_owners)))
 
     def utilities(self, judge: Judge, coalitions: np.ndarray, block: int) -> np.ndarray:
         hits = []
@@ -90,14 +94,12 @@ def never(*_: object) -> slice:
 def shapley(utilities: np.ndarray, n: int) -> np.ndarray:
     """Exact Shapley values of a table of all 2^n utilities, bit i of the index = owner i."""
     index = np.arange(len(utilities))
-    size = sum((index >> i) & 1 for i in range(n))
-    weight = np.array([1 / (n * comb(n - 1, s)) for s in range(n)] + [0.0])
-    values = np.empty(n)
-    for i in range(n):
-        without = index[(index >> i) & 1 == 0]
-        gain = utilities[without | (1 << i)] - utilities[without]
-        values[i] = weight[size[without]] @ gain
-    return values
+    size = sum(((index >> i) & 1).astype(np.int8) for i in range(n))
+    outside = np.array([1 / (n * comb(n - 1, s)) for s in range(n)] + [0.0])
+    inside = np.append(0.0, outside[:-1])
+    both = utilities * (inside + outside)[size]
+    with_i = [both.reshape(-1, 2, 2**i)[:, 1].sum() for i in range(n)]
+    return np.array(with_i) - utilities @ outside[size]
 
 
 def every_coalition(data: Adult, numbers: Arithmetic, block: int) -> tuple[float, np.ndarray]:
@@ -113,15 +115,38 @@ def every_coalition(data: Adult, numbers: Arithmetic, block: int) -> tuple[float
 
 def same_bits(data: Adult, numbers: Arithmetic, n_pools: int) -> bool:
     """Whether weights are equal to the last bit in other company and in another place."""
-    program = data.judge(numbers).program
+    trainer = data.judge(numbers).program
     rng = np.random.default_rng(2)
     pools = rng.integers(1, 2**data.n_owners, n_pools)
     order = rng.permutation(n_pools)
-    one = program.train(n_pools, data.held(pools)).weights[0]
-    two = program.train(n_pools, data.held(pools[order])).weights[0]
-    few = program.train(n_pools // 3, data.held(pools[: n_pools // 3])).weights[0]
+    one = trainer.train(n_pools, data.held(pools)).weights[0]
+    two = trainer.train(n_pools, data.held(pools[order])).weights[0]
+    few = trainer.train(n_pools // 3, data.held(pools[: n_pools // 3])).weights[0]
     one, two, few = (numbers.to_numpy(w) for w in (one, two, few))
     return bool(np.array_equal(one[order], two) and np.array_equal(one[: len(few)], few))
+
+
+def ways(args: argparse.Namespace, device: str) -> list[tuple[str, int, str]]:
+    """Precision, tile and way: by the tensor program, or by fused kernels where there are any."""
+    if device == "cpu":
+        return [("float32", tile, f"program, tile {tile}") for tile in args.tiles]
+    by_program = [
+        (precision, tile, f"program, tile {tile}")
+        for precision in ("float32", "tf32", "float16")
+        for tile in args.tiles
+    ]
+    return by_program + [(precision, 8192, "fused") for precision in ("tf32", "float16")]
+
+
+@contextmanager
+def going_by(way: str) -> Iterator[None]:
+    """Take the fused kernels, or leave them aside."""
+    usual = program.fused_step
+    program.fused_step = usual if way == "fused" else lambda *_: None
+    try:
+        yield
+    finally:
+        program.fused_step = usual
 
 
 def report_adult(args: argparse.Namespace, device: str) -> list[dict[str, object]]:
@@ -139,17 +164,17 @@ def report_adult(args: argparse.Namespace, device: str) -> list[dict[str, object
         flush=True,
     )
     rows: list[dict[str, object]] = [
-        {"precision": "float64", "tile": double.tile, "seconds": seconds, "value_error": 0.0}
+        {"precision": "float64", "way": "program", "seconds": seconds, "value_error": 0.0}
     ]
     print(
-        "| precision | tile | s for 2^I trainings + exact values | trainings/s | largest error of "
+        "| precision | way | s for 2^I trainings + exact values | trainings/s | largest error of "
         "a value, % of their sd | pools whose accuracy differs | same bits in any company |"
     )
     print("|---|---|---|---|---|---|---|", flush=True)
-    for precision in ("float32", "tf32", "float16") if device != "cpu" else ("float32",):
-        for tile in args.tiles:
-            try:
-                numbers = replace(arithmetic("torch", precision, device), tile=tile)
+    for precision, tile, way in ways(args, device):
+        try:
+            numbers = replace(arithmetic("torch", precision, device), tile=tile)
+            with going_by(way):
                 best = min(
                     (
                         every_coalition(data, numbers, min(args.block, n))
@@ -157,28 +182,28 @@ def report_adult(args: argparse.Namespace, device: str) -> list[dict[str, object
                     ),
                     key=lambda found: found[0],
                 )
-                found = shapley(best[1], args.owners)
-                error = 100 * abs(found - values).max() / values.std()
-                differ = float((best[1] != truth).mean())
                 bits = same_bits(data, numbers, min(3 * tile // 2, n))
-            except RuntimeError as problem:
-                print(f"| {precision} | {tile} | {str(problem)[:300]!r} |", flush=True)
-                continue
-            print(
-                f"| {precision} | {tile} | {best[0]:.2f} | {n / best[0]:,.0f} | {error:.4f} | "
-                f"{differ:.2%} | {bits} |",
-                flush=True,
-            )
-            rows.append(
-                {
-                    "precision": precision,
-                    "tile": tile,
-                    "seconds": best[0],
-                    "value_error_percent_of_sd": error,
-                    "pools_differing": differ,
-                    "same_bits": bits,
-                }
-            )
+        except RuntimeError as problem:
+            print(f"| {precision} | {way} | {str(problem)[:300]!r} |", flush=True)
+            continue
+        found = shapley(best[1], args.owners)
+        error = 100 * abs(found - values).max() / values.std()
+        differ = float((best[1] != truth).mean())
+        print(
+            f"| {precision} | {way} | {best[0]:.2f} | {n / best[0]:,.0f} | {error:.4f} | "
+            f"{differ:.2%} | {bits} |",
+            flush=True,
+        )
+        rows.append(
+            {
+                "precision": precision,
+                "way": way,
+                "seconds": best[0],
+                "value_error_percent_of_sd": error,
+                "pools_differing": differ,
+                "same_bits": bits,
+            }
+        )
     print(
         f"(float64: {seconds:.2f} s; values from {values.min():.5f} to {values.max():.5f}, "
         f"sd {values.std():.5f}; block of {args.block} pools)",
@@ -208,8 +233,8 @@ class Network:
         self.drawing = time.perf_counter() - start
 
     def judge(self, numbers: Arithmetic) -> Judge:
-        program = Program(self.recipe, [self.X], [self.y], range(10), numbers, [0])
-        return Judge(program, self.X_test, self.y_test)
+        trainer = Program(self.recipe, [self.X], [self.y], range(10), numbers, [0])
+        return Judge(trainer, self.X_test, self.y_test)
 
     def accuracies(self, judge: Judge, pools: slice) -> np.ndarray:
         rows, counts = self.rows[pools], self.counts[pools]
@@ -273,8 +298,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT / "benchmarks/data/adult_onehot.npz")
     parser.add_argument("--small", action="store_true", help="a size for any CPU")
     parser.add_argument("--owners", type=int, default=20)
-    parser.add_argument("--block", type=int, default=2**15, help="pools trained at a time")
-    parser.add_argument("--tiles", type=int, nargs="+", default=[4096, 8192, 16384])
+    parser.add_argument("--block", type=int, default=2**18, help="pools trained at a time")
+    parser.add_argument("--tiles", type=int, nargs="+", default=[8192, 16384])
     parser.add_argument("--batch-tiles", type=int, nargs="+", default=[512, 2048, 5000])
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks/results/gpu_batched.json")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -85,7 +86,17 @@ class Arithmetic:
 
     def array(self, values: Any, dtype: Any = None) -> Any:
         """Numbers from NumPy, on the device."""
-        return self.xp.asarray(values, dtype=dtype or self.dtype, device=self.device)
+        if self.device == "cpu":
+            return self.xp.asarray(values, dtype=dtype or self.dtype, device=self.device)
+        # by a stream of its own, so that nobody waits for what the device is busy with
+        import torch
+
+        stream, busy = _uploads(self.device), torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(stream):
+            there = torch.asarray(values, dtype=dtype or self.dtype).to(self.device)
+        busy.wait_stream(stream)
+        there.record_stream(busy)
+        return there
 
     def index(self, values: Any) -> Any:
         """Whole numbers from NumPy, on the device; widened there, so that fewer bytes travel."""
@@ -141,6 +152,15 @@ class Arithmetic:
                 yield
         finally:
             torch.set_float32_matmul_precision(before)
+
+
+@cache
+def _uploads(device: str) -> Any:
+    """The stream by which numbers travel to a GPU."""
+    import torch
+
+    make: Any = torch.cuda.Stream
+    return make(device)
 
 
 def arithmetic(

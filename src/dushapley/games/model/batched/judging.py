@@ -35,6 +35,9 @@ class Judge:
         self.pieces = [numbers.array(padded[a : a + numbers.piece].T.copy()) for a in cuts]
         self.answers = [numbers.index(codes[a : a + numbers.piece]) for a in cuts]
         self.n_rows = len(X)
+        # two classes are counted by a kernel that writes out no scores
+        fused = program.fused if program.sign_only else None
+        self.fused_test = None if fused is None else fused.scored_rows(padded, codes)
 
     def correct(self, trained: Trained) -> Array:
         """Which test rows each pool predicts rightly, shape (pools, test rows)."""
@@ -48,6 +51,10 @@ class Judge:
 
     def hits(self, trained: Trained) -> Any:
         """How many test rows each pool predicts rightly, still on the device."""
+        if self.fused_test is not None and self.program.fused is not None:
+            present = trained.present | (trained.n_rows == 0)[:, None]
+            with self.numbers.in_force():
+                return self.program.fused.hits(self.fused_test, trained.weights[0], present)
         hits = [sum(r.sum(axis=1) for r in right) for right in self._right(trained)]
         return self.numbers.xp.concatenate(hits)[: len(trained.n_rows)]
 

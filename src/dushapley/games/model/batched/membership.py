@@ -64,12 +64,12 @@ def memberships(
         Order of owners; sums follow it.
     """
     members = []
-    for j in order:
-        whole = np.flatnonzero((counts[:, j] == sizes[j]) & (counts[:, j] > 0))
-        partial = np.flatnonzero((counts[:, j] < sizes[j]) & (counts[:, j] > 0))
+    for j, taken in zip(order, np.ascontiguousarray(counts.T[order]), strict=True):
+        whole = np.flatnonzero(taken == sizes[j]) if sizes[j] else np.empty(0, dtype=np.int64)
         if len(whole):
             members.append(Membership(j, whole))
-        if len(partial):
+        if np.count_nonzero(taken) > len(whole):
+            partial = np.flatnonzero((taken < sizes[j]) & (taken > 0))
             rows = np.zeros((len(partial), int(sizes[j])), dtype=np.bool_)
             for mark, pool in zip(rows, partial.tolist(), strict=True):
                 draw = None if draws is None else int(draws[pool])

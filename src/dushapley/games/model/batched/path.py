@@ -30,7 +30,7 @@ MOST_WEIGHTS = 2**18
 """Weights of one model beyond which a tile of them leaves every cache."""
 MEMORY = {"cpu": 2**30, "cuda": 2**34}
 """Bytes that the training of one block may take beside the rows themselves."""
-MOST_POOLS = {"cpu": 256, "cuda": 2**15}
+MOST_POOLS = {"cpu": 256, "cuda": 2**18}
 """Pools of a block where memory allows more."""
 
 
@@ -64,6 +64,8 @@ class BatchedPath:
             f"{game.model.recipe().words}."
         )
         program = self.judges[0].program
+        if program.fused is not None:
+            self.name += f", {program.fused.name}"
         room = (self.memory - program.bytes_of_tile) // program.bytes_per_pool
         self.block = int(np.clip(room, 1, MOST_POOLS[device]))
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
+from dushapley.games.model.batched.fused import fused_step
 from dushapley.games.model.batched.membership import Membership
 from dushapley.games.model.batched.recipe import Recipe, Steps
 
@@ -89,7 +90,14 @@ class Program:
         # it is rounding error, which Adam would blow up to full steps
         self.split = recipe.hidden == 0 and recipe.optimizer == "sgd"
         self.width = _round_up(self.n_features + 1, numbers.align)
-        if recipe.batch_size is None:
+        whole = self.split and recipe.batch_size is None
+        self.fused = fused_step(numbers, self.columns, self.width) if whole else None
+        if self.fused is not None:
+            self.fused_rows = [
+                self.fused.laid_out(self.padded(rows), self._targets(c))
+                for rows, c in zip(X, codes, strict=True)
+            ]
+        elif recipe.batch_size is None:
             self.pieces = [self._cut(rows, c) for rows, c in zip(X, codes, strict=True)]
         else:
             self._lay_out(X)
@@ -135,7 +143,7 @@ class Program:
         initial = self.recipe.initial_weights(self.width - 1, self.labels[: self.columns])
         state = 6 * sum(w.size for w in initial) * self.numbers.item_bytes
         if self.recipe.batch_size is None:
-            return int(state + 2 * self.sizes.sum())
+            return int(state + (1 if self.fused else 2) * self.sizes.sum())
         return int(state + 24 * self.recipe.steps * self.recipe.batch_size)
 
     @property
@@ -151,7 +159,9 @@ class Program:
         with self.numbers.in_force():
             counts = self._count(n_pools, members)
             present, n_rows = counts > 0, counts.sum(axis=1)
-            if self.recipe.batch_size is None:
+            if self.fused is not None:
+                weights = self._fused(n_pools, members, present, n_rows)
+            elif self.recipe.batch_size is None:
                 weights = self._full_batch(n_pools, members, present, n_rows)
             else:
                 rows = self._batch_rows(n_pools, members, n_rows)
@@ -160,16 +170,21 @@ class Program:
 
     def _count(self, n_pools: int, members: list[Membership]) -> IntArray:
         """Rows of each class in each pool."""
-        counts = np.zeros((n_pools, self.n_classes), dtype=np.int64)
+        exact = np.float32 if self.sizes.sum() < 2**24 else np.float64  # sums of whole numbers
+        held = np.zeros((len(self.sizes), n_pools), dtype=exact)
         for member in members:
             if member.rows is None:
-                counts[member.pools] += self.class_counts[member.owner]
-                continue
-            for c in range(self.n_classes):
-                counts[member.pools, c] += member.rows[:, self.codes[member.owner] == c].sum(axis=1)
+                held[member.owner, member.pools] = 1
+        counts = (held.T @ self.class_counts.astype(exact)).astype(np.int64)
+        for member in members:
+            if member.rows is not None:
+                of_class = np.eye(self.n_classes, dtype=np.int64)[self.codes[member.owner]]
+                counts[member.pools] += member.rows @ of_class
         return counts
 
     def _initial(self, n_pools: int) -> list[Any]:
+        if self.recipe.hidden == 0:
+            return [self.numbers.zeros(n_pools, self.columns, self.width)]
         drawn = self.recipe.initial_weights(self.n_features, self.labels[: self.columns])
         first = np.zeros((len(drawn[0]), self.width))
         first[:, : drawn[0].shape[1]] = drawn[0]
@@ -199,6 +214,28 @@ class Program:
                 slope *= share / 2 if self.sign_only else share
             steps.take(slopes)
         return [w[:n_pools] for w in weights]
+
+    def _fused(
+        self, n_pools: int, members: list[Membership], present: BoolArray, n_rows: IntArray
+    ) -> list[Any]:
+        """The same steps, each owner's slopes by one kernel (see `fused`)."""
+        assert self.fused is not None
+        weights = self._initial(n_pools)
+        lack = self._absent(present | (n_rows == 0)[:, None])
+        absent = self.numbers.zeros(n_pools, self.columns, 1) if lack is None else lack
+        share = self.numbers.array(1 / np.maximum(n_rows, 1))[:, None, None]
+        share = share / 2 if self.sign_only else share
+        work = self.fused.work(members, self.fused_rows)
+        pull = self.numbers.zeros(n_pools, self.columns, self.width)
+        for part in work:
+            pull.index_add_(0, part.pools, part.pull.expand(len(part.pools), -1, -1))
+        steps = Steps(self.recipe, self.numbers, weights, self.n_features)
+        for _ in range(self.recipe.steps):
+            slopes = self.numbers.xp.negative(pull)
+            self.fused.add_slopes(weights[0], work, absent, slopes)
+            slopes *= share
+            steps.take([slopes])
+        return weights
 
     def _marks(self, owner: int, rows: BoolArray | None) -> list[Any] | None:
         """For each piece of the owner, which of its rows each pool of a tile holds."""

@@ -1,0 +1,254 @@
+"""The fused step: slopes of linear classifiers on a GPU, one kernel an owner (see `kernels`).
+
+Taken by softmax regression trained on all rows by gradient descent, in TF32 or float16, where a
+row of weights fits a tile. Everything else, and every CPU, goes by the tensor program, which stays
+the reference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
+from dushapley.games.model.batched.arithmetic import Arithmetic
+from dushapley.games.model.batched.membership import Membership
+
+MOST_NUMBERS = 256
+"""Numbers in a row of weights (intercept included) of which a tile still fits the chip."""
+MOST_CLASSES = 16
+"""Columns of weights that stand beside each other in a tile."""
+
+ALIGNED = 4
+"""Lists of pools begin at multiples of 16 bytes, or Triton would build each kernel twice."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a kernel is cut: rows of a tile (pools × classes), rows of a block of data, launch."""
+
+    tile: int
+    block: int
+    warps: int
+    stages: int
+
+    @property
+    def launch(self) -> dict[str, int]:
+        return {"num_warps": self.warps, "num_stages": self.stages}
+
+
+CUTS = {"float16": Cut(64, 64, 4, 3), "tf32": Cut(128, 64, 8, 2)}
+"""The fastest of those tried on an H200; part of the key of a result, like every shape."""
+SCORING = Cut(128, 64, 8, 2)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An owner's rows on the device, with zeros below the last.
+
+    `X` (n, numbers), `XT` its transpose; `targets` (columns, n); `pull` Σ targets · rows.
+    """
+
+    X: Any
+    XT: Any
+    targets: Any
+    pull: Any
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+
+@dataclass(frozen=True)
+class Work:
+    """Pools that hold one owner and, unless they hold all of it, which of its rows."""
+
+    rows: Rows
+    pools: Any
+    marks: Any
+    pull: Any
+
+
+@dataclass
+class FusedStep:
+    """Slopes and scores of linear classifiers by kernels.
+
+    Parameters
+    ----------
+    numbers
+        The arithmetic: TF32 or float16.
+    columns, width
+        Columns of weights (1 for two classes), and numbers in each.
+    """
+
+    numbers: Arithmetic
+    columns: int
+    width: int
+
+    @property
+    def cut(self) -> Cut:
+        return CUTS[self.numbers.precision]
+
+    @property
+    def name(self) -> str:
+        """For the key of a result: shapes decide last bits."""
+        return f"fused {self.cut.tile}×{self.cut.block}"
+
+    @cached_property
+    def depth(self) -> int:
+        """Numbers in a row, filled up to a power of two."""
+        return max(16, 1 << (self.width - 1).bit_length())
+
+    @property
+    def _tf32(self) -> bool:
+        return self.numbers.precision == "tf32"
+
+    @property
+    def _on_chip(self) -> bool:
+        return self.numbers.device != "cpu"  # else Triton interprets
+
+    def laid_out(self, padded: FloatArray, targets: FloatArray) -> Rows:
+        """One owner's rows (n, width) and targets (columns, n), filled up to whole blocks."""
+        X = self.factor(self.numbers.array(self._filled(padded, self.cut.block)))
+        filled = np.pad(targets, ((0, 0), (0, len(X) - targets.shape[1])))
+        wanted = self.numbers.array(filled)
+        across = X.T.contiguous() if self._tf32 else X
+        return Rows(X, across, wanted, self._pull(wanted[None], X))
+
+    def _pull(self, targets: Any, X: Any) -> Any:
+        """Σ targets · rows of each pool: the part of its slope that never changes."""
+        t, k, n = targets.shape
+        rows = X[:, : self.width].to(self.numbers.dtype)
+        return (targets.reshape(t * k, n) @ rows).reshape(t, k, self.width)
+
+    def _filled(self, padded: FloatArray, block: int) -> FloatArray:
+        filled = np.zeros((-(-len(padded) // block) * block, self.depth))
+        filled[: len(padded), : self.width] = padded
+        return filled
+
+    def factor(self, values: Any) -> Any:
+        """Numbers as the kernels read them, rounded to the nearest."""
+        if not self._tf32:
+            return self.numbers.factor(values)
+        xp = self.numbers.xp
+        bits = values.contiguous().view(xp.int32)
+        return ((bits + 0x1000) & -0x2000).view(xp.float32)
+
+    def work(self, members: Sequence[Membership], rows: Sequence[Rows]) -> list[Work]:
+        """What the kernels are told, owner by owner; all lists of pools travel together."""
+        ends = np.cumsum([-(-len(m.pools) // ALIGNED) * ALIGNED for m in members]).tolist()
+        joined = np.zeros(ends[-1] if ends else 0, dtype=np.int32)
+        starts = [0, *ends[:-1]]
+        for start, m in zip(starts, members, strict=True):
+            joined[start : start + len(m.pools)] = m.pools
+        there = self._whole(joined)
+        return [
+            self._work(m, there[start : start + len(m.pools)], rows[m.owner])
+            for start, m in zip(starts, members, strict=True)
+        ]
+
+    def _work(self, member: Membership, pools: Any, rows: Rows) -> Work:
+        if member.rows is None:
+            return Work(rows, pools, None, rows.pull)
+        marks = self._marks(member.rows, len(rows))
+        return Work(rows, pools, marks, self._pull(rows.targets * marks[:, None, :], rows.X))
+
+    def _marks(self, taken: BoolArray, n: int) -> Any:
+        return self._whole(np.pad(taken, ((0, 0), (0, n - taken.shape[1]))).astype(np.uint8))
+
+    def _whole(self, values: Any) -> Any:
+        """Whole numbers on the device, as they are."""
+        return self.numbers.array(values, getattr(self.numbers.xp, values.dtype.name))
+
+    def add_slopes(self, weights: Any, work: Sequence[Work], absent: Any, slopes: Any) -> None:
+        """Add what the rows of all owners contribute, in the order of `work`."""
+        factors = self.factor(weights)
+        for part in work:
+            if self.columns == 1:
+                self._two_classes(factors, part, slopes)
+            else:
+                self._many_classes(factors, part, absent, slopes)
+
+    def _two_classes(self, factors: Any, part: Work, slopes: Any) -> None:
+        from dushapley.games.model.batched.kernels import slopes_of_two
+
+        grid = (-(-len(part.pools) // self.cut.tile),)
+        slopes_of_two[grid](
+            *self._told(factors, part, slopes),
+            self.width,
+            BP=self.cut.tile,
+            **self._constants(part),
+        )
+
+    def _many_classes(self, factors: Any, part: Work, absent: Any, slopes: Any) -> None:
+        from dushapley.games.model.batched.kernels import slopes_of_many
+
+        classes = 1 << (self.columns - 1).bit_length()
+        pools = max(1, self.cut.tile // classes)
+        grid = (-(-len(part.pools) // pools),)
+        slopes_of_many[grid](
+            *self._told(factors, part, slopes),
+            self.width,
+            absent,
+            self.columns,
+            BP=pools,
+            CP=classes,
+            **self._constants(part),
+        )
+
+    def _told(self, factors: Any, part: Work, slopes: Any) -> tuple[Any, ...]:
+        marks = part.pools if part.marks is None else part.marks
+        sizes = len(part.pools), len(part.rows)
+        return part.rows.X, part.rows.XT, factors, slopes, part.pools, marks, *sizes
+
+    def _constants(self, part: Work) -> dict[str, Any]:
+        marked = part.marks is not None
+        kind = {"MARKED": marked, "TF32": self._tf32, "FAST": self._on_chip}
+        return {"D": self.depth, "BR": self.cut.block, **kind, **self.cut.launch}
+
+    def scored_rows(self, padded: Array, codes: IntArray) -> tuple[Any, Any]:
+        """Test rows and their classes; rows that only fill up have a class that nobody guesses."""
+        rows = self.numbers.array(self._filled(padded, SCORING.block))
+        filled = np.full(len(rows), -1, dtype=np.int32)
+        filled[: len(codes)] = codes
+        return rows, self._whole(filled)
+
+    def hits(self, test: tuple[Any, Any], weights: Any, present: BoolArray) -> Any:
+        """How many test rows each pool of two classes predicts rightly, on the device."""
+        from dushapley.games.model.batched.kernels import hits_of_two
+
+        xp, n = self.numbers.xp, len(weights)
+        # a class that a pool has not seen loses whatever the score says
+        edge = np.where(present[:, 1], np.where(present[:, 0], 0.0, -np.inf), np.inf)
+        hits = xp.zeros(n, dtype=xp.int32, device=self.numbers.device)
+        rows, codes = test
+        hits_of_two[(-(-n // SCORING.tile),)](
+            rows,
+            codes,
+            weights.contiguous(),
+            self.numbers.array(edge),
+            hits,
+            n,
+            len(rows),
+            self.width,
+            D=self.depth,
+            BP=SCORING.tile,
+            BR=SCORING.block,
+            **SCORING.launch,
+        )
+        return hits
+
+
+def fused_step(numbers: Arithmetic, columns: int, width: int) -> FusedStep | None:
+    """The fused step where there is a kernel for it: a GPU, coarse numbers, rows that fit."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if numbers.device == "cpu" and not interpreted:
+        return None
+    if numbers.precision not in CUTS or width > MOST_NUMBERS or columns > MOST_CLASSES:
+        return None
+    return FusedStep(numbers, columns, width) if find_spec("triton") else None

@@ -1,0 +1,167 @@
+"""Triton kernels: residuals of a tile of pools are made and used up without leaving the chip.
+
+The tensor program multiplies weights with rows, writes the residuals to memory, reads them again
+and multiplies them back. Here one program instance holds the weights of a few dozen pools, walks
+over an owner's rows block by block, and keeps only the slope it adds up: as fused attention does.
+
+Each pool is a row of its own in every product and is added up by one instance in the order of the
+rows, so its slope has the same bits in any company.
+"""
+
+# mypy: ignore-errors
+# Triton reads these signatures itself, and knows its own types only
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _tanh(z, FAST: tl.constexpr):
+    if FAST:  # one instruction of the special-function unit, right to 2^-11 of the result
+        return tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=f,f", [z], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return 2 * tl.sigmoid(2 * z) - 1
+
+
+@triton.jit
+def _rounded(residuals, FAST: tl.constexpr):
+    """Rounded to TF32: tensor cores would cut off what they do not read, always towards zero."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "cvt.rna.tf32.f32 $0, $1;",
+            "=r,r",
+            [residuals],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
+        )
+    return residuals
+
+
+@triton.jit
+def slopes_of_two(
+    X,
+    XT,
+    W,
+    G,
+    pools,
+    marks,
+    n_pools,
+    n_rows,
+    width,
+    D: tl.constexpr,
+    BP: tl.constexpr,
+    BR: tl.constexpr,
+    MARKED: tl.constexpr,
+    TF32: tl.constexpr,
+    FAST: tl.constexpr,
+):
+    """G[pools] += tanh(W[pools] X') X for one owner's rows X; `n_rows` is a multiple of BR."""
+    position = tl.program_id(0) * BP + tl.arange(0, BP)
+    real = position < n_pools
+    pool = tl.load(pools + position, mask=real, other=0).to(tl.int64)
+    column = tl.arange(0, D)
+    place = pool[:, None] * width + column[None, :]
+    inside = real[:, None] & (column < width)[None, :]
+    w = tl.load(W + place, mask=inside, other=0.0)
+    total = tl.zeros((BP, D), dtype=tl.float32)
+    for start in range(0, n_rows, BR):
+        row = start + tl.arange(0, BR)
+        x = tl.load(X + row[:, None] * D + column[None, :])
+        missed = _tanh(tl.dot(w, tl.trans(x), input_precision="tf32"), FAST)
+        if MARKED:
+            taken = position[:, None].to(tl.int64) * n_rows + row[None, :]
+            missed *= tl.load(marks + taken, mask=real[:, None], other=0).to(tl.float32)
+        if TF32:  # tensor cores read TF32 along the rows only, so the transpose is laid out too
+            across = tl.load(XT + column[:, None] * n_rows + row[None, :])
+            total = tl.dot(_rounded(missed, FAST), tl.trans(across), total, input_precision="tf32")
+        else:
+            total = tl.dot(missed.to(x.dtype), x, total)
+    before = tl.load(G + place, mask=inside, other=0.0)
+    tl.store(G + place, before + total, mask=inside)
+
+
+@triton.jit
+def slopes_of_many(
+    X,
+    XT,
+    W,
+    G,
+    pools,
+    marks,
+    n_pools,
+    n_rows,
+    width,
+    absent,
+    columns,
+    D: tl.constexpr,
+    BP: tl.constexpr,
+    CP: tl.constexpr,
+    BR: tl.constexpr,
+    MARKED: tl.constexpr,
+    TF32: tl.constexpr,
+    FAST: tl.constexpr,
+):
+    """G[pools] += softmax(W[pools] X' + absent[pools]) X, classes beside each other in a tile."""
+    line = tl.arange(0, BP * CP)
+    position = tl.program_id(0) * BP + line // CP
+    label = line % CP
+    there = position < n_pools
+    real = there & (label < columns)
+    pool = tl.load(pools + position, mask=there, other=0).to(tl.int64)
+    column = tl.arange(0, D)
+    place = (pool * columns + label)[:, None] * width + column[None, :]
+    inside = real[:, None] & (column < width)[None, :]
+    w = tl.load(W + place, mask=inside, other=0.0)
+    lack = tl.load(absent + pool * columns + label, mask=real, other=float("-inf"))
+    lack = tl.where(there, lack, 0.0)
+    total = tl.zeros((BP * CP, D), dtype=tl.float32)
+    for start in range(0, n_rows, BR):
+        row = start + tl.arange(0, BR)
+        x = tl.load(X + row[:, None] * D + column[None, :])
+        scores = tl.dot(w, tl.trans(x), input_precision="tf32") + lack[:, None]
+        scores = tl.reshape(scores, (BP, CP, BR))
+        grown = tl.exp(scores - tl.max(scores, axis=1)[:, None, :])
+        chances = tl.reshape(grown / tl.sum(grown, axis=1)[:, None, :], (BP * CP, BR))
+        if MARKED:
+            taken = position[:, None].to(tl.int64) * n_rows + row[None, :]
+            chances *= tl.load(marks + taken, mask=there[:, None], other=0).to(tl.float32)
+        if TF32:
+            across = tl.load(XT + column[:, None] * n_rows + row[None, :])
+            total = tl.dot(_rounded(chances, FAST), tl.trans(across), total, input_precision="tf32")
+        else:
+            total = tl.dot(chances.to(x.dtype), x, total)
+    before = tl.load(G + place, mask=inside, other=0.0)
+    tl.store(G + place, before + total, mask=inside)
+
+
+@triton.jit
+def hits_of_two(
+    X,
+    codes,
+    W,
+    edge,
+    hits,
+    n_pools,
+    n_rows,
+    width,
+    D: tl.constexpr,
+    BP: tl.constexpr,
+    BR: tl.constexpr,
+):
+    """How many test rows each pool predicts rightly: the second class where the score > edge."""
+    pool = tl.program_id(0) * BP + tl.arange(0, BP)
+    real = pool < n_pools
+    column = tl.arange(0, D)
+    place = pool[:, None].to(tl.int64) * width + column[None, :]
+    w = tl.load(W + place, mask=real[:, None] & (column < width)[None, :], other=0.0)
+    boundary = tl.load(edge + pool, mask=real, other=0.0)
+    count = tl.zeros((BP,), dtype=tl.int32)
+    for start in range(0, n_rows, BR):
+        row = start + tl.arange(0, BR)
+        x = tl.load(X + row[:, None] * D + column[None, :])
+        scores = tl.dot(w, tl.trans(x), input_precision="tf32x3")  # float32 in all but name
+        right = (scores > boundary[:, None]).to(tl.int32) == tl.load(codes + row)[None, :]
+        count += tl.sum(right.to(tl.int32), axis=1)
+    tl.store(hits + pool, count, mask=real)
