@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from dushapley.terminal import columns, decimals_for, printable, short_name, table
+import dushapley as ds
+from dushapley import errors
+from dushapley.terminal import columns, decimals_for, json_text, printable, say, short_name, table
 
 NAMES = ("北京大学第一医院", "e\u0301cole", "[red]x[/red]", ":smile:", "plain")
 
@@ -72,3 +76,47 @@ def test_importing_loads_no_library_that_only_output_needs() -> None:
     code = "import sys, dushapley; print({'rich', 'babel', 'jinja2', 'pooch'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+HOSTILE = "\x1b[2J\x9b1;1H\u202eThe settlement holds.\r\u2028\u200b\x00\x7f"
+"""Clears the screen, goes to its corner, reverses what follows, and ends the line."""
+
+
+def is_harmless(text: str) -> bool:
+    return all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_no_name_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [HOSTILE, f"b\n{HOSTILE}", "c"]
+    game = ds.CallableGame(lambda z: z @ [3.0, 2.0, 1.0], 3, names=names)
+    v = ds.value(game, "exact")
+    settled = ds.settle(v, 100, currency="EUR")
+    answer = ds.what_if(game, ds.Merge(*names[:2]), method="exact")
+    say(f"Found {HOSTILE}")
+    texts = [repr(v), repr(settled), repr(answer), table([HOSTILE], [[HOSTILE]])]
+    for text in (*texts, capsys.readouterr().err):
+        assert is_harmless(text)
+        assert "The settlement holds." not in text.splitlines()
+    assert len(repr(settled).splitlines()) == 6  # no name adds a line
+
+
+def test_notes_and_words_of_a_stored_valuation_are_harmless_too() -> None:
+    game = ds.CallableGame(lambda z: z @ [3.0, 2.0], 2)
+    stored = ds.value(game, "exact").to_dict()
+    forged = stored | {"notes": [f"\n{HOSTILE}"], "method": f"exact{HOSTILE}\n"}
+    assert is_harmless(repr(ds.Valuation.from_dict(forged)))
+    assert len(repr(ds.Valuation.from_dict(forged)).splitlines()) == 6
+
+
+def test_every_error_is_shown_as_text() -> None:
+    assert is_harmless(str(errors.InvalidOwners(f"There is no file {HOSTILE}\ud800.")))
+    with pytest.raises(errors.InvalidChange) as refusal:
+        ds.what_if(ds.SizeGame(np.ones(2), w=np.sqrt, names=[HOSTILE, "b"]), ds.Leave("x"))
+    assert is_harmless(str(refusal.value))
+
+
+def test_json_stays_exact_and_shows_as_text() -> None:
+    text = json_text({"name": [HOSTILE, "北京 é", "\ud800"]})
+    assert is_harmless(text)
+    assert "北京 é" in text
+    assert json.loads(text) == {"name": [HOSTILE, "北京 é", "\ud800"]}

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dushapley.terminal import printable
+
 if TYPE_CHECKING:
     from dushapley.results.valuation import Valuation
 
 
 class DUShapleyError(Exception):
-    """Root of all errors raised on purpose by this library."""
+    """Root of all errors raised on purpose by this library.
+
+    Messages quote names and cells of other people's files, so they are shown as harmless text.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), keep="\n")
 
 
 class InvalidGame(DUShapleyError, ValueError):

@@ -1,7 +1,12 @@
-"""Tables and sentences in the terminal, and names and numbers as they are shown everywhere."""
+"""Tables and sentences in the terminal, and names and numbers as they are shown everywhere.
+
+What comes from files is other people's text. It reaches a terminal through `printable` only, here
+and in the words of every error: no name or note can clear the screen, reverse a line or add one.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +38,7 @@ def table(
     """Lay out cells in columns that are as wide as their contents, by rich.
 
     Wide (Chinese) and combining characters are counted as terminals show them. Cells are plain
-    text: neither markup nor colours.
+    text: neither markup nor colours, and nothing that a terminal would obey.
 
     Parameters
     ----------
@@ -58,9 +63,9 @@ def table(
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(headers))
-    cells = [[Text(cell) for cell in row] for row in rows]
+    cells = [[Text(printable(cell)) for cell in row] for row in rows]
     for k in range(max(map(len, [headers, *cells]))):
-        title = Text(headers[k]) if headers else Text()
+        title = Text(printable(headers[k])) if headers else Text()
         widest = max(cell.cell_len for cell in (title, *(row[k] for row in cells if k < len(row))))
         grid.add_column(title, justify="left" if k in left else "right", min_width=widest)
     grid.columns[-1].min_width = None
@@ -80,9 +85,9 @@ def table(
 
 
 def say(sentence: str) -> None:
-    """Tell the person, not the pipe."""
+    """Tell the person, not the pipe; whatever is quoted in it is shown as text."""
     if sys.stderr is not None:  # as it is where the shell closed it
-        print(sentence, file=sys.stderr)
+        print(printable(sentence, keep="\n"), file=sys.stderr)
 
 
 _RESULTS: list[TextIO] = []
@@ -90,8 +95,11 @@ _RESULTS: list[TextIO] = []
 
 
 def output(result: object) -> None:
-    """Print a result: to stdout, which inside `results_only` nothing else reaches."""
-    print(result, file=_results(), flush=True)
+    """Print a result: to stdout, which inside `results_only` nothing else reaches.
+
+    It is text that cannot steer the terminal it is shown in.
+    """
+    print(printable(str(result), keep="\n\t"), file=_results(), flush=True)
 
 
 def columns() -> int | None:
@@ -166,7 +174,25 @@ def printable(text: str, keep: str = "") -> str:
     >>> printable("north\nsouth")
     'north�south'
     """
+    if text.isprintable():
+        return text
     return "".join("�" if category(c) in DECEPTIVE and c not in keep else c for c in text)
+
+
+def json_text(data: object) -> str:
+    r"""JSON that is exact; what could deceive the reader of it is written as an escape.
+
+    Examples
+    --------
+    >>> json_text(["Łódź" + chr(0x9B) + "2J"]).split()[1]
+    '"Łódź\\u009b2J"'
+    """
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n"))
+
+
+def _escaped(line: str) -> str:
+    return "".join(json.dumps(c)[1:-1] if category(c) in DECEPTIVE else c for c in line)
 
 
 def short_name(name: str, width: int = 40) -> str:

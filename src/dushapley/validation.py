@@ -44,6 +44,11 @@ def is_partial(queries: Queries) -> BoolArray:
     return np.asarray(((queries > 0) & (queries < 1)).any(axis=1))
 
 
+def is_unicode(text: str) -> bool:
+    """Whether it can be written as UTF-8: no halves of characters, as odd file names have."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def is_whole(thing: object, least: float = -inf, most: float = inf) -> TypeGuard[int]:
     """Whether it is a whole number, not a truth value, within both bounds."""
     if isinstance(thing, bool) or not isinstance(thing, (int, np.integer)):
@@ -107,8 +112,8 @@ def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
             f"Found {len(chosen)} names ({len(set(chosen))} different) for {n_players} owners; "
             "pass one name per owner, all different."
         )
-    if not all(isinstance(name, str) for name in chosen):
-        raise InvalidGame("Owner names must be strings.")
+    if not all(isinstance(name, str) and is_unicode(name) for name in chosen):
+        raise InvalidGame("Owner names must be strings, of whole Unicode characters.")
     return chosen
 
 

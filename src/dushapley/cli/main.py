@@ -91,7 +91,9 @@ for name, function in COMMANDS.items():
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; errors end in a sentence on stderr, with a traceback only on --debug."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+    warnings.showwarning = lambda message, *_, **__: say(
+        f"warning: {message}".replace("\n", "\n  ")
+    )
     try:
         o.refuse_not_unicode(given)
         refuse_repeated(given)
@@ -102,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "--debug" in given:
             raise
         surprise = f"{type(error).__name__}: {error}\n(--debug shows where)"
-        say(f"error: {error if isinstance(error, errors.DUShapleyError) else surprise}")
+        message = str(error) if isinstance(error, errors.DUShapleyError) else surprise
+        say("error: " + message.replace("\n", "\n  "))  # no line of it stands for itself
         sys.exit(2 if isinstance(error, WRONG_COMMAND) else 1)
 
 

@@ -139,7 +139,7 @@ def default_ledger(context: str) -> Path:
 def refuse_not_unicode(names: Iterable[object]) -> None:
     """Refuse names that no result could repeat: bytes of a file's name that are not UTF-8."""
     for name in map(str, names):
-        if any("\ud800" <= character <= "\udfff" for character in name):
+        if any("\ud800" <= character <= "\udfff" or character == "\0" for character in name):
             raise InvalidOption(
                 f"The name {name!a} holds bytes that are not Unicode, so no result could "
                 "repeat it. Rename the file."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from typer import Argument, Option
@@ -20,4 +21,4 @@ def salvage(
 ) -> None:
     """Copy what is intact of a damaged ledger into a new one."""
     saved = ds.salvage(ledger, new, context=context)
-    output(f"{saved:,} evaluations saved to {new}; go on with --ledger {new}")
+    output(f"{saved:,} evaluations saved to {new}; go on with --ledger {quote(str(new))}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsons
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +19,7 @@ from dushapley.data.files import SourceFile
 from dushapley.errors import InvalidOption
 from dushapley.settlement.changes import Change
 from dushapley.settlement.money import money
-from dushapley.terminal import output, say, short_name, table
+from dushapley.terminal import json_text, output, say, short_name, table
 
 
 def what_if(
@@ -101,7 +100,7 @@ def show(answer: ds.WhatIf, paid: list[dict[str, str]] | None, *, json: bool) ->
             "found": answer.n_found,
             "payments": paid,
         }
-        output(jsons.dumps(worlds, indent=1, ensure_ascii=False, allow_nan=False))
+        output(json_text(worlds))
         return
     output(answer)
     if paid is not None:

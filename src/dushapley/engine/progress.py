@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from dushapley.protocol import Estimate
 from dushapley.results.uncertainty import half_width
+from dushapley.terminal import short_name
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -61,7 +62,7 @@ class Progress:
         best = sorted(range(len(names)), key=lambda i: -so_far.values[i])[:3]
         errors = so_far.std_errors
         leaders = [
-            f"{names[i][:16]} {so_far.values[i]:.3g}"
+            f"{short_name(names[i], 16)} {so_far.values[i]:.3g}"
             + ("" if errors is None else f"±{half_width(errors[i]):.1g}")
             for i in best
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from html import escape
@@ -16,7 +15,7 @@ from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import InvalidValuation
 from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.results.uncertainty import half_width, root_mean_square, with_errors
-from dushapley.terminal import decimals_for, short_name, table
+from dushapley.terminal import decimals_for, json_text, printable, short_name, table
 from dushapley.validation import check_format
 
 if TYPE_CHECKING:
@@ -239,7 +238,7 @@ class Valuation:
 
     def to_json(self) -> str:
         """`to_dict` as text, exact to the last bit."""
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        return json_text(self.to_dict())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Bars of the values, largest on top, with 95% error bars where they are known."""
@@ -291,7 +290,7 @@ class Valuation:
     def headline(self) -> str:
         """One line: how many owners, by which method, at what cost."""
         state = "" if self.complete else " (stopped early)"
-        return (
+        return printable(
             f"Valuation of {len(self.owners)} owners by {self.method}{state}: "
             f"{self.n_evaluations} evaluations, {self.n_computed} computed, seed {self.seed}"
         )
@@ -334,7 +333,7 @@ class Valuation:
         failed = sum(self.failures.values())
         if failed:
             lines.append(f"  {failed} utilities failed and were replaced: {dict(self.failures)}")
-        return lines + [f"  note: {note}" for note in self.notes]
+        return [printable(line) for line in (*lines, *(f"  note: {note}" for note in self.notes))]
 
     def _source(self, name: str) -> str:
         error = self.errors.get(name)

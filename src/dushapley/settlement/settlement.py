@@ -31,7 +31,7 @@ from dushapley.settlement.money import (
     share_out,
     whole_weights,
 )
-from dushapley.terminal import short_name, table
+from dushapley.terminal import json_text, printable, short_name, table
 from dushapley.validation import check_format
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Settlement:
 
     def to_json(self) -> str:
         """`to_dict` as text: the settlement file."""
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(self.to_dict()) + "\n"
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Settlement:
@@ -200,11 +200,11 @@ class Settlement:
                 row += [money(self.low[i]), "to", money(self.high[i])]
         return "\n".join(
             [
-                f"{head} among {len(order)} owners, rule {self.negative!r}",
+                printable(f"{head} among {len(order)} owners, rule {self.negative!r}"),
                 table((), rows),
                 f"  {RULES[self.negative]}",
-                f"  {self.interval_meaning}",
-                *(f"  note: {note}" for note in self.notes),
+                printable(f"  {self.interval_meaning}"),
+                *(printable(f"  note: {note}") for note in self.notes),
             ]
         )
 

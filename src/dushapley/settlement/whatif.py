@@ -21,7 +21,7 @@ from dushapley.games import Game
 from dushapley.results.uncertainty import is_clear, sampling_variances
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
-from dushapley.terminal import short_name, table
+from dushapley.terminal import printable, short_name, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,11 +82,14 @@ class WhatIf:
             for name, *pair in self.to_frame()[["owner", "before", "after"]].to_numpy().tolist()
         ]
         rows.append(["u(all)", *(f"{v.u_full:.5g}" for v in (self.before, self.after))])
-        lines = [f"What if {self.change.told()}?", table(("owner", "before", "after"), rows)]
+        lines = [
+            printable(f"What if {self.change.told()}?"),
+            table(("owner", "before", "after"), rows),
+        ]
         lines.append(f"  {self.n_found:,} pools found, {self.after.n_computed:,} computed")
         if self.scale != 1:
             lines.append(f"  measured with {self.scale:.0%} of everybody's rows in both worlds")
-        return "\n".join([*lines, *(f"  {sentence}" for sentence in self.verdict())])
+        return "\n".join([*lines, *(printable(f"  {sentence}") for sentence in self.verdict())])
 
     def verdict(self) -> list[str]:
         """What the answer means, where that can be said in a sentence."""
