@@ -14,6 +14,7 @@ docs/architecture.md draws it.
 """
 
 from dushapley import estimators, games, guarantees, report
+from dushapley.data.check import check
 from dushapley.data.owners import Owners
 from dushapley.engine.asktell import AskTell
 from dushapley.engine.compare import compare, plot_comparison
@@ -78,6 +79,7 @@ __all__ = [
     "WhatIf",
     "__version__",
     "bibtex",
+    "check",
     "compare",
     "estimators",
     "games",

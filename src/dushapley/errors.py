@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dushapley.terminal import printable
 
 if TYPE_CHECKING:
+    from dushapley.data.check.collection import Findings
     from dushapley.results.valuation import Valuation
 
 
@@ -38,6 +39,14 @@ class FractionsRefused(InvalidQuery):
 
 class InvalidOwners(DUShapleyError, ValueError):
     """The owners' data cannot be pooled (columns, types, rows, names)."""
+
+
+class UnresolvedFindings(InvalidOwners):
+    """The files hold what would move money in silence; `findings` has all that is odd."""
+
+    def __init__(self, message: str, findings: Findings) -> None:
+        super().__init__(message)
+        self.findings = findings
 
 
 class SharedRows(UserWarning):

@@ -114,11 +114,14 @@ def _chance(one: IntArray, other: IntArray, rows: IntArray, sizes: IntArray) -> 
     return np.minimum(n[one], (kept_rows.sum() - own_rows) / rest * size)
 
 
-def row_hashes(*parts: Array | None) -> Array:
-    """A 64-bit hash of each row of arrays that stand side by side."""
+def row_hashes(*parts: Array | None, start: int = 0) -> Array:
+    """A 64-bit hash of each row of arrays that stand side by side, the first at place `start`.
+
+    Hashes of parts of a row add up to that of the whole.
+    """
     given = [part.reshape(len(part), -1) for part in parts if part is not None]
     total = np.zeros(len(given[0]), dtype=np.uint64)
-    position = 0
+    position = start
     for part in given:
         total += _hashed(part, position)
         position += part.shape[1]

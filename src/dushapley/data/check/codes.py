@@ -1,0 +1,61 @@
+"""Every code of a finding, what it means, and whether a run can go on when it is accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dushapley.data.findings import Severity
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a finding of this code is about.
+
+    Attributes
+    ----------
+    severity
+        "stop" or "note".
+    meaning
+        What was found, in a few words.
+    why_not
+        Why a stop cannot be accepted; None where it can.
+    """
+
+    severity: Severity
+    meaning: str
+    why_not: str | None = None
+
+    @property
+    def acceptable(self) -> bool:
+        """Whether `--accept` takes it."""
+        return self.severity == "stop" and self.why_not is None
+
+
+_COLUMNS = "a model needs the same columns of everybody"
+_TYPES = "a column is numbers, dates or text for everybody"
+
+CODES: dict[str, Code] = {
+    "owner-spelling": Code("stop", "two owners' names differ in spelling only"),
+    "label-spelling": Code("stop", "labels of the target differ in spelling only"),
+    "category-spelling": Code("stop", "categories of a feature differ in spelling only"),
+    "test-labels": Code("stop", "labels in the test set that no owner has"),
+    "unseen-label": Code("note", "a few test rows have a label that no owner has"),
+    "lacking-column": Code("stop", "a column that others have", _COLUMNS),
+    "extra-column": Code("stop", "a column that others lack", _COLUMNS),
+    "mixed-types": Code("stop", "numbers for one, text or dates for another", _TYPES),
+    "test-columns": Code("note", "columns of the test set that no owner has"),
+    "constant-column": Code("note", "a column of one value, for everybody or for one owner"),
+    "id-column": Code("note", "a column that is different in every row"),
+    "giveaway-column": Code("note", "a column that tells the target by itself"),
+    "missing-values": Code("note", "an owner with far more missing values than the others"),
+    "few-rows": Code("note", "owners with fewer than ten rows"),
+    "one-class": Code("note", "an owner whose rows all have one label"),
+    "own-category": Code("note", "categories or labels that only one owner uses"),
+    "shifted-units": Code("note", "a median far outside the others' values"),
+    "inverted-target": Code("note", "targets that run against what the others' rows say"),
+    "repeated-rows": Code("note", "equal rows within an owner"),
+    "shared-rows": Code("note", "equal rows of two owners"),
+    "tested-rows": Code("note", "rows of an owner that are in the test set"),
+    "near-rows": Code("note", "rows that differ by a millionth only"),
+}
+"""All codes; `--accept` takes those of stops."""

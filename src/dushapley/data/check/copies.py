@@ -1,0 +1,124 @@
+"""Rows that are equal or nearly so: within an owner, between owners, and with the test set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.data.check.columns import BY_CHANCE
+from dushapley.data.check.survey import Survey, block
+from dushapley.data.findings import Finding
+from dushapley.data.overlap import Overlap, overlap, row_hashes
+
+GRID = 1.0618e-3
+"""Width of the cells in which nearly equal numbers meet, in standard deviations of the column (no
+round number: round numbers must not lie on its borders)."""
+LEAST_CELL = 5e-4
+WORTH_TELLING = 0.01
+"""Part of an owner's rows above which those that repeat within its data are told."""
+MOST_PAIRS = 5
+"""Pairs told one by one; what is beyond is counted."""
+
+
+def copies(survey: Survey) -> Iterator[Finding]:
+    """Equal rows, and nearly equal ones (numbers that differ by a millionth, say)."""
+    if not survey.names or survey.kind(survey.target) == "mixed":
+        return
+    blocks, others = list(survey.blocks), _other_columns(survey)
+    if survey.test is not None and {*survey.columns, survey.target} <= set(survey.test.columns):
+        blocks.append(block(survey.test, survey.measured))
+    text = [
+        sum((of[j] for of in others), np.zeros(len(own), dtype=np.uint64))
+        for j, own in enumerate(blocks)
+    ]
+    equal = overlap([row_hashes(own) + of for own, of in zip(blocks, text, strict=True)])
+    yield from _told(survey, equal, "equal", None)
+    if survey.measured:
+        cells = _cells(survey.sample)
+        near = [row_hashes(np.rint(own / cells)) + of for own, of in zip(blocks, text, strict=True)]
+        yield from _told(survey, overlap(near), "nearly equal", equal)
+
+
+def _cells(sample: FloatArray) -> FloatArray:
+    """Width of the cells of each column."""
+    with np.errstate(all="ignore"):
+        known = ~np.isnan(sample)
+        mean = np.where(known, sample, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        square = np.where(known, (sample - mean) ** 2, 0).sum(axis=0)
+    spread = np.sqrt(square / np.maximum(known.sum(axis=0), 1))
+    return np.asarray(np.maximum(GRID * spread, LEAST_CELL))
+
+
+def _other_columns(survey: Survey) -> list[list[Array]]:
+    """Hashes of the columns that do not hold numbers, by column and holder."""
+    columns = [c for c in [*survey.columns, survey.target] if c not in survey.measured]
+    start = len(survey.measured)
+    result = []
+    for position, column in enumerate(columns):
+        entries, codes = survey.coded(column)
+        named = np.array([*map(str, entries), ""], dtype=object)
+        hashed = row_hashes(named, start=start + position)
+        result.append([hashed[of] for of in codes])
+    return result
+
+
+def _told(survey: Survey, found: Overlap, how: str, equal: Overlap | None) -> Iterator[Finding]:
+    """One finding per striking pair, beyond what is told as equal already."""
+    rows, chance = found.rows.copy(), found.chance.copy()
+    if equal is not None:
+        known = {pair: k for k, pair in enumerate(zip(equal.one, equal.other, strict=True))}
+        for i, pair in enumerate(zip(found.one, found.other, strict=True)):
+            if (k := known.get(pair)) is not None:
+                rows[i] -= equal.rows[k]
+                chance[i] = max(chance[i] - equal.chance[k], 0.0)
+    last = len(survey.names)
+    striking = _striking(
+        rows, chance, found, np.append(survey.sizes, 0 if survey.test is None else len(survey.test))
+    )
+    chosen = np.flatnonzero(striking & (found.one <= found.other) & (found.one < last))
+    chosen = chosen[np.argsort(-rows[chosen], kind="stable")]
+    for i in chosen[:MOST_PAIRS]:
+        yield _pair(survey, int(found.one[i]), int(found.other[i]), int(rows[i]), chance[i], how)
+    if len(chosen) > MOST_PAIRS:
+        yield Finding(
+            f"{'shared' if equal is None else 'near'}-rows",
+            "note",
+            f"{len(chosen) - MOST_PAIRS} more pairs of owners have {how} rows, "
+            f"{int(rows[chosen[MOST_PAIRS:]].sum()):,} in all.",
+        )
+
+
+def _striking(rows: IntArray, chance: FloatArray, found: Overlap, sizes: IntArray) -> Array:
+    """Pairs with more rows in common than chance would give in any of so many pairs.
+
+    One pair of equal rows more than were found is granted to chance, wherever it may fall.
+    """
+    from scipy.special import gammainc
+
+    own = found.one == found.other
+    granted = chance + sizes[found.one] * sizes[found.other] / sizes.sum() ** 2.0
+    alike = np.where(own, rows // 2, rows)  # within an owner both of a pair are counted
+    tail = gammainc(np.maximum(alike, 1), np.where(own, granted / 2, granted))
+    worth = (rows - chance >= WORTH_TELLING * sizes[found.one]) | ~own
+    return (alike > 0) & worth & (tail < BY_CHANCE / len(sizes))
+
+
+def _pair(survey: Survey, j: int, k: int, rows: int, chance: float, how: str) -> Finding:
+    name, size = survey.names[j], int(survey.sizes[j])
+    by_chance = f"(chance would give about {chance:.2g})"
+    near = how != "equal"
+    if j == k:
+        code = "near-rows" if near else "repeated-rows"
+        says = f"{rows:,} of {size:,} rows of owner {name!r} are {how} to another of its own"
+    elif k == len(survey.names):
+        code = "near-rows" if near else "tested-rows"
+        says = f"{rows:,} of {size:,} rows of owner {name!r} are {how} to rows of the test set"
+    else:
+        code = "near-rows" if near else "shared-rows"
+        says = (
+            f"{rows:,} of {size:,} rows of owner {name!r} are {how} to rows of owner "
+            f"{survey.names[k]!r}"
+        )
+    return Finding(code, "note", f"{says}, targets included {by_chance}.", owner=name)

@@ -1,0 +1,158 @@
+"""Names, labels and categories that differ only in case, spaces or Unicode form."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from dushapley.data.check.survey import TEST, Survey, row_of
+from dushapley.data.findings import Finding
+from dushapley.terminal import DECEPTIVE
+
+STRANGE = 0.05
+"""Part of the test rows from which labels that no owner has are a mistake for sure."""
+MOST_CATEGORIES = 1_000
+"""Different entries above which a column of text is not taken for categories."""
+
+
+def folded(text: str) -> str:
+    """What remains of a spelling without case, spaces around and between, and Unicode form.
+
+    Examples
+    --------
+    >>> folded(" Yes") == folded("yes"), folded("MÃ¼nchen") == folded("München")
+    (True, True)
+    """
+    with suppress(UnicodeError):
+        text = text.encode("cp1252").decode("utf-8")  # text that was decoded wrongly once
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    seen = "".join(c for c in plain if unicodedata.category(c) not in DECEPTIVE or c.isspace())
+    return " ".join(seen.split())
+
+
+def variants(entries: Iterable[Any]) -> list[list[str]]:
+    """Entries that are the same word in different spellings, group by group."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        if isinstance(entry, str):
+            groups[folded(entry)].append(entry)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def owner_spelling(survey: Survey) -> Iterator[Finding]:
+    """Owners whose names differ in spelling only: one owner would be paid as two."""
+    for group in variants(survey.tables):
+        sizes = {name: len(survey.tables[name]) for name in group}
+        rows = " and ".join(f"{name!r} ({sizes[name]:,} rows)" for name in group)
+        yield Finding(
+            "owner-spelling",
+            "stop",
+            f"{rows} are names of owners that differ in spelling only.",
+            owner=min(group, key=lambda name: sizes[name]),
+            value=repr(min(group, key=lambda name: sizes[name])),
+            remedy="--read merge=owners",
+        )
+
+
+def label_spelling(survey: Survey) -> Iterator[Finding]:
+    """Labels of the target that differ in spelling only, among owners and test set."""
+    if survey.kind(survey.target) == "text":
+        yield from _spelling(survey, survey.target, "label", "labels")
+
+
+def category_spelling(survey: Survey) -> Iterator[Finding]:
+    """Categories of features that differ in spelling only."""
+    for column in survey.texts:
+        yield from _spelling(survey, column, "category", "categories")
+
+
+def _spelling(survey: Survey, column: str, what: str, merge: str) -> Iterator[Finding]:
+    """One finding per holder and spelling that is not the usual one."""
+    entries, counts = survey.counts(column)
+    if len(entries) > MOST_CATEGORIES:
+        return
+    place = {entry: k for k, entry in enumerate(entries)}
+    for group in variants(entries):
+        usual = max(group, key=lambda e: (counts[place[e]].sum(), e == folded(e)))
+        for spelling in sorted(set(group) - {usual}):
+            for j in np.flatnonzero(counts[place[spelling]]):
+                row = first_row(survey, int(j), column, spelling)
+                yield Finding(
+                    f"{what}-spelling",
+                    "stop",
+                    f"{holder_name(survey, int(j))} writes {spelling!r} in {column!r} "
+                    f"({counts[place[spelling], j]:,} rows, the first in row {row}), where others "
+                    f"write {usual!r}: spellings that differ only in case, spaces or Unicode form "
+                    "are different to a model.",
+                    owner=holder(survey, int(j)),
+                    column=column,
+                    row=row,
+                    value=spelling,
+                    remedy=f"--read merge={merge}",
+                )
+
+
+def test_labels(survey: Survey) -> Iterator[Finding]:
+    """Labels of the test set that no owner has, however spelt."""
+    test, target = survey.test, survey.target
+    if test is None or target not in test.columns or not survey.classes:
+        return
+    if survey.kinds[TEST][target] != survey.kind(target):
+        return  # told as mixed types
+    known = {folded(_plain(label)) for label in survey.classes}
+    found = test[target].dropna()
+    strange = [label for label in found.unique().tolist() if folded(_plain(label)) not in known]
+    part = float(found.isin(strange).mean()) if strange else 0.0
+    text = survey.kind(target) == "text"
+    sure = part >= (STRANGE if text else 0.5) and len(survey.classes) <= len(found) / 2
+    if part:
+        yield _test_label(survey, found, strange, sure=sure)
+
+
+def _test_label(survey: Survey, found: Any, strange: list[Any], *, sure: bool) -> Finding:
+    assert survey.test is not None
+    rows, target = int(found.isin(strange).sum()), survey.target
+    row = row_of(survey.test, int(np.flatnonzero(survey.test[target].isin(strange))[0]))
+    owners_have = ", ".join(_quoted(label) for label in survey.classes[:6])
+    return Finding(
+        "test-labels" if sure else "unseen-label",
+        "stop" if sure else "note",
+        f"{rows:,} of {len(found):,} test rows have a label in {target!r} that no owner has "
+        f"({_quoted(strange[0])} in row {row}; owners have {owners_have}), so that no model can be "
+        "right on them.",
+        owner=TEST,
+        column=target,
+        row=row,
+        value=_plain(strange[0]),
+        remedy="the owners' labels in the test file" if sure else None,
+    )
+
+
+def holder(survey: Survey, position: int) -> str:
+    """An owner's name, or that of the test set."""
+    return survey.names[position] if position < len(survey.names) else TEST
+
+
+def holder_name(survey: Survey, position: int) -> str:
+    """The same at the beginning of a sentence."""
+    return f"Owner {survey.names[position]!r}" if position < len(survey.names) else "The test set"
+
+
+def first_row(survey: Survey, position: int, column: str, entry: object) -> int:
+    """The first row in which a holder has an entry."""
+    table = survey.tables[survey.names[position]] if position < len(survey.names) else survey.test
+    assert table is not None
+    return row_of(table, int(np.flatnonzero((table[column] == entry).to_numpy(dtype=bool))[0]))
+
+
+def _plain(label: object) -> str:
+    return f"{label:g}" if isinstance(label, float) else str(label)
+
+
+def _quoted(label: object) -> str:
+    return repr(label) if isinstance(label, str) else _plain(label)
