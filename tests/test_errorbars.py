@@ -122,8 +122,9 @@ def test_a_method_that_changes_its_questions_reports_no_more_than_it_knows(monke
     result = ds.value(game, "loo", budget=10)
     assert result.errors["test set"] is result.errors["total"] is result.errors["dominant"] is None
     assert "test set unknown" in repr(result)
-    assert result.interval_meaning == "sampling error only"
-    assert result.total_errors.tolist() == [1.0] * 4
+    assert result.interval_meaning == "unknown: test set"
+    assert result.total_errors is None  # sampling alone would promise too much
+    assert result.std_errors.tolist() == [1.0] * 4
 
 
 def test_sampling_training_and_test_set_are_told_apart():

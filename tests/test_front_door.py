@@ -112,7 +112,8 @@ def test_value_reads_plans_opens_and_asks_once(files: Path) -> None:
     assert seen["made"] == {"plan": 1, "task": 1}
     assert list(seen["ledgers"].values()) == [1]
     assert set(seen["pools"].values()) == {1}
-    assert len(seen["pools"]) == result["n_distinct"] > len(HOSPITALS)
+    tried = 1  # everybody's pool under another seed, looked up like a pool
+    assert len(seen["pools"]) == result["n_distinct"] + tried > len(HOSPITALS)
 
 
 @pytest.mark.slow

@@ -50,9 +50,11 @@ def cells(row: Any) -> list[str]:
 def agree_on_plan(game: ds.Game, plan: Plan, means: o.Means) -> None:
     """Say what will run, and ask if it is likely to be long; who agreed before pays no trial."""
     each = 0.0 if means.yes else prices.seconds_each(game)
-    seconds = each * plan.budget / prices.workers(means.jobs)
+    seconds = each * (plan.budget + game.is_tried) / prices.workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
+    if game.is_tried:
+        say("and one training more: everybody's pool with another seed, to see if chance matters")
     if plan.reason:
         say(plan.reason)
     agree_on_seconds(seconds)

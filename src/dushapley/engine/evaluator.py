@@ -20,8 +20,12 @@ from dushapley.engine.propagation import Begin, Transcript, error_bars
 from dushapley.engine.scores import Answers, Spool
 from dushapley.errors import LedgerRefused
 from dushapley.games.base import Game, Outcome
+from dushapley.hashing import sha256
 from dushapley.protocol import Ask, Estimate
 from dushapley.validation import refuse_non_finite
+
+ANOTHER_SEED = sha256("everybody's pool, trained with another seed")
+"""Under which the second training of a pool is kept; no pool has this name."""
 
 
 class Evaluator:
@@ -60,11 +64,14 @@ class PaidEvaluator(Evaluator):
         self.store: Ledger | Spool = Spool() if ledger is None else ledger
         self.answers = Answers(self.store)
         self.transcript = Transcript()
+        self.deterministic = game.deterministic
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
         keys = self.game.keys(queries, draws)
         numbers = self.answers.numbers(keys)
+        if self.deterministic is None and self.game.is_tried:
+            self.deterministic = self._train_twice(keys[-1], queries[-1:])  # of the first question
         rows = {key: row for row, key in reversed(list(enumerate(keys)))}  # the first of each key
         unknown = self._look_up(dict.fromkeys(keys))
         bar.advance(len(keys) - len(unknown))
@@ -88,13 +95,13 @@ class PaidEvaluator(Evaluator):
                 self.answers,
                 final,
                 repeats=self.game.repeats,
-                deterministic=self.game.deterministic,
+                deterministic=bool(self.deterministic),
                 enumerated=plan.method.name == "exact" or self.game.n_players == 1,
             )
         return {
             "n_computed": self.n_computed,
             "n_distinct": self.answers.n_known,
-            "details": {**final.details, "trail": trail},
+            "details": {**final.details, "trail": trail} | self._tried(),
             "errors": errors,
             "failures": dict(sorted(self.answers.causes.items())),  # workers finish in any order
         }
@@ -102,6 +109,26 @@ class PaidEvaluator(Evaluator):
     def close(self) -> None:
         if self.ledger is None:
             self.store.close()
+
+    def _tried(self) -> dict[str, Any]:
+        """What the second training of a pool has shown, if there was one."""
+        return {"same under another seed": bool(self.deterministic)} if self.game.is_tried else {}
+
+    def _train_twice(self, key: bytes, everybody: Queries) -> bool:
+        """Whether another seed trains the same model of everybody's pool; False where unknown.
+
+        Kept as an evaluation of its own, so that the answer is the same when a run is resumed.
+        """
+        stored = {} if self.ledger is None else self.ledger.read([ANOTHER_SEED])
+        if ANOTHER_SEED in stored:
+            return stored[ANOTHER_SEED].spread == 0
+        ((_, outcomes),) = self.executor.run(self.game, [(everybody, None, True)])
+        if self._look_up([key]):
+            self._keep([key], everybody, outcomes[:1])
+        second = [(ANOTHER_SEED, outcome) for outcome in outcomes[1:]]  # none where it failed
+        if self.ledger is not None:
+            self.ledger.write(second)
+        return any(outcome.spread == 0 for _, outcome in second)
 
     def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
         """Learn what the ledger knows of pools not met before; those that it does not know."""

@@ -35,6 +35,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.engine.asktell import AskTell
 from dushapley.engine.scores import AT_ONCE, Answers
+from dushapley.estimators.calibration import pooled_variances
 from dushapley.estimators.exact import shapley_weights
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.uncertainty import std_errors_of, with_errors
@@ -108,7 +109,7 @@ def error_bars(
         "test set": _test_set_error(carry, answers, rows),
     }
     carried = any(covariance is not None for covariance in measured.values())
-    if deterministic:
+    if deterministic and measured["training"] is None:
         measured["training"] = nothing
     covariances = {"sampling": nothing if enumerated else _sampling_error(estimate), **measured}
     errors = {
@@ -117,7 +118,7 @@ def error_bars(
     }
     if not enumerated and estimate.std_errors is not None:
         errors["sampling"] = estimate.std_errors.tolist()  # to the last bit
-    return errors | (_total(covariances) if carried else {"total": None, "dominant": None})
+    return errors | _total(covariances) | ({} if carried else {"dominant": None})
 
 
 def _sampling_error(estimate: Estimate) -> FloatArray | None:
@@ -130,13 +131,16 @@ def _sampling_error(estimate: Estimate) -> FloatArray | None:
 
 
 def _total(covariances: Mapping[str, FloatArray | None]) -> dict[str, Any]:
+    """Of all sources; None where one is unknown, since the rest would promise too much."""
     known = {name: joint for name, joint in covariances.items() if joint is not None}
-    dominant = max(known, key=lambda name: float(np.trace(known[name])))
-    if covariances["sampling"] is None:  # a total without it would promise too much
-        return {"total": None, "dominant": dominant}
+    unknown = [name for name in covariances if name not in known]
+    dominant = max(known, key=lambda name: float(np.trace(known[name]))) if known else None
+    if unknown:
+        return {"total": None, "dominant": dominant, "unknown": unknown}
     joint = np.sum(list(known.values()), axis=0)
     total = std_errors_of(joint)
-    return {"total": total.tolist(), "covariance": joint.tolist(), "dominant": dominant}
+    known_of = {"total": total.tolist(), "covariance": joint.tolist()}
+    return {**known_of, "dominant": dominant, "unknown": unknown}
 
 
 Columns = Callable[[IntArray], FloatArray]
@@ -247,7 +251,7 @@ def _training_error(carry: Carrier, answers: Answers, repeats: int) -> FloatArra
     spreads = answers.spreads[:n]
     if np.isnan(spreads).all():
         return None
-    noise = np.nan_to_num(spreads) / np.sqrt(repeats)
+    noise = _noise(spreads, pool_rows(carry), repeats)
     if carry.weights is None:
         values, rng = answers.values[:n], np.random.default_rng(0)
         moved = (values + noise * rng.standard_normal(n) for _ in range(NOISES))
@@ -258,3 +262,20 @@ def _training_error(carry: Carrier, answers: Answers, repeats: int) -> FloatArra
         scaled = carry.weights.block(start, stop) * noise[start:stop]
         covariance += scaled @ scaled.T
     return np.asarray(covariance)
+
+
+def _noise(spreads: FloatArray, rows: FloatArray, repeats: int) -> FloatArray:
+    """Standard error of each pool's mean of repeats; 0 where nothing was trained."""
+    variances, trained = np.nan_to_num(spreads) ** 2, ~np.isnan(spreads)
+    own = variances[trained]
+    variances[trained] = pooled_variances(own, max(repeats - 1, 1), rows[trained])
+    return np.sqrt(variances / repeats)
+
+
+def pool_rows(carry: Carrier) -> FloatArray:
+    """Rows of the pool behind each different outcome."""
+    sizes, transcript = carry.begin().sizes, carry.transcript
+    numbers = np.concatenate(transcript.answers)
+    rows = np.zeros(numbers.max() + 1)
+    rows[numbers] = np.concatenate([ask.queries @ sizes for ask in transcript.asks])
+    return rows

@@ -52,8 +52,9 @@ def quote(
     -------
     pandas.DataFrame
         One row per method and budget: method, budget (missing for the default), evaluations (the
-        most that would be asked; 0 where the game has a formula), seconds (about), summary, and
-        refused: why not, for a method that this game or budget rules out.
+        most that would be asked; 0 where the game has a formula), seconds (about; with the one
+        training more that shows whether there is chance in it), summary, and refused: why not, for
+        a method that this game or budget rules out.
 
     Examples
     --------
@@ -86,7 +87,8 @@ def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str
         evaluations = choose_plan(game, method, None, budget).budget
     except DUShapleyError as error:
         return {"refused": str(error)}
-    return {"evaluations": evaluations, "seconds": evaluations * each}
+    trainings = evaluations + (game.is_tried and evaluations > 0)
+    return {"evaluations": evaluations, "seconds": trainings * each}
 
 
 def seconds_each(game: Game) -> float:

@@ -34,6 +34,11 @@ from dushapley.validation import check_seed, is_number
 
 CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
 """Pools asked at a time: many where they cost nothing (but no more than fit in memory)."""
+CHANCE = (
+    "Another seed trains another model. How much that moves the values, one training a pool cannot "
+    "tell: repeats=3 (--repeats 3) would measure it."
+)
+"""What must be said where training has an error of unknown size."""
 ENOUGH_REPLICATES = 30
 """Below this many replicates a standard error is too uncertain to stop a run."""
 
@@ -247,7 +252,7 @@ class Run:
 
     def _valuation(self, talk: AskTell, evaluator: Evaluator) -> Valuation:
         assert talk.estimate is not None
-        return self._built(
+        valuation = self._built(
             talk.estimate,
             n_evaluations=talk.n_asked,
             u_empty=talk.empty,
@@ -255,6 +260,8 @@ class Run:
             complete=talk.finished,
             **evaluator.account(talk.estimate, self.plan, self.converse),
         )
+        chance = (CHANCE,) if "training" in valuation.unknown else ()
+        return replace(valuation, notes=(*valuation.notes, *chance))
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
         reason = (self.plan.reason,) if self.plan.reason else ()

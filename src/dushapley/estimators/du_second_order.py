@@ -33,6 +33,7 @@ METHOD = Method(
     run=du_second_order,
     least=two,
     default=two,
+    estimates_errors=False,
     biased=True,
     needs="formula",
     cite="garrido2024",

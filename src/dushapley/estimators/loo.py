@@ -47,6 +47,7 @@ METHOD = Method(
     run=loo,
     least=cost,
     default=cost,
+    estimates_errors=False,
     biased=True,
     needs=lambda options: "coalitions" if options["form"] == "all" else "fractions",
     options={

@@ -72,6 +72,8 @@ class Method:
         of the options where it depends on them.
     options
         What `options=` may hold.
+    estimates_errors
+        Whether it has standard errors once the budget is large enough.
     cite
         Key of the paper it comes from.
     """
@@ -85,6 +87,7 @@ class Method:
     biased: bool | Callable[[Mapping[str, Any]], bool] = False
     needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
     options: Mapping[str, Option] = field(default_factory=dict)
+    estimates_errors: bool = True
     cite: str = ""
 
     def complete(self, options: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -30,6 +30,7 @@ METHOD = Method(
     run=random,
     least=two,
     default=two,
+    estimates_errors=False,
     keeps=frozenset({"efficiency"}),
     biased=True,
 )

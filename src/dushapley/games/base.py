@@ -104,8 +104,8 @@ class Game(ABC):
     repeats
         Trainings of each pool, of which its utility is the mean.
     deterministic
-        Whether another seed would train the same models, so that training has no error. False
-        where that is not known.
+        Whether training has no error, since another seed would train the same models, or nothing
+        is trained. None: the engine is to find out, by training a pool twice (see `outcomes`).
     """
 
     fractions: Fractions = "none"
@@ -118,7 +118,7 @@ class Game(ABC):
     notes: tuple[str, ...] = ()
     limits: Limits = Limits()
     repeats: int = 1
-    deterministic: bool = False
+    deterministic: bool | None = True
 
     def _set_owners(
         self,
@@ -139,8 +139,14 @@ class Game(ABC):
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of checked pools."""
 
-    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        """Like `evaluate`, with what a paying engine also wants to keep of each question."""
+    def outcomes(
+        self, queries: Queries, draws: IntArray | None, twice: bool = False
+    ) -> list[Outcome]:
+        """Like `evaluate`, with what a paying engine also wants to keep of each question.
+
+        `twice` is asked, of one pool, where `deterministic` is None: a second outcome then tells
+        what the pool is worth under another seed, its spread being 0 if that changed nothing.
+        """
         return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
 
     def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
@@ -160,6 +166,11 @@ class Game(ABC):
     def closed_form(self, method: str) -> Estimate | None:
         """Answer of `method` without any question, where the game knows one."""
         return None
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether a run trains one pool twice, to find out whether there is chance in training."""
+        return self.deterministic is None and self.repeats == 1
 
     @property
     def context(self) -> str | None:

@@ -83,9 +83,12 @@ class DerivedGame(Game):
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return self.base.evaluate(*self.pools(queries, draws))
 
-    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+    def outcomes(
+        self, queries: Queries, draws: IntArray | None, twice: bool = False
+    ) -> list[Outcome]:
         """Outcomes of the base game."""
-        return self.base.outcomes(*self.pools(queries, draws))
+        pools = self.pools(queries, draws)
+        return self.base.outcomes(*pools, twice) if twice else self.base.outcomes(*pools)
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Keys of the base game."""

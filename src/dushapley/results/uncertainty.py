@@ -17,9 +17,17 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import MethodNotApplicable
+from dushapley.estimators.registry import REGISTRY
 
 if TYPE_CHECKING:
     from dushapley.results.valuation import Valuation
+
+MORE_BUDGET = "A larger budget would give an estimate of sampling's."
+MEASURES = {
+    "training": "repeats=3 (--repeats 3) would measure training's.",
+    "test set": "A score that is known test row by test row would tell the test set's.",
+}
+"""What makes an unknown part of the error known."""
 
 Errors = TypeVar("Errors", float, FloatArray)
 
@@ -74,7 +82,7 @@ def sampling_variances(valuation: Valuation) -> dict[str, float]:
     A what-if scores both worlds on the same test set, so much of that set's error cancels, and
     none of it is counted.
     """
-    errors, none = valuation.std_errors, 0.0 if _is_certain(valuation) else np.nan
+    errors, none = valuation.std_errors, 0.0 if valuation.is_enumerated else np.nan
     variances = np.full(len(valuation.owners), none) if errors is None else errors**2
     return dict(zip(valuation.owners, variances.tolist(), strict=True))
 
@@ -196,16 +204,18 @@ def _plausible_ranks(valuation: Valuation, seed: int = 0) -> IntArray:
     return ranks_of(drawn)
 
 
-def _is_certain(valuation: Valuation) -> bool:
-    """Whether values without a known error have none of sampling: all coalitions were asked."""
-    everything = valuation.n_distinct == 2 ** len(valuation.values)
-    return (valuation.method_run == "exact" or everything) and not valuation.biased
-
-
 def _refuse_uncertain(valuation: Valuation) -> None:
-    if not _is_certain(valuation):
+    if valuation.unknown:
         raise MethodNotApplicable(
-            f"A valuation by {valuation.method} has no standard errors and no covariance of them, "
-            "so the order of two owners has no probability. Value the game with gp, auto or "
-            "permutation instead."
+            f"The error of these values by {valuation.method} is {valuation.interval_meaning}, so "
+            f"the order of two owners has no probability. {remedy(valuation)}"
         )
+
+
+def remedy(valuation: Valuation) -> str:
+    """What would make the unknown parts of the error known."""
+    own = REGISTRY.get(valuation.method_run)
+    blind = own is not None and not own.estimates_errors
+    sampling = "Value the game with gp, auto or permutation instead." if blind else MORE_BUDGET
+    sentences = {"sampling": sampling, "bias": sampling, **MEASURES}
+    return " ".join(dict.fromkeys(sentences[name] for name in valuation.unknown))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMAT = "dushapley.valuation/1"
+SOURCES = ("sampling", "training", "test set")
+"""Where errors of values come from."""
 TITLES = ("owner", "rows", "value", "± 95%", "share")
 _MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
@@ -66,9 +68,10 @@ class Valuation:
     failures
         Utilities that failed and were replaced by the chosen policy, by cause.
     errors
-        Standard errors by source, where they are known apart: "sampling", "training" and
-        "test set" (None where one is unknown), their "total" with its "covariance" between
-        owners, and which is "dominant".
+        Standard errors by source, where something is trained: "sampling", "training" and
+        "test set" (None where one is unknown), the names of the "unknown" ones, the "total" with
+        its "covariance" between owners (None and absent unless all are known), and which of the
+        known ones is "dominant".
     notes
         Sentences to read before paying anybody.
     details
@@ -141,17 +144,41 @@ class Valuation:
         return self.method.split(" → ")[-1]
 
     @property
-    def total_errors(self) -> FloatArray | None:
-        """Standard errors of all known sources together: what tables and plots show.
+    def unknown(self) -> tuple[str, ...]:
+        """Sources of error that are there and of unknown size: there is no total then.
 
-        Sampling, training noise and test set where they are known apart, else `std_errors`.
+        Of "sampling", "training" and "test set"; "bias" where a formula answers another question
+        than the Shapley value, and nothing else is wrong with it.
         """
+        if self.errors:
+            return tuple(name for name in SOURCES if self.errors.get(name) is None)
+        if self.std_errors is not None or self.is_enumerated:
+            return ()
+        return ("sampling",) if self.n_evaluations else ("bias",) * self.biased
+
+    @property
+    def is_enumerated(self) -> bool:
+        """Whether all coalitions count, asked or by a formula, so that sampling has no error."""
+        everything = self.n_distinct == 2 ** len(self.values)
+        return (self.method_run == "exact" or everything) and not self.biased
+
+    @property
+    def total_errors(self) -> FloatArray | None:
+        """Standard errors of all sources together: what tables and plots show as ±.
+
+        Sampling, training and test set; None where one of them is `unknown`, and where there is no
+        error at all. Games that train nothing have errors of sampling alone.
+        """
+        if self.unknown:
+            return None
         total = self.errors.get("total")
         return self.std_errors if total is None else np.asarray(total, dtype=np.float64)
 
     @property
     def total_covariance(self) -> FloatArray | None:
         """Covariance between owners of the errors in `total_errors`, where it is known."""
+        if self.total_errors is None:
+            return None
         if self.errors.get("total") is not None:
             joint = self.errors.get("covariance")
             return None if joint is None else np.asarray(joint, dtype=np.float64)
@@ -162,12 +189,25 @@ class Valuation:
     @property
     def interval_meaning(self) -> str:
         """What the `half_width` of `total_errors` covers."""
+        if self.unknown:
+            return f"unknown: {', '.join(self.unknown)}"
         if self.total_errors is None:
-            return "no standard errors"
-        known = [s for s in ("sampling", "training", "test set") if self.errors.get(s) is not None]
-        if self.errors.get("total") is not None:
-            return f"95% interval for {', '.join(known)}" + (", not for bias" * self.biased)
-        return "sampling error only" if self.biased or self.errors else "95% interval"
+            return "no error: all coalitions count"
+        bias = ", not for bias" * self.biased
+        apart = ", errors of different owners taken as independent" * self.is_apart
+        if self.errors:
+            return f"95% interval for {', '.join(SOURCES)}{bias}{apart}"
+        return f"{'sampling error only' if self.biased else '95% interval'}{apart}"
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the method knows errors of sampling, but not how those of two owners go together.
+
+        Differences and ranks then take them as independent.
+        """
+        return bool(self.std_errors is not None and self.std_errors.any()) and (
+            self.covariance is None and len(self.values) > 1
+        )
 
     @property
     def shares(self) -> FloatArray:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from dushapley.arrays import IntArray, Queries
 from dushapley.games.base import Game, Outcome
 
-Block = tuple[Queries, IntArray | None]
-"""Pools paid for together, with their draws."""
+Block = tuple[Queries, IntArray | None] | tuple[Queries, IntArray | None, bool]
+"""Pools paid for together, with their draws; and whether to train twice (see `Game.outcomes`)."""
 Numbered = tuple[int, Block]
 """A block with its position."""
 Group = list[Numbered]

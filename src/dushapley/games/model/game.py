@@ -20,9 +20,10 @@ from dushapley.games.model.encoding import Encoding
 from dushapley.games.model.packages import packages_of
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
+from dushapley.games.model.randomness import behaviour, known_chance, refuse_drifting, seeded
 from dushapley.games.model.scoring import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
-from dushapley.hashing import content_hash, digest
+from dushapley.hashing import content_hash, digest, whole_number
 from dushapley.validation import check_choice, check_seed, check_whole, is_number, pool_name
 
 
@@ -38,7 +39,8 @@ class ModelGame(RowsGame):
         a dotted path), which is then made as the command line makes it: columns scaled where the
         model needs that, holes filled by column means, and `logistic` and `mlp` trained in
         gradient steps on large tables. Every `random_state` left open, nested ones too, is derived
-        from `seed` and the repeat, and is the same for every pool.
+        from `seed` and the repeat, and is the same for every pool. The global generators (Python's,
+        numpy's, torch's) are seeded before every training, from `seed`, the pool and the repeat.
     X_test, y_test
         The test set, which belongs to nobody who is valued.
     scoring
@@ -54,7 +56,8 @@ class ModelGame(RowsGame):
     seed
         Of the models; the estimator's seed is `value`'s.
     repeats
-        Trainings averaged for every pool; their spread is reported as training noise.
+        Trainings averaged for every pool; their spread is reported as training noise. With one,
+        a second training of everybody's pool tells whether there is any: if so, it is unknown.
     on_failure
         "raise" `UtilityFailed` when a training fails, or count it as u(∅) with "empty"; the
         count is in the result.
@@ -77,7 +80,8 @@ class ModelGame(RowsGame):
     Notes
     -----
     A pool of one class only is scored as the constant predictor it is, without training. A model
-    that never saw some class gives it probability zero. Cost: `repeats` trainings a question.
+    that never saw some class gives it probability zero. Cost: `repeats` trainings a question, and
+    one more for a run of a model whose training is not known to be free of chance.
 
     Examples
     --------
@@ -128,15 +132,14 @@ class ModelGame(RowsGame):
         self.X_test, self.y_test, self.classes = parts.X_test, parts.y_test, parts.classes
         self.seed, self.repeats = check_seed(seed, InvalidGame), self.limits.trainings
         self.on_failure, self.backend = on_failure, backend
-        training.refuse_drifting(self.model, self.repeats)
-        self.deterministic = training.is_deterministic(self.model)
+        refuse_drifting(self.model)
         self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
         self.scorer.refuse_unable(self.model)
         self.nobody = empty_outcome(empty, self.scorer)
-        self._makers = [
-            training.Fresh(training.seeded(self.model, self.seed, r)) for r in range(self.repeats)
-        ]
+        self._makers = [self._maker(repeat) for repeat in range(self.repeats)]
         self._train_by(fast_path(self) if fast else None)
+        sums = self.path is not None and self.path.cheap
+        self.deterministic = True if sums else known_chance(self.model)
         self.notes = self._notes()
         self.packages = self._packages()
         self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
@@ -176,6 +179,9 @@ class ModelGame(RowsGame):
         other._identify(self._content, self.on_failure, self.nobody.value)
         return other
 
+    def _maker(self, repeat: int) -> training.Fresh:
+        return training.Fresh(seeded(self.model, self.seed, repeat))
+
     def prepared(self, X: Array) -> Array:
         """A newcomer's rows, encoded as everybody's were."""
         return X if self.encoding is None else self.encoding(X)
@@ -190,10 +196,15 @@ class ModelGame(RowsGame):
             return self.path.values(queries, draws)
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
-    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+    def outcomes(
+        self, queries: Queries, draws: IntArray | None, twice: bool = False
+    ) -> list[Outcome]:
         """Train and score every pool; failures raise or count as u(∅), as `on_failure` says."""
         if self.path is not None:
             return self.path.outcomes(queries, draws)
+        if twice:
+            (taken,) = self.each(queries, draws)
+            return self.compared(queries[0], *taken)
         pools = zip(queries, self.each(queries, draws), strict=True)
         return [self.outcome(query, *taken) for query, taken in pools]
 
@@ -201,28 +212,49 @@ class ModelGame(RowsGame):
         """Train on one pool; fast paths hand over here what they do not take."""
         if not counts.any():
             return self.nobody
-        X, y = self.pool(counts, draw)
         try:
-            return self._train(X, y)
+            return training.average([t.score for t in self._train(counts, draw, self._makers)])
         except (Exception, SystemExit) as error:
             known = self.limits.memory if isinstance(error, MemoryError) else None
             return self._failed(query, error if known is None else training.out_of_memory(known))
 
+    def compared(self, query: Array, counts: IntArray, draw: int | None) -> list[Outcome]:
+        """Train on one pool as always, and once more as another repeat would.
+
+        One that fails has no second outcome.
+        """
+        try:
+            makers = [*self._makers, self._maker(self.repeats)]
+            first, *_, other = self._train(counts, draw, makers, listen=True)
+        except (Exception, SystemExit):
+            return [self.outcome(query, counts, draw)]
+        return [training.average([first.score]), training.compared(first, other)]
+
     def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
         return [self._failed(query, error) for query in queries]
 
-    def _train(self, X: Array, y: Array | None) -> Outcome:
+    def _train(
+        self, counts: IntArray, draw: int | None, makers: list[training.Fresh], listen: bool = False
+    ) -> list[training.Trained]:
+        """Trainings on one pool; `listen`: with what each model says of test set and pool."""
+        X, y = self.pool(counts, draw)
         assert y is not None
         if self.classes is not None and bool((y == y[0]).all()):
-            return training.average(
-                [self.scorer(constant_label(y[0], self.classes))] * self.repeats
+            only = training.Trained(self.scorer(constant_label(y[0], self.classes)), [])
+            return [only] * len(makers)
+        name = self._key(counts.tolist(), draw).hex()
+        tables = (self.X_test, X) if listen else ()
+        return [
+            training.train(
+                make,
+                (X, y) if len(makers) == 1 else (X.copy(), y.copy()),  # models may write into it
+                self.scorer,
+                seed=whole_number(f"{self.seed} {repeat} {name}", 4),
+                seconds=self.limits.timeout,
+                listen=lambda model: behaviour(model, *tables),
             )
-        scored = []
-        for make in self._makers:
-            own = (X, y) if self.repeats == 1 else (X.copy(), y.copy())  # models may write into it
-            with training.time_limit(self.limits.timeout):
-                scored.append(self.scorer(make().fit(*own)))
-        return training.average(scored)
+            for repeat, make in enumerate(makers)
+        ]
 
     def _failed(self, query: Array, error: BaseException) -> Outcome:
         cause = f"{type(error).__name__}: {error}"

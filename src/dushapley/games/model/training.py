@@ -1,4 +1,4 @@
-"""One training after another: fresh models, the same seeds for every pool, a time limit.
+"""One training after another: fresh models, generators seeded, a time limit.
 
 And what comes of them: repeats averaged, test rows in groups, failures in one line.
 """
@@ -7,35 +7,28 @@ from __future__ import annotations
 
 import pickle
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import Array, FloatArray
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Limits, Outcome
-from dushapley.hashing import whole_number
+from dushapley.games.model.randomness import same_behaviour, seeded_generators
 from dushapley.validation import is_number, is_whole, refuse
 
 LONGEST = 1e8
 """Seconds that an alarm can wait, and then some: three years."""
+LEAST_SPREAD = float(np.finfo(np.float64).tiny)
+"""Of two trainings that differ by less than any score can show."""
 MOST_SCORES = 2048
 """Entries kept of a score that is known test row by test row: at most 16 KB a training."""
-DIRECT = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "lbfgs")
-IDLE_SEEDS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "LogisticRegression": ("solver", ("lbfgs", "newton-cg", "newton-cholesky")),
-    "Ridge": ("solver", DIRECT),
-    "RidgeClassifier": ("solver", DIRECT),
-    "Lasso": ("selection", ("cyclic",)),
-    "ElasticNet": ("selection", ("cyclic",)),
-    "SVC": ("probability", (False,)),
-    "SoftmaxRegression": ("batch_size", (None,)),
-}
-"""Models that take a seed and, with these values of a parameter, make no use of it."""
 
 
 class TimedOut(Exception):
@@ -54,61 +47,6 @@ def out_of_memory(size: int) -> OutOfMemory:
 def timed_out(seconds: float) -> TimedOut:
     """The failure of a training that was given so many seconds."""
     return TimedOut(f"no result within {seconds:g} s")
-
-
-def seeded(model: Any, seed: int, repeat: int) -> Any:
-    """A copy of the model in which every missing `random_state`, nested ones too, is fixed.
-
-    Each is derived from the game's seed, the repeat and the parameter's name, so it is the same
-    for every pool.
-    """
-    from sklearn.base import clone
-
-    copy = clone(model)
-    missing = [name for name, state in random_states(copy).items() if state is None]
-    seeds = {name: whole_number(f"{seed} {repeat} {name}", 4) >> 1 for name in missing}  # 31 bits
-    return copy.set_params(**seeds)
-
-
-def random_states(model: Any) -> dict[str, Any]:
-    """All parameters that seed some part of the model."""
-    return {
-        name: value
-        for name, value in model.get_params(deep=True).items()
-        if name == "random_state" or name.endswith("__random_state")
-    }
-
-
-def is_deterministic(model: Any) -> bool:
-    """Whether another seed would train the very same model: no part of it uses one."""
-    parts = model.get_params(deep=True) | {"": model}
-    seeded_parts = [name.removesuffix("random_state") for name in random_states(model)]
-    return all(_idle_seed(parts[name.removesuffix("__")]) for name in seeded_parts)
-
-
-def _idle_seed(part: Any) -> bool:
-    """Whether a part that takes a seed makes no use of it."""
-    setting, idle = IDLE_SEEDS.get(type(part).__name__, ("", ()))
-    ours = type(part).__module__.split(".")[0] in ("sklearn", "dushapley")
-    return ours and bool(setting) and getattr(part, setting) in idle
-
-
-def refuse_drifting(model: Any, repeats: int) -> None:
-    """Refuse models whose trainings would not be repeatable, or whose repeats would be equal."""
-    states = random_states(model)
-    for name, state in states.items():
-        if state is not None and not isinstance(state, int):
-            raise InvalidGame(
-                f"{name} is a {type(state).__name__}, which changes with every training, so that "
-                "equal pools would differ in worth. Pass an integer, or leave it out: the game's "
-                "seed= then sets it."
-            )
-    if repeats > 1 and all(state is not None for state in states.values()):
-        why = f"fixes {', '.join(states)}" if states else "has no random_state"
-        raise InvalidGame(
-            f"repeats={repeats}, but the model {why}, so all repeats would be equal. Leave "
-            "repeats= out, or leave random_state open."
-        )
 
 
 class Fresh:
@@ -137,6 +75,36 @@ class Fresh:
         from sklearn.base import clone
 
         return clone(self.template)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One training: its score, with the rows where they are known, and what the model says."""
+
+    score: tuple[float, FloatArray | None]
+    said: list[Array]
+
+
+def train(
+    make: Fresh,
+    rows: tuple[Array, Array],
+    score: Callable[[Any], tuple[float, FloatArray | None]],
+    *,
+    seed: int,
+    seconds: float | None,
+    listen: Callable[[Any], list[Array]] = lambda _: [],
+) -> Trained:
+    """Fit and score a fresh model.
+
+    One that loads torch only while it is trained could not be seeded: it is trained again.
+    """
+    while True:
+        loaded = "torch" in sys.modules
+        with seeded_generators(seed), time_limit(seconds):
+            model = make().fit(*rows)
+            trained = Trained(score(model), listen(model))
+        if loaded or "torch" not in sys.modules:
+            return trained
 
 
 @contextmanager
@@ -199,8 +167,13 @@ def average(scored: list[tuple[float, FloatArray | None]]) -> Outcome:
     return Outcome(
         mean,
         scores=grouped(np.mean(rows, axis=0) if len(rows) > 1 else rows[0]) if rows else None,
-        spread=float(values.std(ddof=1)) if len(values) > 1 else None,
+        spread=_spread(values) if len(values) > 1 else None,
     )
+
+
+def _spread(values: FloatArray) -> float:
+    """Standard deviation of repeats; of equal ones it is 0, not what rounding makes of it."""
+    return float(values.std(ddof=1)) if (values != values[0]).any() else 0.0
 
 
 def grouped(rows: FloatArray) -> FloatArray:
@@ -215,6 +188,16 @@ def grouped(rows: FloatArray) -> FloatArray:
     mean = rows.mean()
     sums = np.bincount(group, rows - mean, minlength=MOST_SCORES)
     return np.asarray(mean + sums * (MOST_SCORES / len(rows)))
+
+
+def compared(first: Trained, second: Trained) -> Outcome:
+    """A second training under another seed; its spread is 0 only if it came to the very same.
+
+    Models may differ where the score does not show it: then the spread is the least there is.
+    """
+    value, apart = second.score[0], abs(first.score[0] - second.score[0])
+    same = apart == 0 and same_behaviour(first.said, second.said)
+    return Outcome(value, spread=0.0 if same else max(float(apart / np.sqrt(2)), LEAST_SPREAD))
 
 
 def failure_cause(error: BaseException) -> str:

@@ -1,0 +1,212 @@
+"""Chance in training: found by training a pool twice, measured by repeats, never assumed away."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+import dushapley as ds
+from dushapley.engine.ledger import Ledger
+from dushapley.estimators.calibration import pooled_variances
+from dushapley.games import SmallMLP, SoftmaxRegression
+from dushapley.games.model.randomness import behaviour, same_behaviour, seeded_generators
+
+
+def labels(n, rng):
+    X = rng.normal(size=(n, 3))
+    return X, (X @ [1.0, -0.5, 0.25] + 0.7 * rng.normal(size=n) > 0).astype(int)
+
+
+def owners(number=4):
+    rng = np.random.default_rng(5)
+    return ds.Owners.from_arrays({f"o{i}": labels(12 + 6 * i, rng) for i in range(number)})
+
+
+TEST = labels(60, np.random.default_rng(6))
+
+
+class Dice(ClassifierMixin, BaseEstimator):
+    """A linear classifier whose weights are thrown by global generators."""
+
+    fits = 0
+
+    def __init__(self, generator="numpy", seed_free=True):
+        self.generator, self.seed_free = generator, seed_free
+
+    def fit(self, X, y):
+        Dice.fits += 1
+        self.classes_ = np.unique(y)
+        thrown = np.array([random.gauss(0, 1) for _ in range(X.shape[1])])
+        if self.generator == "numpy":
+            thrown = np.random.normal(size=X.shape[1])  # noqa: NPY002
+        self.weights = X.T @ (2 * y - 1) / len(y) + thrown / np.sqrt(len(y))
+        return self
+
+    def decision_function(self, X):
+        return X @ self.weights
+
+    def predict(self, X):
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+
+class Net(ClassifierMixin, BaseEstimator):
+    """A small torch net without a seed of its own, which loads torch when it is trained."""
+
+    def __init__(self, hidden=4, steps=8):
+        self.hidden, self.steps = hidden, steps
+
+    def fit(self, X, y):
+        import torch
+
+        self.classes_ = np.unique(y)
+        codes = torch.tensor(np.searchsorted(self.classes_, y))
+        rows = torch.tensor(X, dtype=torch.float32)
+        layers = torch.nn.Linear(X.shape[1], self.hidden), torch.nn.Linear(self.hidden, 2)
+        self.net = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1])
+        optimizer = torch.optim.Adam(self.net.parameters(), lr=0.1)
+        for _ in range(self.steps):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.net(rows), codes).backward()
+            optimizer.step()
+        return self
+
+    def predict(self, X):
+        import torch
+
+        with torch.no_grad():
+            said = self.net(torch.tensor(X, dtype=torch.float32))
+        return self.classes_[said.numpy().argmax(axis=1)]
+
+
+@pytest.mark.parametrize("generator", ["numpy", "python"])
+def test_models_on_global_generators_have_the_same_bits_and_an_unknown_error(generator):
+    game = ds.ModelGame(owners(), Dice(generator), *TEST)
+    state = np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    first, second = (ds.value(game, "exact") for _ in range(2))
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == state  # noqa: NPY002
+    assert first.values.tolist() == second.values.tolist()
+    assert first.errors["training"] is None  # it was reported as 0
+    assert first.errors["total"] is first.total_errors is None
+    assert first.errors["unknown"] == ["training"] == list(first.unknown)
+    assert any("repeats=3" in note for note in first.notes)
+    assert first.interval_meaning == "unknown: training"
+    with pytest.raises(ds.DUShapleyError, match="unknown: training"):
+        ds.probability_greater(first)
+
+
+def test_repeats_are_always_allowed_and_measure_it():
+    measured = ds.value(ds.ModelGame(owners(), Dice(), *TEST, repeats=3), "exact")
+    assert min(measured.errors["training"]) > 0
+    assert measured.unknown == ()
+    for model in (GaussianNB(), LogisticRegression()):
+        same = ds.value(ds.ModelGame(owners(), model, *TEST, repeats=3), "exact")
+        assert same.errors.get("training", [0.0] * 4) == [0.0] * 4
+    fixed = RandomForestClassifier(3, max_depth=2, random_state=1)
+    varied = ds.value(ds.ModelGame(owners(), fixed, *TEST, repeats=2), "exact")
+    assert min(varied.errors["training"]) > 0
+
+
+def test_a_net_without_a_seed_works_and_leaves_the_generator_alone():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(3)
+    expected = torch.rand(2).tolist()
+    torch.manual_seed(3)
+    game = ds.ModelGame(owners(3), Net(), *TEST)
+    first, second = (ds.value(game, "exact") for _ in range(2))
+    assert torch.rand(2).tolist() == expected
+    assert first.values.tolist() == second.values.tolist()
+    assert first.unknown == ("training",)
+    measured = ds.value(ds.ModelGame(owners(3), Net(), *TEST, repeats=3), "exact")
+    assert min(measured.errors["training"]) > 0
+    assert measured.unknown == ()
+
+
+def test_one_pool_is_trained_twice_counted_apart_and_kept(tmp_path):
+    game = ds.ModelGame(owners(), Dice(), *TEST, fingerprint="dice")
+    ledger, Dice.fits = tmp_path / "paid.sqlite", 0
+    result = ds.value(game, "exact", ledger=ledger)
+    assert Dice.fits == 15 + 1  # every pool but nobody's, and everybody's once more
+    assert result.n_computed == result.n_distinct == result.n_evaluations == 16
+    resumed = ds.value(game, "exact", ledger=ledger)
+    assert Dice.fits == 16
+    assert resumed.n_computed == 0
+    assert replace(resumed, n_computed=16).to_json() == result.to_json()
+    with Ledger(ledger, game.context) as paid:
+        assert len(paid) == 17
+    without = ds.what_if(game, ds.Leave("o1"), method="exact", ledger=ledger)
+    assert Dice.fits == 16
+    assert without.after.unknown == ("training",)
+
+
+@pytest.mark.parametrize(
+    ("model", "known"),
+    [
+        (LogisticRegression(), True),
+        (LogisticRegression(solver="saga", max_iter=3, tol=1.0), False),
+        (RandomForestClassifier(3, max_depth=2, random_state=0), False),
+        (Dice(), False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The max_iter was reached")
+def test_what_two_trainings_show_counts_not_what_parameters_are_called(model, known):
+    game = ds.ModelGame(owners(), model, *TEST)
+    assert game.deterministic is None
+    assert game.is_tried
+    result = ds.value(game, "permutation", budget=30)
+    assert result.details["same under another seed"] is known
+    assert (result.errors["training"] == [0.0] * 4) is known
+
+
+def test_our_own_arithmetic_needs_no_second_training():
+    assert ds.ModelGame(owners(), GaussianNB(), *TEST).deterministic is True
+    assert ds.ModelGame(owners(), SoftmaxRegression(), *TEST).deterministic is True
+    assert ds.ModelGame(owners(), SmallMLP(), *TEST).deterministic is False
+    random_by_seed = ds.value(ds.ModelGame(owners(), SmallMLP(steps=2), *TEST), "exact")
+    assert random_by_seed.unknown == ("training",)
+
+
+def test_folds_try_one_fold_and_quotes_count_the_training():
+    def make(inside, X, y):
+        return ds.ModelGame(inside, Dice(), X, y)
+
+    game = ds.FoldsGame(owners(), make, 3)
+    Dice.fits = 0
+    result = ds.value(game, "exact")
+    assert Dice.fits == 3 * 15 + 1
+    assert result.unknown == ("training",)
+    assert game.is_tried
+    assert not ds.FoldsGame(
+        owners(), lambda *split: ds.ModelGame(split[0], Dice(), *split[1:], repeats=2), 3
+    ).is_tried
+
+
+def test_models_that_differ_where_the_score_does_not_show_it_differ():
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    one, other = Dice(), Dice()
+    one.classes_ = other.classes_ = np.array([0, 1])
+    one.weights, other.weights = np.array([1.0, 0, 0]), np.array([1.1, 0, 0])
+    assert (one.predict(X) == other.predict(X)).all()
+    assert not same_behaviour(behaviour(one, X), behaviour(other, X))
+    assert same_behaviour(behaviour(one, X), behaviour(one, X))
+    with seeded_generators(3):
+        first = np.random.random()  # noqa: NPY002
+    with seeded_generators(3):
+        assert np.random.random() == first  # noqa: NPY002
+
+
+def test_variances_of_few_trainings_learn_from_other_pools():
+    rng = np.random.default_rng(1)
+    rows = np.repeat([10.0, 20, 40, 80, 160], 12)
+    truth = 3 / rows
+    raw = truth * rng.chisquare(2, size=(200, len(rows))) / 2
+    pooled = np.array([pooled_variances(r, 2, rows) for r in raw])
+    assert pooled.mean(axis=0) == pytest.approx(truth, rel=0.15)
+    assert ((pooled - truth) ** 2).mean() < 0.2 * ((raw - truth) ** 2).mean()
+    assert pooled_variances(np.zeros(4), 2, rows[:4]).tolist() == [0.0] * 4
