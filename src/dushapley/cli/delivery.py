@@ -133,6 +133,7 @@ class Delivery(Pot):
     ) -> None:
         """Data on stdout, files where they were asked for."""
         record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
+        record["findings"] = job.findings.record()
         settled = self._settle(result, record)
         if json:
             output(result.to_json())

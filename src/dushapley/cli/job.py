@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Annotated, Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
 
 from typer import Option
 
 import dushapley as ds
 from dushapley.arrays import Array
 from dushapley.cli import options as o
-from dushapley.cli.outputs import identity
-from dushapley.data.files import STATISTICS, SourceFile, files_in
+from dushapley.cli.data import Data
 from dushapley.errors import InvalidOption
 from dushapley.games.model.catalogue import Choice, check_task, choose, in_words
 from dushapley.games.model.encoding import is_mixed
@@ -26,38 +23,12 @@ HELD_OUT = (
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """The files of a job, opened: each is read once, for its hash and for its table."""
-
-    owners: Sequence[SourceFile]
-    test: SourceFile | None
-
-    def record(self) -> list[dict[str, str]]:
-        """Name, role and hash of every file."""
-        tested = [] if self.test is None else [self.test.record("test")]
-        return [file.record() for file in self.owners] + tested
-
-
-@dataclass(frozen=True)
-class Job:
+class Job(Data):
     """Whose data, which model, judged how: all that decides what a pool is worth.
 
     Attributes are the options of the command line by the same names.
     """
 
-    files: o.Files
-    target: o.Target
-    owner: o.Owner = None
-    by_file: o.ByFile = False
-    test: Annotated[
-        Path | None,
-        Option(
-            exists=True,
-            dir_okay=False,
-            help="Test rows, which belong to nobody who is valued.",
-            metavar="FILE",
-        ),
-    ] = None
     holdout: Annotated[
         float | None,
         Option(help="Instead: keep back this part of every owner's rows.", metavar="F"),
@@ -105,9 +76,7 @@ class Job:
                 "Statistics files name their owner and hold no rows to keep back: pass --test "
                 "FILE, and neither --owner nor --by-file."
             )
-        if not self.from_statistics:
-            o.refuse_unclear_owners(self.owner, self.by_file)
-        o.refuse_not_unicode(self.paths)
+        super().__post_init__()
         given = [x for x in (self.test, self.holdout, self.cv) if x is not None]
         if len(given) != 1:
             raise InvalidOption(
@@ -115,38 +84,9 @@ class Job:
                 "nobody who is valued), --holdout FRACTION or --cv FOLDS of the owners' rows."
             )
 
-    @cached_property
-    def listed(self) -> list[Path]:
-        """The files themselves, folders listed."""
-        return files_in(self.files)
-
-    @property
-    def from_statistics(self) -> bool:
-        """Whether the files hold owners' statistics instead of rows."""
-        return all(file.name.lower().endswith(STATISTICS) for file in self.listed)
-
-    @cached_property
-    def inputs(self) -> Inputs:
-        """The files, opened."""
-        test = None if self.test is None else SourceFile.read(self.test)
-        return Inputs([SourceFile.read(path) for path in self.listed], test)
-
-    @property
-    def identity(self) -> str:
-        """What makes another job the same one: roles and names of its files, and its columns."""
-        files = [{"name": path.name, "role": "owners"} for path in self.listed]
-        tested = [] if self.test is None else [{"name": self.test.name, "role": "test"}]
-        return identity({"inputs": files + tested, "job": asdict(self)})
-
-    @property
-    def paths(self) -> list[Path]:
-        """All files that are read."""
-        return [*self.listed, *filter(None, [self.test])]
-
-    def game(self, opened: Inputs | None = None) -> ds.ModelGame | ds.FoldsGame:
-        """Read the files, unless they were opened before, and set up the game; nothing trains."""
-        inputs = opened or self.inputs
-        owners = self._owners(inputs.owners)
+    def game(self) -> ds.ModelGame | ds.FoldsGame:
+        """Read and check the files and set up the game; nothing trains."""
+        owners = self.owners()
         choice = choose(owners, self.model, self.task, self.scoring)
         say(
             f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
@@ -156,24 +96,15 @@ class Job:
         game: ds.ModelGame | ds.FoldsGame
         if self.cv is not None:
             game = ds.FoldsGame(owners, tested, self.cv, seed=self.model_seed)
-        elif inputs.test is not None:
-            game = tested(owners, *owners.align(inputs.test.table()))
+        elif self.test is not None:
+            game = tested(owners, *self.test_set(owners))
         else:
             assert self.holdout is not None
             game = tested(*owners.hold_out(self.holdout, self.model_seed))
             game.notes = (*game.notes, HELD_OUT)
+        game.notes = (*game.notes, *self.untold.sentences())
         say(f"{choice.model}: {model_in_words(game)}")
         return game
-
-    def _owners(self, files: Sequence[SourceFile]) -> ds.Owners:
-        if not self.from_statistics:
-            return ds.Owners.from_files(files, target=self.target, owner=self.owner)
-        owners = ds.Owners.from_statistics(files)
-        if owners.target != self.target:
-            raise InvalidOption(
-                f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
-            )
-        return owners
 
     def _model_game(
         self, choice: Choice, owners: ds.Owners, X_test: Array, y_test: Array
@@ -193,11 +124,6 @@ class Job:
             memory=o.as_bytes(self.memory),
             encode=self.encode,  # type: ignore[arg-type]  # it is checked there
         )
-
-    def record(self) -> dict[str, Any]:
-        """The options as plain data; files by their names only."""
-        names = [path.name for path in self.files]
-        return asdict(self) | {"files": names, "test": self.test and self.test.name}
 
 
 def one_of(game: ds.ModelGame | ds.FoldsGame) -> ds.ModelGame:

@@ -24,6 +24,7 @@ import typer
 
 from dushapley import errors
 from dushapley.cli import options as o
+from dushapley.cli.check import check
 from dushapley.cli.compare import compare
 from dushapley.cli.demo import demo
 from dushapley.cli.methods import methods
@@ -36,7 +37,19 @@ from dushapley.cli.verify import verify
 from dushapley.cli.what_if import what_if
 from dushapley.terminal import results_only, say
 
-LISTED = demo, value, what_if, verify, quote, compare, methods, statistics, reproduce, salvage
+LISTED = (
+    demo,
+    check,
+    value,
+    what_if,
+    verify,
+    quote,
+    compare,
+    methods,
+    statistics,
+    reproduce,
+    salvage,
+)
 COMMANDS: dict[str, Callable[..., Any]] = {f.__name__.replace("_", "-"): f for f in LISTED}
 """All commands by name, in the order in which `--help` lists them."""
 WRONG_COMMAND = (
@@ -46,6 +59,7 @@ WRONG_COMMAND = (
     errors.InvalidOption,
     errors.MethodNotApplicable,
     errors.UnknownMethod,
+    errors.UnresolvedFindings,
 )
 """Mistakes in what was typed: exit code 2. All others are failures: 1."""
 

@@ -36,6 +36,25 @@ Target = Annotated[str, Option(help="Column to predict.", metavar="COL")]
 Owner = Annotated[
     str | None, Option(help="Column that says whose row it is.", metavar="COL", show_default=False)
 ]
+Test = Annotated[
+    Path | None,
+    Option(
+        exists=True,
+        dir_okay=False,
+        help="Test rows, which belong to nobody who is valued.",
+        metavar="FILE",
+    ),
+]
+Read = Annotated[
+    list[str] | None,
+    Option(
+        help="How to read the files, like drop=id or sep=;; may be repeated.", metavar="KEY=VALUE"
+    ),
+]
+Accept = Annotated[
+    list[str] | None,
+    Option(help="Go on in spite of a stop, by its code; may be repeated.", metavar="CODE"),
+]
 ByFile = Annotated[bool, Option("--by-file", help="One file per owner.")]
 Task = Annotated[str, Option(help="auto, classification or regression.")]
 Seed = Annotated[int, Option(help="Seed of the method.", min=0)]

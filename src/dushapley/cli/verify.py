@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Option
 
 from dushapley.cli import options as o
-from dushapley.cli.job import Inputs, Job
+from dushapley.cli.data import Inputs
+from dushapley.cli.job import Job
 from dushapley.data.files import SourceFile, sources
 from dushapley.engine.executors import check_executor
 from dushapley.errors import InvalidOption, InvalidSettlement
@@ -43,7 +44,7 @@ def verify(
     inputs = by_role(sources(files), record["inputs"])
 
     def of_values() -> list[Finding]:
-        game = recorded_job(record, inputs, model).game(inputs)
+        game = recorded_job(record, inputs, model).opened(inputs).game()
         trusted = o.default_ledger(game.context) if from_ledger and game.context else ledger
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
         return value_findings(data, game, ledger=trusted, n_jobs=jobs)

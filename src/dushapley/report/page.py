@@ -43,7 +43,7 @@ def render(summary: Plain) -> str:
     """A summary as one self-contained HTML page."""
     drawn = figures(summary["figures"])
     return (
-        _environment()
+        environment()
         .get_template("page.html")
         .render(s=summary, figures={figure["name"]: figure for figure in drawn})
     )
@@ -73,9 +73,7 @@ def owner_page(
         )
     own = private(summary, positions[0])
     drawn = figures(own["figures"], highlight=0)
-    return (
-        _environment().get_template("owner.html").render(s=own, row=own["rows"][0], figures=drawn)
-    )
+    return environment().get_template("owner.html").render(s=own, row=own["rows"][0], figures=drawn)
 
 
 def private(summary: Plain, position: int) -> Plain:
@@ -107,7 +105,8 @@ def _finalize(thing: Any) -> Any:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Templates of all pages, and how text is put into them."""
     import jinja2
 
     environment = jinja2.Environment(

@@ -35,6 +35,7 @@ _COLUMNS = "a model needs the same columns of everybody"
 _TYPES = "a column is numbers, dates or text for everybody"
 
 CODES: dict[str, Code] = {
+    "file-skipped": Code("stop", "a file or folder that is not read"),
     "owner-spelling": Code("stop", "two owners' names differ in spelling only"),
     "label-spelling": Code("stop", "labels of the target differ in spelling only"),
     "category-spelling": Code("stop", "categories of a feature differ in spelling only"),

@@ -1,0 +1,149 @@
+"""Whose files, read how: what `check` shares with `value`, `quote` and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import dushapley as ds
+from dushapley.cli import options as o
+from dushapley.cli.outputs import identity
+from dushapley.data.check import Findings, examine
+from dushapley.data.check.collection import refuse_unknown
+from dushapley.data.files import STATISTICS, Listing, SourceFile, listing
+from dushapley.data.intake import Intake, take_in
+from dushapley.data.reading import Reading
+from dushapley.errors import InvalidOption
+from dushapley.terminal import say
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files of a job, opened: each is read once, for its hash and for its table."""
+
+    owners: Sequence[SourceFile]
+    test: SourceFile | None
+
+    def record(self) -> list[dict[str, Any]]:
+        """Name, role and hash of every file."""
+        tested = [] if self.test is None else [self.test.record("test")]
+        return [file.record() for file in self.owners] + tested
+
+
+@dataclass(frozen=True)
+class Data:
+    """Files, whose rows they hold, and how they are read.
+
+    Attributes are the options of the command line by the same names.
+    """
+
+    files: o.Files
+    target: o.Target
+    owner: o.Owner = None
+    by_file: o.ByFile = False
+    test: o.Test = None
+    read: o.Read = None
+    accept: o.Accept = None
+
+    def __post_init__(self) -> None:
+        if not self.from_statistics:
+            o.refuse_unclear_owners(self.owner, self.by_file)
+        o.refuse_not_unicode(self.paths)
+        for code in self.accept or ():
+            refuse_unknown(code)
+        Reading.from_pairs(self.read or ())
+
+    @cached_property
+    def listing(self) -> Listing:
+        """The files themselves, folders listed, and what was left out of them."""
+        return listing(self.files)
+
+    @property
+    def listed(self) -> list[Path]:
+        """The files themselves."""
+        return self.listing.files
+
+    @property
+    def from_statistics(self) -> bool:
+        """Whether the files hold owners' statistics instead of rows."""
+        return all(file.name.lower().endswith(STATISTICS) for file in self.listed)
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The files, opened."""
+        test = None if self.test is None else SourceFile.read(self.test)
+        return Inputs([SourceFile.read(path) for path in self.listed], test)
+
+    def opened(self, inputs: Inputs) -> Self:
+        """The same with files that were opened before."""
+        known = copy(self)
+        known.__dict__["inputs"] = inputs  # where the cached property would keep them
+        return known
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files that are read."""
+        return [*self.listed, *filter(None, [self.test])]
+
+    @property
+    def identity(self) -> str:
+        """What makes another job the same one: roles and names of its files, and its columns."""
+        files = [{"name": path.name, "role": "owners"} for path in self.listed]
+        tested = [] if self.test is None else [{"name": self.test.name, "role": "test"}]
+        return identity({"inputs": files + tested, "job": asdict(self)})
+
+    @cached_property
+    def intake(self) -> Intake:
+        """The tables, with what was noticed on the way."""
+        reading = Reading.from_pairs(self.read or ())
+        intake = take_in(
+            self.inputs.owners, target=self.target, owner=self.owner, test=self.inputs.test,
+            reading=reading,
+        )  # fmt: skip
+        return replace(intake, findings=(*self.listing.skipped, *intake.findings))
+
+    @cached_property
+    def findings(self) -> Findings:
+        """All that is odd in the files; nothing where owners handed over statistics."""
+        if self.from_statistics:
+            return Findings(())
+        return examine(self.intake, self.target, self.accept or ())
+
+    @property
+    def untold(self) -> Findings:
+        """Findings that the game does not tell by itself: equal rows it does."""
+        told = ("shared-rows", "tested-rows")
+        return replace(self.findings, found=tuple(f for f in self.findings if f.code not in told))
+
+    def owners(self) -> ds.Owners:
+        """The owners, once nothing stops the run; notes are said aloud."""
+        if self.from_statistics:
+            return self._reduced()
+        self.findings.refuse_stops()
+        if untold := self.untold:
+            say(untold.told(untold.notes, "note"))
+        return ds.Owners.from_tables(self.intake.tables, target=self.target)
+
+    def _reduced(self) -> ds.Owners:
+        owners = ds.Owners.from_statistics(self.inputs.owners)
+        if owners.target != self.target:
+            raise InvalidOption(
+                f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
+            )
+        return owners
+
+    def test_set(self, owners: ds.Owners) -> tuple[Any, Any]:
+        """Features and targets of the test file."""
+        assert self.inputs.test is not None
+        table = self.inputs.test.table() if self.from_statistics else self.intake.test
+        assert table is not None
+        return owners.align(table)
+
+    def record(self) -> dict[str, Any]:
+        """The options as plain data; files by their names only."""
+        names = [path.name for path in self.files]
+        return asdict(self) | {"files": names, "test": self.test and self.test.name}

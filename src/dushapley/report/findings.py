@@ -1,0 +1,95 @@
+"""The page of an intake check: what was found, and a map of owners and columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dushapley.data.check.collection import Findings
+from dushapley.data.findings import Finding
+from dushapley.report.numbers import percent, plural, whole
+from dushapley.report.page import environment
+
+MOST_CELLS = 40_000
+"""Cells of the map; what is beyond is told in words."""
+
+
+def findings_page(findings: Findings, *, title: str = "What is odd in the files") -> str:
+    """All findings and the map as one HTML text: no network, no clock.
+
+    Examples
+    --------
+    >>> from dushapley.data.check import Findings
+    >>> findings_page(Findings(()))[:15]
+    '<!doctype html>'
+    """
+    columns = list(dict.fromkeys(c for cells in findings.cells.values() for c in cells))
+    rows = [_row(findings, name, columns) for name in findings.sizes]
+    shown = max(1, MOST_CELLS // max(len(columns), 1))
+    summary = {
+        "title": title,
+        "lead": [_lead(findings)],
+        "facts": [
+            {"label": "owners", "text": whole(len(findings.sizes))},
+            {"label": "rows", "text": whole(sum(findings.sizes.values()))},
+            {"label": "stops", "text": whole(len(findings.stops))},
+            {"label": "notes", "text": whole(len(findings.notes))},
+        ],
+        "columns": columns,
+        "target": findings.target,
+        "rows": rows[:shown],
+        "hidden": max(0, len(rows) - shown),
+        "stops": [_told(f) for f in findings.stops],
+        "notes": [_told(f) for f in findings.notes],
+        "remedies": " ".join(findings.remedies),
+        "detected": {
+            name: ", ".join(f"{key}: {value}" for key, value in how.items())
+            for name, how in findings.detected.items()
+        },
+    }
+    return environment().get_template("check.html").render(s=summary)
+
+
+def _lead(findings: Findings) -> str:
+    if findings.stops:
+        stops = plural(len(findings.stops), "finding stops", "findings stop")
+        return f"{stops} every run on these files: it would move money without a word."
+    if findings.notes:
+        return "Nothing stops a run. What follows may be real: whoever knows the data should look."
+    return "Nothing odd was found."
+
+
+def _told(finding: Finding) -> dict[str, Any]:
+    return {"code": finding.code, "message": finding.message, "remedy": finding.remedy or ""}
+
+
+def _row(findings: Findings, holder: str, columns: list[str]) -> dict[str, Any]:
+    """One holder's line of the map."""
+    own = findings.cells.get(holder, {})
+    cells = []
+    for column in columns:
+        here = [f for f in findings if _is_at(f, holder, column)]
+        kind, gone = own.get(column, ("", 0.0))
+        cells.append(
+            {
+                "kind": kind or "–",
+                "missing": percent(gone, 0) if gone else "",
+                "state": "stop" if any(f.severity == "stop" for f in here) else "note" * bool(here),
+                "title": "\n".join(f"{f.code}: {f.message}" for f in here),
+                "codes": sorted({f.code for f in here}),
+            }
+        )
+    whole_row = [f for f in findings if f.owner == holder and f.column is None]
+    return {
+        "name": holder,
+        "size": whole(findings.sizes[holder]),
+        "state": "stop"
+        if any(f.severity == "stop" for f in whole_row)
+        else "note" * bool(whole_row),
+        "title": "\n".join(f"{f.code}: {f.message}" for f in whole_row),
+        "cells": cells,
+    }
+
+
+def _is_at(finding: Finding, holder: str, column: str) -> bool:
+    """Whether a finding is about this cell; one without an owner is about everybody's."""
+    return finding.column == column and finding.owner in (holder, None)
