@@ -25,6 +25,7 @@ _MODELS = {
     "Regressogram": "dushapley.games.model.regressogram",
     "SmallMLP": "dushapley.games.model.batched.reference",
     "SoftmaxRegression": "dushapley.games.model.batched.reference",
+    "TorchModel": "dushapley.games.model.batched.network",
 }
 
 
@@ -55,6 +56,7 @@ __all__ = [
     "SmallMLP",
     "SoftmaxRegression",
     "TableGame",
+    "TorchModel",
     "airport",
     "as_game",
     "digest",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Outcome
 from dushapley.games.model.additive.path import additive_path
+from dushapley.games.model.batched.networks import network_path
 from dushapley.games.model.batched.path import batched_path
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class FastPath(Protocol):
         ...
 
 
-MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, batched_path]
+MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, batched_path, network_path]
 """Makers of fast paths, in the order they are asked."""
 
 

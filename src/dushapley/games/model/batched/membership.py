@@ -6,12 +6,13 @@ cost nothing and every matrix product has the same shape whoever else is in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, IntArray
+from dushapley.games.model.batched.recipe import Recipe
 
 RowsOf = Callable[[int, int, int | None], IntArray | slice]
 """(owner, count, draw) -> which of the owner's rows a pool takes."""
@@ -76,3 +77,44 @@ def memberships(
                 mark[rows_of(j, int(counts[pool, j]), draw)] = True
             members.append(Membership(j, partial, rows))
     return members
+
+
+def places_of(sizes: IntArray, order: Sequence[int]) -> dict[int, IntArray]:
+    """Where each owner's rows stand when all are laid one after the other in this order."""
+    ends = np.cumsum(sizes[list(order)])
+    return dict(zip(order, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+
+
+def batch_rows(
+    recipe: Recipe, members: Sequence[Membership], places: dict[int, IntArray], n_rows: IntArray
+) -> IntArray:
+    """Rows of every mini-batch of every pool, shape (pools, steps · batch_size)."""
+    parts: list[list[IntArray]] = [[] for _ in n_rows]
+    for member in members:
+        rows = places[member.owner]
+        for position, pool in enumerate(member.pools.tolist()):
+            parts[pool].append(rows if member.rows is None else rows[member.rows[position]])
+    positions = recipe.batch_positions(n_rows)
+    for pool, part in enumerate(parts):
+        if part:
+            positions[pool] = np.concatenate(part)[positions[pool]]
+    return positions
+
+
+def count_classes(
+    n_pools: int, members: Sequence[Membership], codes: Sequence[IntArray], n_classes: int
+) -> IntArray:
+    """Rows of each class in each pool, shape (pools, C)."""
+    own = np.array([np.bincount(c, minlength=n_classes) for c in codes])
+    exact = np.float32 if own.sum() < 2**24 else np.float64  # sums of whole numbers
+    held = np.zeros((len(codes), n_pools), dtype=exact)
+    for member in members:
+        if member.rows is None:
+            held[member.owner, member.pools] = 1
+    counts = (held.T @ own.astype(exact)).astype(np.int64)
+    for member in members:
+        if member.rows is not None:
+            counts[member.pools] += (
+                member.rows @ np.eye(n_classes, dtype=np.int64)[codes[member.owner]]
+            )
+    return counts

@@ -21,7 +21,12 @@ import numpy as np
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
 from dushapley.games.model.batched.fused import fused_step
-from dushapley.games.model.batched.membership import Membership
+from dushapley.games.model.batched.membership import (
+    Membership,
+    batch_rows,
+    count_classes,
+    places_of,
+)
 from dushapley.games.model.batched.recipe import Recipe, Steps
 
 
@@ -82,7 +87,6 @@ class Program:
         self.order = list(order)
         self.n_features = X[0].shape[1]
         self.sizes = np.array([len(rows) for rows in X])
-        self.class_counts = np.array([np.bincount(c, minlength=len(labels)) for c in codes])
         # two classes need one column of weights, the other being its negative
         self.sign_only = len(labels) == 2 and recipe.hidden == 0
         self.columns = 1 if self.sign_only else len(labels)
@@ -107,8 +111,7 @@ class Program:
         self.rows = self._prepared(np.concatenate([X[j] for j in self.order]))
         joined = np.concatenate([self.codes[j] for j in self.order])
         self.targets = self.numbers.array(self._targets(joined).T.copy())
-        ends = np.cumsum(self.sizes[self.order])
-        self.places = dict(zip(self.order, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+        self.places = places_of(self.sizes, self.order)
 
     def _cut(self, X: Array, codes: IntArray) -> list[Piece]:
         cut = []
@@ -157,30 +160,16 @@ class Program:
     def train(self, n_pools: int, members: list[Membership]) -> Trained:
         """Train a block of pools; a pool without rows keeps its initial weights."""
         with self.numbers.in_force():
-            counts = self._count(n_pools, members)
+            counts = count_classes(n_pools, members, self.codes, self.n_classes)
             present, n_rows = counts > 0, counts.sum(axis=1)
             if self.fused is not None:
                 weights = self._fused(n_pools, members, present, n_rows)
             elif self.recipe.batch_size is None:
                 weights = self._full_batch(n_pools, members, present, n_rows)
             else:
-                rows = self._batch_rows(n_pools, members, n_rows)
+                rows = batch_rows(self.recipe, members, self.places, n_rows)
                 weights = self.train_rows(rows, present, n_rows)
             return Trained(weights, present, n_rows)
-
-    def _count(self, n_pools: int, members: list[Membership]) -> IntArray:
-        """Rows of each class in each pool."""
-        exact = np.float32 if self.sizes.sum() < 2**24 else np.float64  # sums of whole numbers
-        held = np.zeros((len(self.sizes), n_pools), dtype=exact)
-        for member in members:
-            if member.rows is None:
-                held[member.owner, member.pools] = 1
-        counts = (held.T @ self.class_counts.astype(exact)).astype(np.int64)
-        for member in members:
-            if member.rows is not None:
-                of_class = np.eye(self.n_classes, dtype=np.int64)[self.codes[member.owner]]
-                counts[member.pools] += member.rows @ of_class
-        return counts
 
     def _initial(self, n_pools: int) -> list[Any]:
         if self.recipe.hidden == 0:
@@ -354,21 +343,6 @@ class Program:
             for w, first in zip(trained, self._initial(1), strict=True):
                 w[self.numbers.index(untouched)] = first
         return trained
-
-    def _batch_rows(self, n_pools: int, members: list[Membership], n_rows: IntArray) -> IntArray:
-        """Rows of every mini-batch of every pool, shape (pools, steps · batch_size)."""
-        parts: list[list[IntArray]] = [[] for _ in range(n_pools)]
-        for member in members:
-            all_rows = self.places[member.owner]
-            for position, pool in enumerate(member.pools.tolist()):
-                parts[pool].append(
-                    all_rows if member.rows is None else all_rows[member.rows[position]]
-                )
-        positions = self.recipe.batch_positions(n_rows)
-        for pool, part in enumerate(parts):
-            if part:
-                positions[pool] = np.concatenate(part)[positions[pool]]
-        return positions
 
     def _run_batches(self, rows: IntArray, absent: Any) -> list[Any]:
         """All steps of one tile: every pool multiplies its own mini-batch of rows."""
