@@ -162,7 +162,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
             codes = np.searchsorted(known, wanted)
             self.classes_, wanted = known, codes
             present = np.isin(np.arange(len(known)), codes)[None]
-        stack = Stack(self, rows, wanted)
+        stack = Stack(self, rows, wanted, most=1)
         positions = self.recipe().batch_positions(np.array([len(rows)]))
         self.trained_ = stack.train(positions, present)
         return self

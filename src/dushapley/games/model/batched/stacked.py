@@ -45,6 +45,8 @@ class Stack:
         The network and how it is trained.
     X, targets
         Rows (n, d), and classes 0..C−1 or numbers.
+    most
+        Networks that step together; None: as many as suit the device.
 
     Attributes
     ----------
@@ -52,7 +54,9 @@ class Stack:
         Why copies of this network cannot be trained together; None: they can.
     """
 
-    def __init__(self, model: TorchModel, X: Array, targets: Array) -> None:
+    def __init__(
+        self, model: TorchModel, X: Array, targets: Array, *, most: int | None = None
+    ) -> None:
         self.model, self.recipe = model, model.recipe()
         self.classification = model.kind == "classification"
         self.numbers: Arithmetic = arithmetic("torch", "float32", model.device)
@@ -65,7 +69,7 @@ class Stack:
         if not self.weights:
             raise InvalidOption("The network has no weights to train; make= must return some.")
         numbers = sum(w.numel() for w in self.weights.values())
-        self.tile = int(np.clip(MOST_NUMBERS // numbers, 1, TILES[self.device]))
+        self.tile = int(np.clip(MOST_NUMBERS // numbers, 1, most or TILES[self.device]))
         with self._in_force():
             self.columns = self._try_out()
             self.obstacle = self._obstacle()
