@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import dushapley as ds
 from dushapley.cli import options as o
@@ -15,10 +15,14 @@ from dushapley.cli.outputs import identity
 from dushapley.data.check import Findings, examine
 from dushapley.data.check.collection import refuse_unknown
 from dushapley.data.files import STATISTICS, Listing, SourceFile, listing
+from dushapley.data.findings import refuse_stops
 from dushapley.data.intake import Intake, take_in
-from dushapley.data.reading import Reading
+from dushapley.data.reading import MAX_ROWS, Reading
 from dushapley.errors import InvalidOption
 from dushapley.terminal import say
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Data:
     test: o.Test = None
     read: o.Read = None
     accept: o.Accept = None
+    max_rows: o.MaxRows = MAX_ROWS
+    max_bytes: o.MaxBytes = "4GB"
 
     def __post_init__(self) -> None:
         if not self.from_statistics:
@@ -55,7 +61,13 @@ class Data:
         o.refuse_not_unicode(self.paths)
         for code in self.accept or ():
             refuse_unknown(code)
-        Reading.from_pairs(self.read or ())
+        assert self.reading is not None  # refused here, if at all
+
+    @cached_property
+    def reading(self) -> Reading:
+        """How the files are to be read."""
+        most = o.as_bytes(self.max_bytes, "--max-bytes") or 0
+        return replace(Reading.from_pairs(self.read or ()), max_rows=self.max_rows, max_bytes=most)
 
     @cached_property
     def listing(self) -> Listing:
@@ -75,8 +87,9 @@ class Data:
     @cached_property
     def inputs(self) -> Inputs:
         """The files, opened."""
-        test = None if self.test is None else SourceFile.read(self.test)
-        return Inputs([SourceFile.read(path) for path in self.listed], test)
+        most = self.reading.max_bytes
+        test = None if self.test is None else SourceFile.read(self.test, most)
+        return Inputs([SourceFile.read(path, most) for path in self.listed], test)
 
     def opened(self, inputs: Inputs) -> Self:
         """The same with files that were opened before."""
@@ -99,10 +112,9 @@ class Data:
     @cached_property
     def intake(self) -> Intake:
         """The tables, with what was noticed on the way."""
-        reading = Reading.from_pairs(self.read or ())
         intake = take_in(
             self.inputs.owners, target=self.target, owner=self.owner, test=self.inputs.test,
-            reading=reading,
+            reading=self.reading,
         )  # fmt: skip
         return replace(intake, findings=(*self.listing.skipped, *intake.findings))
 
@@ -142,6 +154,13 @@ class Data:
         table = self.inputs.test.table() if self.from_statistics else self.intake.test
         assert table is not None
         return owners.align(table)
+
+    def newcomer(self, path: Path) -> tuple[str, pd.DataFrame]:
+        """Name and table of an owner who joins, read as the other files are."""
+        file = SourceFile.read(path, self.reading.max_bytes)
+        taken = take_in([file], target=self.target, reading=self.reading)
+        refuse_stops(taken.findings, self.accept or ())
+        return file.owner, taken.tables[file.owner]
 
     def record(self) -> dict[str, Any]:
         """The options as plain data; files by their names only."""

@@ -29,7 +29,8 @@ Files = Annotated[
     list[Path],
     Argument(
         exists=True,
-        help="CSV or Parquet files, or a folder of them; or owners' statistics (.npz).",
+        help="Tables (CSV, Excel, Parquet, ODS, JSON lines, SQLite), or a folder of them; or "
+        "owners' statistics (.npz).",
     ),
 ]
 Target = Annotated[str, Option(help="Column to predict.", metavar="COL")]
@@ -45,18 +46,24 @@ Test = Annotated[
         metavar="FILE",
     ),
 ]
-Read = Annotated[
-    list[str] | None,
-    Option(
-        help="How to read the files, like drop=id or sep=;; may be repeated.", metavar="KEY=VALUE"
-    ),
-]
 Accept = Annotated[
     list[str] | None,
     Option(help="Go on in spite of a stop, by its code; may be repeated.", metavar="CODE"),
 ]
 ByFile = Annotated[bool, Option("--by-file", help="One file per owner.")]
 Task = Annotated[str, Option(help="auto, classification or regression.")]
+Read = Annotated[
+    list[str] | None,
+    Option(
+        help="How to read the files, like drop=id, sep=; or Bonn.csv:sep=; (docs/files.md lists "
+        "the keys); may be repeated.",
+        metavar="KEY=VALUE",
+    ),
+]
+MaxRows = Annotated[int, Option(help="Most rows read of one file.", min=1)]
+MaxBytes = Annotated[
+    str, Option(help="Most bytes read of one file, unpacked, like 500MB.", metavar="SIZE")
+]
 Seed = Annotated[int, Option(help="Seed of the method.", min=0)]
 Jobs = Annotated[int, Option(help="Workers; -1 for all processors.")]
 Json = Annotated[bool, Option("--json", help="JSON on stdout, exact to the last bit.")]
@@ -179,7 +186,7 @@ def as_number(text: str, *kinds: type[int | float]) -> Any:
     return text
 
 
-def as_bytes(text: str | None) -> int | None:
+def as_bytes(text: str | None, option: str = "--memory") -> int | None:
     """A size like 500MB in bytes."""
     if text is None:
         return None
@@ -187,7 +194,7 @@ def as_bytes(text: str | None) -> int | None:
     number = as_number(text[:-2], float)
     known = text[-2:].upper() in units and isinstance(number, float) and isfinite(number)
     if not known:
-        raise InvalidOption(f"--memory is {text!r}; write it like 500MB or 2GB.")
+        raise InvalidOption(f"{option} is {text!r}; write it like 500MB or 2GB.")
     return int(number * units[text[-2:].upper()])
 
 

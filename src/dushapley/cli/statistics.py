@@ -10,6 +10,7 @@ from typer import Option
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.outputs import Force, refuse_no_folder, refuse_unwritable
+from dushapley.data.reading import Reading
 from dushapley.data.summaries import Statistics
 from dushapley.errors import InvalidOption, InvalidOwners
 from dushapley.games.model.catalogue import check_task, choose
@@ -23,13 +24,15 @@ def statistics(
     owner: o.Owner = None,
     by_file: o.ByFile = False,
     task: o.Task = "auto",
+    read: o.Read = None,
     force: Force = False,
 ) -> None:
     """Reduce each owner's rows to sums, enough to value them by additive models."""
     check_task(task, "--task")
     o.refuse_unclear_owners(owner, by_file)
     refuse_no_folder("--out", out)
-    owners = ds.Owners.from_files(files, target=target, owner=owner)
+    keys = Reading.from_pairs(read or ()).record()
+    owners = ds.Owners.from_files(files, target=target, owner=owner, **keys)
     kind = choose(owners, task=task).task
     made = {out / f"owner-{k:03}.npz": one for k, one in enumerate(owners.statistics(kind), 1)}
     for path, one in made.items():

@@ -88,5 +88,8 @@ def by_role(files: Sequence[SourceFile], recorded: Sequence[Any]) -> Inputs:
     ]
     test = tested[-1] if tested else None
     owners = [file for file in files if file is not test]
+    read = {(entry["name"], entry["role"] == "test"): entry.get("read") for entry in recorded}
+    for file in files:  # what was detected then is not detected again: detectors change
+        file.known = read.get((file.path.name, file is test)) or {}
     place = {name: k for k, name in enumerate(names)}
     return Inputs(sorted(owners, key=lambda file: place.get(file.path.name, len(place))), test)

@@ -15,7 +15,6 @@ from dushapley.cli.delivery import Pot
 from dushapley.cli.job import Job
 from dushapley.cli.outputs import refuse_outputs
 from dushapley.cli.quote import agree_on_evaluations
-from dushapley.data.files import SourceFile
 from dushapley.errors import InvalidOption
 from dushapley.settlement.changes import Change
 from dushapley.settlement.money import money
@@ -54,7 +53,7 @@ def what_if(
         )
     refuse_outputs(means.outputs, [*job.paths, *filter(None, [join])])
     game = job.game()
-    change = make_change(game, *given[0])
+    change = make_change(job, game, *given[0])
     how: dict[str, Any] = {
         "method": asked.method, "options": asked.options, "budget": asked.budget,
         "seed": asked.seed, "ledger": means.usable_ledger_of(game),
@@ -70,12 +69,12 @@ def what_if(
     show(answer, None if pot.pot is None else payments(answer, pot), json=json)
 
 
-def make_change(game: ds.Game, kind: Callable[..., Change], wish: Any) -> Change:
+def make_change(job: Job, game: ds.Game, kind: Callable[..., Change], wish: Any) -> Change:
     """The one change that was asked for."""
     if not isinstance(wish, Path):
         return kind(*wish) if isinstance(wish, tuple) else kind(wish)
-    file = SourceFile.read(wish)
-    return ds.Join(file.owner, *game.owners.align(file.table(), "The newcomer"))  # type: ignore[attr-defined]
+    name, table = job.newcomer(wish)
+    return ds.Join(name, *game.owners.align(table, "The newcomer"))  # type: ignore[attr-defined]
 
 
 def payments(answer: ds.WhatIf, pot: Pot) -> list[dict[str, str]]:

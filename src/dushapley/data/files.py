@@ -1,17 +1,19 @@
-"""Tables from files: CSV and Parquet, one per owner, a folder of them, or one for all."""
+"""Files opened once: their hashes and their tables come from the same bytes."""
 
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from io import BytesIO
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dushapley.data.findings import Finding
-from dushapley.data.tables import check_columns, refuse_other_columns
+from dushapley.data.formats.raw import Account
+from dushapley.data.formats.reader import ENDINGS, read_frame
+from dushapley.data.formats.unpacking import refuse_too_many_bytes
+from dushapley.data.reading import MAX_BYTES, Reading
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import sha256
 
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PathLike = str | os.PathLike[str]
-CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
-TABLES = CSV + PARQUET
 STATISTICS = (".npz",)
+RECORDED = ("sep", "encoding", "header", "sheet")
+"""What is detected by others' programs, whose next version may detect something else."""
 
 
 @dataclass(eq=False)
@@ -36,18 +38,23 @@ class SourceFile:
         SHA-256 of its bytes, as other programs compute it.
     content
         The bytes, until somebody takes them.
+    known
+        What was detected when it was read before; it is not detected again.
+    account
+        How its table was read, once it was.
     """
 
     path: Path
     sha256: str
     content: bytes | None = field(repr=False)
+    known: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    account: Account | None = field(default=None, repr=False)
 
     @classmethod
-    def read(cls, path: PathLike) -> SourceFile:
-        """Open a file, or explain why it cannot be opened."""
+    def read(cls, path: PathLike, most: int = MAX_BYTES) -> SourceFile:
+        """Open a file of at most so many bytes, or explain why it cannot be opened."""
         file = Path(path)
-        if not file.is_file():
-            raise InvalidOwners(f"There is no file {file}. Check its name and folder.")
+        refuse_special(file, most)
         try:
             content = file.read_bytes()
         except OSError as error:
@@ -66,29 +73,74 @@ class SourceFile:
         """Whose file it is, by its name."""
         return owner_name(self.path)
 
-    def record(self, role: str = "owners") -> dict[str, str]:
-        """Name, role and hash, for the record of a settlement."""
-        return {"name": self.path.name, "role": role, "sha256": self.sha256}
+    @property
+    def detected(self) -> dict[str, Any]:
+        """How it was read, where that differs from plain CSV; empty before `table`."""
+        return {} if self.account is None else self.account.detected
 
-    def table(self) -> pd.DataFrame:
-        """The table in it, or an explanation of why there is none."""
-        for endings, reader in ((CSV, read_csv), (PARQUET, read_parquet)):
-            if self.path.name.lower().endswith(endings):
-                return reader(self.path, self.take())
+    @property
+    def findings(self) -> list[Finding]:
+        """What reading it noticed; empty before `table`."""
+        return [] if self.account is None else self.account.findings
+
+    def record(self, role: str = "owners") -> dict[str, Any]:
+        """Name, role and hash, and what was detected, for the record of a settlement."""
+        plain = {"name": self.path.name, "role": role, "sha256": self.sha256}
+        read = {key: value for key, value in self.detected.items() if key in RECORDED}
+        return plain | ({"read": read} if read else {})
+
+    def table(self, reading: Reading | None = None, owner: str | None = None) -> pd.DataFrame:
+        """The table in it, or an explanation of why there is none.
+
+        Parameters
+        ----------
+        reading
+            How to read it; None detects everything.
+        owner
+            Whom findings name; None: the one that the file is named after.
+        """
+        self.account = Account(self.path.name, owner or self.owner)
+        how = reading or Reading()
+        known = {key: str(self.known[key]) for key in RECORDED if key in self.known}
+        again: dict[str, Any] = {
+            key: value for key, value in known.items() if getattr(how, key) is None
+        }
+        table = read_frame(self.path, self.take(), replace(how, **again), self.account)
+        self.account.detected |= again
+        return table
+
+
+def refuse_special(file: Path, most: int) -> None:
+    """Refuse what is not a plain file: folders, pipes and devices, which may never end."""
+    try:
+        about = file.stat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise InvalidOwners(
-            f"{self.path} ends in {self.path.suffix!r}; tables are read from .csv, .csv.gz and "
-            ".parquet files."
-        )
+            f"There is no file {str(file)[:200]!r} ({reason}). Check its name and folder."
+        ) from error
+    if not S_ISREG(about.st_mode):
+        what = "folder" if S_ISDIR(about.st_mode) else "pipe or device"
+        raise InvalidOwners(f"{file} is a {what}, not a file. Save the table as a file first.")
+    refuse_too_many_bytes(file.name, about.st_size, most)
 
 
 def sources(files: PathLike | Iterable[PathLike | SourceFile]) -> list[SourceFile]:
     """Files opened, each once; those that are open already stay as they are."""
+    return opened(files)[0]
+
+
+def opened(
+    files: PathLike | Iterable[PathLike | SourceFile],
+) -> tuple[list[SourceFile], tuple[Finding, ...]]:
+    """Files opened, and findings about what lies beside them in folders and is not read."""
     given = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    opened = [file for file in given if isinstance(file, SourceFile)]
+    known = [file for file in given if isinstance(file, SourceFile)]
     named = [file for file in given if not isinstance(file, SourceFile)]
-    if opened and not named:
-        return opened
-    return opened + [SourceFile.read(path) for path in files_in(named)]
+    if known and not named:
+        return known, ()
+    found = listing(named)
+    return known + [SourceFile.read(path) for path in found.files], found.skipped
 
 
 class Listing(NamedTuple):
@@ -127,12 +179,12 @@ def listing(paths: PathLike | Iterable[Any]) -> Listing:
 def _sorted_out(folder: Path) -> tuple[list[Path], list[Finding]]:
     """Tables (or else statistics) of a folder, and findings about all else that lies there."""
     found = sorted(path for path in folder.iterdir() if not is_hidden(path.name))
-    tables = [path for path in found if path.name.lower().endswith(TABLES) and path.is_file()]
+    tables = [path for path in found if path.name.lower().endswith(ENDINGS) and path.is_file()]
     inside = tables or [path for path in found if path.name.lower().endswith(STATISTICS)]
     if not inside:
         raise InvalidOwners(
-            f"The folder {folder} holds no .csv or .parquet file, and no statistics (.npz). "
-            "Name a folder or files that hold the owners' tables."
+            f"The folder {folder} holds no .csv, .parquet, .xlsx or other table, and no statistics "
+            "(.npz). Name a folder or files that hold the owners' tables."
         )
     return inside, [skipped_file(path) for path in found if path not in inside]
 
@@ -158,101 +210,18 @@ def skipped_file(path: Path) -> Finding:
         f"{path.name} in the folder {path.parent.name} is not read: {reason}. Take it out of the "
         "folder, or name the files one by one.",
         owner=path.name,
+        remedy="--accept file-skipped",
     )
 
 
 def owner_name(path: Path) -> str:
     """A file's name without its folder and ending."""
-    for ending in CSV + PARQUET:
+    for ending in ENDINGS:
         if path.name.lower().endswith(ending) and len(path.name) > len(ending):
             return path.name[: -len(ending)]
     return path.name
 
 
-def read_by_file(files: Sequence[SourceFile]) -> dict[str, pd.DataFrame]:
-    """One table per file, by the name of the file."""
-    by_owner: dict[str, SourceFile] = {}
-    for file in files:
-        if file.owner in by_owner:
-            raise InvalidOwners(
-                f"{by_owner[file.owner].path} and {file.path} both name the owner {file.owner!r}; "
-                "rename one of them."
-            )
-        by_owner[file.owner] = file
-    return {name: file.table() for name, file in by_owner.items()}
-
-
-def read_together(files: Sequence[SourceFile]) -> pd.DataFrame:
-    """All files as one table; they need the same columns."""
-    import pandas as pd
-
-    tables = [file.table() for file in files]
-    for file, table in zip(files, tables, strict=True):
-        check_columns(table.columns, str(file.path))
-        refuse_other_columns(files[0].path.name, tables[0], file.path.name, table)
-    return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
-
-
 def read_table(path: PathLike) -> pd.DataFrame:
     """One table, or an explanation of why it cannot be read."""
     return SourceFile.read(path).table()
-
-
-def read_csv(file: Path, content: bytes) -> pd.DataFrame:
-    """Comma-separated text in UTF-8 with a line of column names."""
-    header = _parsed(file, content, header=None, nrows=1, dtype=str, keep_default_na=False)
-    check_header(file, [str(name) for name in header.iloc[0]])
-    return _parsed(file, content, low_memory=False, index_col=False)
-
-
-def _parsed(file: Path, content: bytes, **how: Any) -> pd.DataFrame:
-    """What pandas reads with these options, or an explanation of why it cannot."""
-    import pandas as pd
-
-    packed: Any = "gzip" if file.name.lower().endswith(".gz") else None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(BytesIO(content), encoding="utf-8-sig", compression=packed, **how)
-    except pd.errors.EmptyDataError as error:
-        raise InvalidOwners(
-            f"{file} is empty; it needs a line of names and one line per row."
-        ) from error
-    except pd.errors.ParserWarning as error:
-        raise InvalidOwners(
-            f"{file} has rows with more fields than its first line has names. Name every column."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InvalidOwners(
-            f"{file} is not UTF-8 text ({error.reason} at byte {error.start}). Save it as UTF-8."
-        ) from error
-    except (pd.errors.ParserError, ValueError, OSError) as error:
-        raise InvalidOwners(f"{file} cannot be read as CSV: {str(error).strip()}.") from error
-
-
-def check_header(file: Path, names: list[str]) -> None:
-    """Refuse headers that pandas would mend in silence, or that commas do not separate."""
-    other = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
-    if len(names) == 1 and other is not None:
-        raise InvalidOwners(
-            f"{file} seems to have its columns separated by {other!r}: its first line is a single "
-            f"name, {names[0][:60]!r}. Save it with commas between (and decimal points)."
-        )
-    blank = [position for position, name in enumerate(names) if not name.strip()]
-    if blank:
-        raise InvalidOwners(
-            f"Column {blank[0] + 1} of {file} has no name. Name it, or leave it out (pandas "
-            "writes such a column unless told index=False)."
-        )
-    check_columns(names, str(file))
-
-
-def read_parquet(file: Path, content: bytes) -> pd.DataFrame:
-    """A Parquet file."""
-    import pandas as pd
-
-    try:
-        return pd.read_parquet(BytesIO(content))
-    except (OSError, ValueError, ImportError) as error:
-        reason = str(error).replace("'<Buffer>'", "it")
-        raise InvalidOwners(f"{file} cannot be read as Parquet: {reason}.") from error

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dushapley.data.files import SourceFile, read_by_file, read_together
+from dushapley.data.dates import as_dates
+from dushapley.data.files import SourceFile
 from dushapley.data.findings import Finding
-from dushapley.data.reading import Reading
-from dushapley.data.tables import split_by_owner
+from dushapley.data.formats.columnar import as_text
+from dushapley.data.formats.raw import Account, Raw
+from dushapley.data.formats.reader import interpret
+from dushapley.data.reading import INTERPRETING, Reading
+from dushapley.data.tables import listed, split_by_owner
+from dushapley.errors import InvalidOwners
+from dushapley.validation import suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
+
+TEST = "test set"
+"""Whom findings about the test file name."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +33,10 @@ class Intake:
     Attributes
     ----------
     tables
-        One table per owner, in the order of the files (or of the owner column).
+        One table per owner, in the order of the files (or of the owner column); an owner whose file
+        cannot be read is missing, and among the stops.
     test
-        The test table, if there is a test file.
+        The test table, if there is a test file that can be read.
     detected
         How each file was read, by the file's name, where that differs from plain CSV: encoding,
         separator, decimal mark, line of names, formats of dates.
@@ -57,9 +69,258 @@ def take_in(
     reading
         How to read; None detects everything.
     """
-    del reading
+    how = reading or Reading()
+    refuse_twins(files if owner is None else ())
+    frames: dict[SourceFile, pd.DataFrame] = {}
+    findings: list[Finding] = []
+    for file in [*files, *([] if test is None else [test])]:
+        whose = TEST if file is test else None if owner is None else file.path.name
+        try:
+            frames[file] = file.table(how.of(file.path.name), whose)
+        except InvalidOwners as error:
+            findings.append(unreadable(file, whose or file.owner, error))
+        findings += file.findings
+    needed = [name for name in (target, owner) if name is not None]
+    frames = chosen_columns(frames, how, needed)
+    findings += matched_columns(frames, how, needed)
+    detected = {file.path.name: file.detected for file in frames if file.detected}
+    tested = None if test is None else frames.pop(test, None)
+    tables = merged_owners(_by_owner(frames, owner, target, findings), how)
+    everything = [*tables.values(), *([] if tested is None else [tested])]
+    merge_spellings(everything, how, target)
+    mark_positive(everything, how, target)
+    return Intake(tables, tested, detected, tuple(findings))
+
+
+def take_in_table(
+    table: pd.DataFrame, *, owner: str, target: str, reading: Reading | None = None
+) -> Intake:
+    """The same for one table of all owners, whose text is read only if a key asks for it."""
+    how = reading or Reading()
+    account = Account("the table", "the table")
+    if set(how.changed()) & set(INTERPRETING):
+        table = table.copy()
+        interpret(table, Raw(None), how, account)
+    lacking = [name for name in (*how.columns, *how.drop) if name not in table.columns]
+    if lacking:
+        hint = suggestion(lacking[0], [str(name) for name in table.columns])
+        raise InvalidOwners(f"The table has no column {lacking[0]!r}, which is named.{hint}")
+    kept = [
+        name
+        for name in table.columns
+        if name not in how.drop and (not how.columns or name in (*how.columns, owner, target))
+    ]
+    frame = table if len(kept) == len(table.columns) else table[kept]
+    tables = merged_owners(split_by_owner(frame, owner, target), how)
+    merge_spellings(list(tables.values()), how, target)
+    mark_positive(list(tables.values()), how, target)
+    return Intake(tables, None, {}, tuple(account.findings))
+
+
+def refuse_twins(files: Sequence[SourceFile]) -> None:
+    """Refuse two files that name the same owner."""
+    by_owner: dict[str, SourceFile] = {}
+    for file in files:
+        if file.owner in by_owner:
+            raise InvalidOwners(
+                f"{by_owner[file.owner].path} and {file.path} both name the owner {file.owner!r}; "
+                "rename one of them."
+            )
+        by_owner[file.owner] = file
+
+
+def unreadable(file: SourceFile, whose: str, error: InvalidOwners) -> Finding:
+    """The finding about a file that holds no table."""
+    message = str(error)
+    if file.path.name not in message:
+        message = f"{file.path.name}: {message}"
+    return Finding("unreadable-file", "stop", message, whose)
+
+
+Frames = dict[SourceFile, "pd.DataFrame"]
+
+
+def chosen_columns(frames: Frames, reading: Reading, needed: Sequence[str]) -> Frames:
+    """Tables without the columns that are to be left out."""
+    everywhere = {str(name) for frame in frames.values() for name in frame.columns}
+    for key in ("columns", "drop"):
+        for name in getattr(reading, key):
+            if name not in everywhere and frames:
+                hint = suggestion(name, sorted(everywhere))
+                raise InvalidOwners(f"No file has the column {name!r} that {key} names.{hint}")
+    common = (
+        set.intersection(*(set(frame.columns) for frame in frames.values())) if frames else set()
+    )
+    chosen = {}
+    for file, frame in frames.items():
+        kept = [name for name in frame.columns if name not in reading.drop]
+        if reading.columns:
+            kept = [name for name in kept if name in (*reading.columns, *needed)]
+        if reading.common_columns:
+            kept = [name for name in kept if name in common or name in needed]
+        chosen[file] = frame if len(kept) == len(frame.columns) else frame[kept]
+    return chosen
+
+
+def matched_columns(frames: Frames, reading: Reading, needed: Sequence[str]) -> list[Finding]:
+    """Put columns that some files hold as dates into dates everywhere; tell of percentages."""
+    findings: list[Finding] = []
+    names = dict.fromkeys(name for frame in frames.values() for name in frame.columns)
+    for name in names:
+        holders = {file: frame for file, frame in frames.items() if name in frame.columns}
+        kinds = {file: frame[name].dtype.kind for file, frame in holders.items()}
+        if "M" in kinds.values() and name not in needed:
+            findings += _serial_dates(name, holders, kinds)
+        percent = [f for f in holders if name in f.detected.get("percent columns", ())]
+        plain = [f for f in holders if f not in percent and kinds[f] in "iuf"]
+        if percent and plain and reading.percent is None:
+            findings += [_percent(name, file) for file in percent]
+    return findings
+
+
+def _serial_dates(name: str, holders: Frames, kinds: Mapping[SourceFile, str]) -> list[Finding]:
+    findings = []
+    for file, frame in holders.items():
+        moments = as_dates(frame[name]) if kinds[file] in "iuf" else None
+        if moments is None:
+            continue
+        first = frame[name].dropna().iloc[0]
+        frame[name] = moments
+        findings.append(
+            Finding(
+                "serial-dates",
+                "note",
+                f"Column {name!r} of {file.path.name} counts days as spreadsheets do, where others "
+                f"have dates: {first:g} is read as {moments.dropna().iloc[0]:%Y-%m-%d}.",
+                whose(file),
+                name,
+                value=f"{first:g}",
+            )
+        )
+    return findings
+
+
+def whose(file: SourceFile) -> str:
+    """Whom findings about a file name."""
+    return file.owner if file.account is None else file.account.owner
+
+
+def _percent(name: str, file: SourceFile) -> Finding:
+    return Finding(
+        "percent-sign",
+        "stop",
+        f"Column {name!r} of {file.path.name} has percent signs, where others have none: 12% may "
+        "be 12 or 0.12.",
+        whose(file),
+        name,
+        remedy="--read percent=points (12) or --read percent=fraction (0.12)",
+    )
+
+
+def _by_owner(
+    frames: Frames, owner: str | None, target: str, findings: list[Finding]
+) -> dict[str, pd.DataFrame]:
+    """One table per owner; files of several owners are put together first."""
     if owner is None:
-        tables = read_by_file(files)
-    else:
-        tables = split_by_owner(read_together(files), owner, target)
-    return Intake(tables, None if test is None else test.table())
+        return {file.owner: frame for file, frame in frames.items()}
+    return split_by_owner(together(frames, findings), owner, target) if frames else {}
+
+
+def together(frames: Frames, findings: list[Finding]) -> pd.DataFrame:
+    """All files as one table; columns that not all have are told, and left out."""
+    import pandas as pd
+
+    tables = list(frames.values())
+    common = [n for n in tables[0].columns if all(n in table.columns for table in tables)]
+    first = next(iter(frames))
+    for file, table in frames.items():
+        lacks = [name for name in tables[0].columns if name not in table.columns]
+        extra = [name for name in table.columns if name not in tables[0].columns]
+        if lacks:
+            findings.append(_differing("lacking-column", "lacks", lacks, file, first))
+        if extra:
+            findings.append(_differing("extra-column", "has, in addition,", extra, file, first))
+    if len(tables) == 1:
+        return tables[0]
+    return pd.concat([table[common] for table in tables], ignore_index=True)
+
+
+def _differing(
+    code: str, words: str, names: Sequence[str], file: SourceFile, first: SourceFile
+) -> Finding:
+    return Finding(
+        code,
+        "stop",
+        f"{file.path.name} {words} {listed(names)}, compared with {first.path.name}; all files "
+        "need the same columns.",
+        whose(file),
+        names[0],
+        remedy="--read common-columns=yes",
+    )
+
+
+def spelling_key(text: str) -> str:
+    """What two spellings share that differ only in case, spaces or Unicode form.
+
+    Examples
+    --------
+    >>> spelling_key(" Yes ") == spelling_key("yes")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def one_spelling(words: Iterable[str]) -> dict[str, str]:
+    """For each spelling the one of its kind used most, or first in the alphabet."""
+    counts = Counter(words)
+    best: dict[str, str] = {}
+    for word in sorted(counts, key=lambda word: (-counts[word], word)):
+        best.setdefault(spelling_key(word), word)
+    return {word: best[spelling_key(word)] for word in counts}
+
+
+def merged_owners(tables: dict[str, pd.DataFrame], reading: Reading) -> dict[str, pd.DataFrame]:
+    """Tables of owners whose names differ only in spelling, as one, if that is asked for."""
+    import pandas as pd
+
+    if "owners" not in reading.merge:
+        return tables
+    rows = [name for name, table in tables.items() for _ in range(max(len(table), 1))]
+    names = one_spelling(rows)
+    parts: dict[str, list[pd.DataFrame]] = {}
+    for name, table in tables.items():
+        parts.setdefault(names[name].strip(), []).append(table)
+    return {name: p[0] if len(p) == 1 else pd.concat(p) for name, p in parts.items()}
+
+
+def merge_spellings(tables: Sequence[pd.DataFrame], reading: Reading, target: str) -> None:
+    """One spelling for labels and categories that differ only in case, spaces or Unicode form."""
+    merged = [target] * ("labels" in reading.merge)
+    if "categories" in reading.merge:
+        merged += dict.fromkeys(str(c) for table in tables for c in table.columns if c != target)
+    for column in merged:
+        texts = [t for t in tables if column in t.columns and t[column].dtype.kind == "O"]
+        words = (w for t in texts for w in t[column].dropna() if isinstance(w, str))
+        spelling = one_spelling(words)
+        for table in texts:
+            table[column] = table[column].map(lambda w, s=spelling: s.get(w, w), na_action="ignore")
+
+
+def mark_positive(tables: Sequence[pd.DataFrame], reading: Reading, target: str) -> None:
+    """The target as 1 for the labels that count as positive and 0 for all others."""
+    if not reading.positive:
+        return
+    wanted = {spelling_key(label): label for label in reading.positive}
+    seen: set[str] = set()
+    for table in tables:
+        if target in table.columns:
+            labels = table[target].map(lambda x: spelling_key(as_text(x)), na_action="ignore")
+            seen.update(labels.dropna())
+            marked = labels.isin(list(wanted)).astype("int64")
+            table[target] = marked if labels.notna().all() else marked.where(labels.notna())
+    lacking = [label for key, label in wanted.items() if key not in seen]
+    if lacking and seen:
+        raise InvalidOwners(
+            f"positive names the label {lacking[0]!r}, which no row has in {target!r}."
+            f"{suggestion(lacking[0], sorted(seen))} Labels: {listed(sorted(seen))}."
+        )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data import splits
-from dushapley.data.files import PathLike, SourceFile, read_by_file, read_together, sources
+from dushapley.data.files import PathLike, SourceFile, opened
+from dushapley.data.findings import refuse_stops
+from dushapley.data.intake import take_in, take_in_table
 from dushapley.data.overlap import row_hashes, warn_of_shared_rows
-from dushapley.data.tables import aligned, aligned_target, as_blocks, split_by_owner
+from dushapley.data.reading import Keys, Reading, TableKeys
+from dushapley.data.tables import aligned, aligned_target, as_blocks
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
 from dushapley.validation import refuse
@@ -85,7 +88,15 @@ class Owners:
         return cls(names=names, X=X, y=y, hashes=hashes)
 
     @classmethod
-    def from_frame(cls, table: pd.DataFrame, *, owner: str, target: str) -> Owners:
+    def from_frame(
+        cls,
+        table: pd.DataFrame,
+        *,
+        owner: str,
+        target: str,
+        accept: Collection[str] = (),
+        **read: Unpack[TableKeys],
+    ) -> Owners:
         """Owners from one table with a column that says whose row it is.
 
         Parameters
@@ -95,6 +106,12 @@ class Owners:
         owner, target
             Names of the columns that hold the owner and what is to be predicted; all others are
             features.
+        accept
+            Codes of findings that shall not stop the reading, like "stray-text".
+        **read
+            Keys of `dushapley.data.reading.Reading` that make sense for a table. Its columns are
+            taken in the types they have, unless `decimal`, `thousands`, `percent`, `dates` or
+            `missing` says that text is to be read as numbers or dates.
 
         Examples
         --------
@@ -104,7 +121,9 @@ class Owners:
         >>> owners.names, owners.columns
         (('n', 's'), {'age': 'number'})
         """
-        return cls.from_tables(split_by_owner(table, owner, target), target=target)
+        found = take_in_table(table, owner=owner, target=target, reading=Reading.from_keys(read))
+        refuse_stops(found.findings, accept)
+        return cls.from_tables(found.tables, target=target)
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, pd.DataFrame], *, target: str) -> Owners:
@@ -121,8 +140,10 @@ class Owners:
         *,
         target: str,
         owner: str | None = None,
+        accept: Collection[str] = (),
+        **read: Unpack[Keys],
     ) -> Owners:
-        """Owners from CSV or Parquet files.
+        """Owners from files: text of any dialect, Parquet, Excel, OpenDocument, JSON lines, SQLite.
 
         Parameters
         ----------
@@ -133,10 +154,17 @@ class Owners:
         owner
             Name of the column that says whose row it is. None: one file per owner, who is called
             by the file's name.
+        accept
+            Codes of findings that shall not stop the reading, like "file-skipped".
+        **read
+            How to read, where it is not to be detected: `dushapley.data.reading.Reading` lists the
+            keys (sep, decimal, dates, drop, ...).
         """
-        if owner is None:
-            return cls.from_tables(read_by_file(sources(paths)), target=target)
-        return cls.from_frame(read_together(sources(paths)), owner=owner, target=target)
+        files, skipped = opened(paths)
+        how = Reading.from_keys(read)
+        found = take_in(files, target=target, owner=owner, reading=how)
+        refuse_stops([*skipped, *found.findings], accept)
+        return cls.from_tables(found.tables, target=target)
 
     def hold_out(self, fraction: float, seed: int = 0) -> tuple[Owners, Array, Array]:
         """Keep back a random part of every owner's rows as a test set: (owners, X_test, y_test).

@@ -21,26 +21,31 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """What keys of few words take."""
 
 
-class Keys(TypedDict, total=False):
-    """The keys as keywords; `Reading` says what they mean."""
+class TableKeys(TypedDict, total=False):
+    """The keys, as keywords, that make sense for a table; `Reading` says what they mean."""
 
-    sep: str | None
     decimal: str | None
     thousands: str | None
     percent: str | None
-    encoding: str | None
-    mojibake: bool
     dates: str | None
+    missing: str | Iterable[str]
+    text: str | Iterable[str]
+    mojibake: bool
+    columns: str | Iterable[str]
+    drop: str | Iterable[str]
+    merge: str | Iterable[str]
+    positive: str | Iterable[str]
+
+
+class Keys(TableKeys, total=False):
+    """All keys as keywords."""
+
+    sep: str | None
+    encoding: str | None
     sheet: str | None
     header: str | int | None
     totals: str | None
-    missing: str | Iterable[str]
-    text: str | Iterable[str]
-    columns: str | Iterable[str]
-    drop: str | Iterable[str]
     common_columns: bool
-    merge: str | Iterable[str]
-    positive: str | Iterable[str]
     max_rows: int
     max_bytes: int
 
@@ -184,7 +189,9 @@ class Reading:
         return keys | ({"files": inner} if inner else {})
 
 
-KEYS = tuple(Keys.__annotations__)
+KEYS = tuple(sorted(Keys.__required_keys__ | Keys.__optional_keys__))
+INTERPRETING = ("decimal", "thousands", "percent", "dates", "missing", "mojibake")
+"""Keys that ask for text to be read as something else."""
 LISTS = ("missing", "text", "columns", "drop", "merge", "positive")
 NUMBERS = ("max_rows", "max_bytes")
 FLAGS = ("common_columns", "mojibake")

@@ -8,14 +8,15 @@ code (`codes`) and a severity: a *stop* would move money in silence and can be t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Unpack
 
 from dushapley.data.check import columns, copies, populations, spelling
 from dushapley.data.check.collection import Findings
-from dushapley.data.check.survey import TEST, Survey
-from dushapley.data.files import PathLike, SourceFile, sources
+from dushapley.data.check.survey import Survey
+from dushapley.data.files import PathLike, SourceFile, opened
 from dushapley.data.findings import Finding
-from dushapley.data.intake import Intake, take_in
+from dushapley.data.intake import TEST, Intake, take_in
 from dushapley.data.reading import Keys, Reading
 from dushapley.errors import InvalidOption
 
@@ -83,8 +84,9 @@ def check(
         raise InvalidOption("Say whose rows they are: either owner=COLUMN or by_file=True.")
     tested = test if test is None or isinstance(test, SourceFile) else SourceFile.read(test)
     how = Reading.from_keys(reading)
-    intake = take_in(sources(files), target=target, owner=owner, test=tested, reading=how)
-    return examine(intake, target, accept)
+    found, skipped = opened(files)
+    intake = take_in(found, target=target, owner=owner, test=tested, reading=how)
+    return examine(replace(intake, findings=(*skipped, *intake.findings)), target, accept)
 
 
 def examine(intake: Intake, target: str, accept: Iterable[str] = ()) -> Findings:

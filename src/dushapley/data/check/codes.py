@@ -33,9 +33,30 @@ class Code:
 
 _COLUMNS = "a model needs the same columns of everybody"
 _TYPES = "a column is numbers, dates or text for everybody"
+_WAYS = "it has to be said which way it is read"
 
 CODES: dict[str, Code] = {
     "file-skipped": Code("stop", "a file or folder that is not read"),
+    "unreadable-file": Code("stop", "a file that holds no table, or is damaged"),
+    "ragged-row": Code("stop", "rows with more or fewer fields than there are names"),
+    "unnamed-column": Code("stop", "a column without a name that holds something"),
+    "stray-text": Code("stop", "a word among numbers or dates"),
+    "ambiguous-number": Code("stop", "numbers that can be read in two ways, like 1,234", _WAYS),
+    "ambiguous-date": Code("stop", "dates that can be read in two ways, like 03/04/2022", _WAYS),
+    "percent-sign": Code("stop", "percent signs that others do not write", _WAYS),
+    "mojibake": Code("stop", "text that was decoded wrongly before it was saved"),
+    "totals-row": Code("stop", "a last row that holds the sums of the others", _WAYS),
+    "encoding": Code("note", "another encoding than UTF-8"),
+    "separator": Code("note", "another separator than the name of the file says"),
+    "header-row": Code("note", "names of columns that are not in the first line"),
+    "second-header": Code("note", "a second line of names, or one of units"),
+    "index-column": Code("note", "a column without a name that only counts the rows"),
+    "empty-columns": Code("note", "columns without names and values"),
+    "decimal-comma": Code("note", "decimal commas"),
+    "thousands": Code("note", "marks between thousands"),
+    "decimal-marks": Code("note", "decimal commas and decimal points in one file"),
+    "date-format": Code("note", "dates that are not written like 2022-12-31"),
+    "serial-dates": Code("note", "dates as numbers of days, as spreadsheets count"),
     "owner-spelling": Code("stop", "two owners' names differ in spelling only"),
     "label-spelling": Code("stop", "labels of the target differ in spelling only"),
     "category-spelling": Code("stop", "categories of a feature differ in spelling only"),

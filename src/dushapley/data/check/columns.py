@@ -10,8 +10,9 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.check.spelling import folded
-from dushapley.data.check.survey import TEST, Survey, row_of
+from dushapley.data.check.survey import Survey, row_of
 from dushapley.data.findings import Finding
+from dushapley.data.intake import TEST
 from dushapley.data.tables import listed
 
 FEW_ROWS = 50

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.data.check.survey import TEST, Survey, row_of
+from dushapley.data.check.survey import Survey, row_of
 from dushapley.data.findings import Finding
+from dushapley.data.intake import TEST
 from dushapley.terminal import DECEPTIVE
 
 STRANGE = 0.05

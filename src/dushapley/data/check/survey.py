@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
+from dushapley.data.intake import TEST
 from dushapley.data.tables import kinds_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TEST = "test set"
-"""The test set's name where owners are named."""
 MOST_SAMPLED = 2_000
 """Rows of one owner in the sample."""
 MOST_CLASSES = 20

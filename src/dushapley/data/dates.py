@@ -1,0 +1,216 @@
+"""Dates out of text, column by column; what reads two ways is asked about, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.data.formats.raw import Account
+from dushapley.data.numbers import TextColumn
+from dushapley.data.reading import Reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DAYS = (
+    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y",
+    "%d-%b-%Y", "%d %b %Y", "%d. %b %Y", "%d %B %Y", "%d. %B %Y", "%b %d, %Y", "%B %d, %Y",
+    "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y", "%d-%b-%y",
+)  # fmt: skip
+"""Days as people write them. With points, no country puts the month first."""
+TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f",
+         "T%H:%M:%S%z", " %H:%M:%S%z", " %I:%M %p", " %I:%M:%S %p")  # fmt: skip
+FORMATS = tuple(day + time for time, day in product(TIMES, DAYS))
+PROBED = 20
+SERIAL = (10_000, 80_000)
+"""Days since 1899-12-30, as spreadsheets count, of the years 1927 to 2119."""
+
+
+def dates_in(
+    frame: pd.DataFrame, columns: dict[str, TextColumn], reading: Reading, account: Account
+) -> None:
+    """Replace columns of dates written as text, telling how."""
+    for name, column in columns.items():
+        able = _formats(column, reading)
+        if able:
+            parsed = _parsed(column, able, reading, account)
+            if parsed is not None:
+                frame[name] = parsed.set_axis(frame.index)
+
+
+def _formats(column: TextColumn, reading: Reading) -> list[str]:
+    """Formats in which at least one of the first entries can be read."""
+    probes = column.entries[:PROBED].to_pylist()
+    likely = [p for p in probes if 6 <= len(p) <= 40 and sum(c.isdigit() for c in p) >= 3]
+    if 2 * len(likely) < len(probes) or not likely:
+        return []
+    given = reading.dates if reading.dates and "%" in reading.dates else None
+    return [
+        f for f in ([given] if given else []) + list(FORMATS) if _times(likely, f).notna().any()
+    ]
+
+
+def _times(entries: Sequence[str], form: str) -> Any:
+    """Entries as moments without a time zone; NaT for those of another format."""
+    import pandas as pd
+
+    try:
+        moments = pd.Series(
+            pd.to_datetime(list(entries), format=form, errors="coerce", utc="%z" in form)
+        )
+    except (ValueError, OverflowError):
+        return pd.Series([pd.NaT] * len(entries), dtype="datetime64[us]")
+    if moments.dt.tz is not None:
+        moments = moments.dt.tz_localize(None)
+    return moments.astype("datetime64[us]")
+
+
+def _parsed(
+    column: TextColumn, able: Sequence[str], reading: Reading, account: Account
+) -> pd.Series[Any] | None:
+    import pandas as pd
+
+    entries = column.entries.to_pylist()
+    moments = {form: _times(entries, form) for form in able}
+    whole = [form for form in able if moments[form].notna().all()]
+    if not whole:
+        more = {form: _times(entries, form) for form in FORMATS if form not in moments}
+        return _mixed(column, entries, {**moments, **more}, account)
+    form, sure = _decided(column, entries, whole, moments, reading, account)
+    if sure and "%Y-%m-%d" not in form:
+        account.detected.setdefault("dates", {})[column.name] = form
+        account.note(
+            "date-format",
+            f"Column {column.name!r} of {account.name} holds dates like {entries[0]!r}, read as "
+            f"{moments[form].iloc[0]:%Y-%m-%d}.",
+            column=column.name,
+        )
+    return pd.Series(_spread(moments[form].to_numpy(), column))
+
+
+def _spread(moments: Any, column: TextColumn) -> Any:
+    """Moments of the entries, row by row."""
+    padded = np.append(moments, np.datetime64("NaT"))
+    return padded[column.codes]
+
+
+def _decided(
+    column: TextColumn,
+    entries: Sequence[str],
+    whole: Sequence[str],
+    moments: dict[str, Any],
+    reading: Reading,
+    account: Account,
+) -> tuple[str, bool]:
+    """The format of a column, and whether it is sure; if not, the choice is told."""
+    given = [form for form in whole if form == reading.dates]
+    if given:
+        return given[0], True
+    wanted = [form for form in whole if _order(form) == reading.dates] or list(whole)
+    different = [f for f in wanted if not moments[f].equals(moments[wanted[0]])]
+    if different:
+        row = int(np.argmax((moments[wanted[0]] != moments[different[0]]).to_numpy()))
+        readings = f"{moments[wanted[0]][row]:%Y-%m-%d} or {moments[different[0]][row]:%Y-%m-%d}"
+        _tell_two_ways(
+            column, entries, row, f"may be {readings}",
+            "--read dates=day-first or --read dates=month-first", account,
+        )  # fmt: skip
+    elif "%y" in wanted[0]:
+        _tell_two_ways(
+            column, entries, 0, "does not tell its century", f"--read dates={wanted[0]}", account
+        )
+    return wanted[0], not different and "%y" not in wanted[0]
+
+
+def _order(form: str) -> str:
+    return "day-first" if form.startswith("%d") else "month-first" if form[1] in "mbB" else "iso"
+
+
+def _tell_two_ways(
+    column: TextColumn,
+    entries: Sequence[str],
+    entry: int,
+    how: str,
+    remedy: str,
+    account: Account,
+) -> None:
+    row = column.first_row(entry)
+    account.tell(
+        "ambiguous-date",
+        "stop",
+        f"Column {column.name!r} of {account.name} holds dates that can be read in two ways: "
+        f"{entries[entry]!r} in row {row} {how}, and nothing in the column decides.",
+        column=column.name,
+        row=row,
+        value=entries[entry],
+        remedy=remedy,
+    )
+
+
+def _mixed(
+    column: TextColumn, entries: Sequence[str], moments: dict[str, Any], account: Account
+) -> pd.Series[Any] | None:
+    """A column in which no format fits every entry: several formats, or something among dates."""
+    import pandas as pd
+
+    table = pd.DataFrame(moments)
+    known = table.notna().any(axis=1).to_numpy()
+    present = column.codes[column.codes >= 0]
+    if known[present].mean() < 0.5:
+        return None
+    if not known.all():
+        _tell_of_strays(column, entries, known, account)
+        return None
+    low, high = table.min(axis=1), table.max(axis=1)
+    open_ = np.flatnonzero((low != high).to_numpy())
+    if len(open_):
+        first = int(open_[0])
+        readings = f"may be {low[first]:%Y-%m-%d} or {high[first]:%Y-%m-%d}"
+        _tell_two_ways(column, entries, first, readings, "one format for the whole column", account)
+    else:
+        used = table.columns[table.notna().any()].tolist()
+        account.note(
+            "date-format",
+            f"Column {column.name!r} of {account.name} mixes dates of several formats "
+            f"({', '.join(used[:4])}); each is read as it is written.",
+            column=column.name,
+        )
+    return pd.Series(_spread(low.to_numpy(), column))
+
+
+def _tell_of_strays(
+    column: TextColumn, entries: Sequence[str], known: Any, account: Account
+) -> None:
+    words = [entries[int(k)] for k in np.flatnonzero(~known)]
+    first = int(np.argmax(~known))
+    account.tell(
+        "stray-text",
+        "stop",
+        f"Column {column.name!r} of {account.name} holds dates, but {words[0]!r} in row "
+        f"{column.first_row(first)}.",
+        column=column.name,
+        row=column.first_row(first),
+        value=words[0],
+        remedy=f"--read missing='{','.join(words[:5])}' if that stands for a missing value, or "
+        f"--read text='{column.name}' if the column is text",
+    )
+
+
+def as_dates(values: pd.Series[Any]) -> pd.Series[Any] | None:
+    """Numbers that count days as spreadsheets do, or that are written like 20221231, as dates."""
+    import pandas as pd
+
+    present = values.dropna()
+    if present.between(*SERIAL).all() and len(present):
+        start = np.datetime64("1899-12-30", "us")
+        micro = (values * 86_400_000_000).round()
+        return (start + pd.to_timedelta(micro, unit="us")).astype("datetime64[us]")
+    if present.between(19_000_101, 21_001_231).all() and len(present) and (present % 1 == 0).all():
+        texts = values.astype("Int64").astype("string")
+        moments = pd.to_datetime(texts, format="%Y%m%d", errors="coerce")
+        if moments.notna().sum() == len(present):
+            return moments.astype("datetime64[us]")
+    return None

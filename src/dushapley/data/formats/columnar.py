@@ -1,0 +1,161 @@
+"""Parquet and JSON lines, by Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from dushapley.data.formats.raw import Account, Raw
+from dushapley.data.formats.unpacking import refuse_too_many_bytes, refuse_too_many_rows
+from dushapley.data.reading import Reading
+from dushapley.errors import InvalidOwners
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+BATCH = 1 << 16
+FIXED = 8
+"""Bytes that a number takes at most, once it is read."""
+
+
+def read_parquet(content: bytes, reading: Reading, account: Account) -> pd.DataFrame:
+    """A Parquet file, with the index and the types that pandas wrote into it."""
+    try:
+        table = _parquet_table(content, reading, account)
+        return table.to_pandas()
+    except InvalidOwners:
+        raise
+    except Exception as error:  # damaged metadata of pandas raises whatever it likes
+        reason = str(error).replace("'<Buffer>'", "it").strip() or type(error).__name__
+        raise InvalidOwners(
+            f"{account.name} cannot be read as Parquet: {reason[:300]}. Write it again."
+        ) from error
+
+
+def _parquet_table(content: bytes, reading: Reading, account: Account) -> pa.Table:
+    """All rows, counted before and while they are unpacked."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    words = _names_of_words(parquet.ParquetFile(BytesIO(content)).schema_arrow)
+    file = parquet.ParquetFile(BytesIO(content), read_dictionary=words)
+    found = file.metadata
+    refuse_too_many_rows(account.name, found.num_rows, reading)
+    groups = [found.row_group(k) for k in range(found.num_row_groups)]
+    refuse_too_many_bytes(account.name, sum(g.total_byte_size for g in groups), reading.max_bytes)
+    refuse_too_many_bytes(
+        account.name, sum(g.num_rows for g in groups) * found.num_columns * FIXED, reading.max_bytes
+    )
+    batches, size = [], 0
+    for batch in file.iter_batches(BATCH):
+        size += sum(_expanded(column) for column in batch.columns)
+        refuse_too_many_bytes(account.name, size, reading.max_bytes)
+        batches.append(batch)
+    table = pa.Table.from_batches(batches, file.schema_arrow)
+    return _decoded(table)
+
+
+def _names_of_words(schema: pa.Schema) -> list[str]:
+    """Columns of text, kept as a dictionary until their real size is known."""
+    import pyarrow as pa
+
+    able = (pa.types.is_string, pa.types.is_binary)
+    return [field.name for field in schema if any(test(field.type) for test in able)]
+
+
+def _expanded(column: pa.Array) -> int:
+    """Bytes of a column once every row has its own copy."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    if not pa.types.is_string(column.dictionary.type):
+        return int(column.nbytes)
+    lengths = compute.binary_length(column.dictionary).take(column.indices)
+    return int(compute.sum(lengths).as_py() or 0)
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """Text as text again, with what pandas wrote about the columns."""
+    import pyarrow as pa
+
+    columns = []
+    for column, field in zip(table.columns, table.schema, strict=True):
+        plain = pa.types.is_dictionary(field.type) and pa.types.is_string(field.type.value_type)
+        columns.append(column.cast(pa.string()) if plain else column)
+    return pa.table(columns, names=table.column_names).replace_schema_metadata(
+        table.schema.metadata
+    )
+
+
+def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
+    """One JSON object per line; all with the same names, none nested."""
+    import pyarrow as pa
+    import pyarrow.json as arrow
+
+    refuse_too_many_rows(account.name, content.count(b"\n"), reading)
+    text = content.removeprefix(b"\xef\xbb\xbf")
+    try:
+        table = arrow.read_json(
+            BytesIO(text),
+            arrow.ReadOptions(block_size=max(1 << 20, min(len(text) + 1, 1 << 30))),
+        )
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise InvalidOwners(
+            f"{account.name} cannot be read as JSON lines: {str(error).strip()[:200]}. Each line "
+            'needs one object, like {"age": 5, "ill": 0}.'
+        ) from error
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise InvalidOwners(
+            f"{account.name} has objects or lists in {nested[0]!r}; cells need to be numbers, text "
+            "or truth values."
+        )
+    return Raw(table)
+
+
+def cells_of(columns: Iterator[tuple[str, list[Any]]]) -> pa.Table:
+    """Columns of Python's own values as Arrow's: numbers, dates or truth values, else text."""
+    import pyarrow as pa
+
+    made = [(name, _typed(cells)) for name, cells in columns]
+    return pa.table([column for _, column in made], names=[name for name, _ in made])
+
+
+def _typed(cells: list[Any]) -> pa.Array:
+    import datetime as dt
+
+    import pyarrow as pa
+
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if not kinds:
+        return pa.array(cells, pa.float64())
+    if kinds <= {int, float}:
+        whole = all(cell is None or float(cell).is_integer() for cell in cells)
+        fits = all(cell is None or abs(cell) < 2**53 for cell in cells)
+        return pa.array(cells, pa.int64() if whole and fits else pa.float64(), from_pandas=True)
+    if kinds == {bool}:
+        return pa.array(cells, pa.bool_())
+    if kinds <= {dt.date, dt.datetime}:
+        return pa.array([_moment(cell) for cell in cells], pa.timestamp("us"))
+    return pa.array([None if cell is None else as_text(cell) for cell in cells], pa.string())
+
+
+def _moment(cell: Any) -> Any:
+    import datetime as dt
+
+    if cell is None or isinstance(cell, dt.datetime):
+        return cell
+    return dt.datetime(cell.year, cell.month, cell.day)  # days have no time zone
+
+
+def as_text(cell: Any) -> str:
+    """A cell as a person would have typed it into a text file."""
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace")
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    return str(cell)

@@ -1,0 +1,151 @@
+"""Where a table lies among the lines of a file: titles above, names, units, and a total below."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dushapley.data.formats.raw import Account
+from dushapley.data.reading import Reading
+from dushapley.errors import InvalidOwners
+
+NUMBER = re.compile(r"^[+-]?[\d.,'’ \u00a0\u202f]*\d\s?%?([eE][+-]?\d+)?$")
+"""Anything that may be a number, in whatever country."""
+TOTALS = frozenset(
+    (
+        "total", "totals", "grand total", "subtotal", "sum", "summe", "gesamt", "gesamtsumme",
+        "insgesamt", "somme", "totale", "suma", "average", "mean", "mittelwert", "durchschnitt",
+    )
+)  # fmt: skip
+"""What people call such a row, in small letters."""
+MOST_ABOVE = 20
+"""Lines above the names that are looked through."""
+
+Lines = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the columns, and the line (from 0) that the rows start on."""
+
+    names: tuple[str, ...]
+    start: int
+
+
+def layout_of(lines: Lines, reading: Reading, account: Account) -> Layout:
+    """Find the names of columns among the first lines; blank ones count as lines."""
+    if reading.header_lines:
+        return _as_told(lines, reading, account)
+    width = _width(lines)
+    first = next((k for k, line in enumerate(lines) if any(filled(line))), 0)
+    if not lines or not any(filled(lines[first])):
+        raise InvalidOwners(
+            f"{account.name} is empty; it needs a line of names and one line per row."
+        )
+    head = _head(lines, first, width)
+    if head != first:
+        above = " ".join(cell for line in lines[first:head] for cell in line if cell.strip())
+        account.detected["header"] = str(head + 1)
+        account.note(
+            "header-row",
+            f"{account.name} has its names of columns in line {head + 1}, below {above[:60]!r}.",
+        )
+    below = head + 1
+    if _is_units(lines, head, width):
+        account.note(
+            "second-header",
+            f"{account.name} has a second line of names or units below the first "
+            f"({', '.join(c for c in lines[below] if c.strip())[:60]!r}); it is left out.",
+        )
+        below += 1
+    return Layout(_padded(lines[head], lines[below:], account), below)
+
+
+def _as_told(lines: Lines, reading: Reading, account: Account) -> Layout:
+    chosen = reading.header_lines
+    if max(chosen) >= len(lines):
+        raise InvalidOwners(
+            f"{account.name} has no line {max(chosen) + 1} for the names of columns, which header="
+            f"{reading.header} names. Look for the right line, and count from 1."
+        )
+    width = max(len(lines[k]) for k in chosen)
+    rows = [[*lines[k], *[""] * (width - len(lines[k]))] for k in chosen]
+    names = [" ".join(filter(None, map(str.strip, cells))) for cells in zip(*rows, strict=True)]
+    start = max(chosen) + 1
+    if len(chosen) == 1 and _is_units(lines, chosen[0], _width(lines)):
+        start += 1
+    return Layout(_padded(names, lines[start:], account), start)
+
+
+def filled(line: Sequence[str]) -> list[bool]:
+    """Which cells hold something."""
+    return [bool(cell.strip()) for cell in line]
+
+
+def _width(lines: Lines) -> int:
+    """Number of cells that most lines have."""
+    counts = Counter(len(line) for line in lines if any(filled(line)))
+    return counts.most_common(1)[0][0] if counts else 0
+
+
+def _head(lines: Lines, first: int, width: int) -> int:
+    """The line of names: the first that fills at least half of the columns that hold anything."""
+    if all(filled(lines[first])) and len(lines[first]) >= width - 1:
+        return first
+    used = [False] * max(map(len, lines))
+    for line in lines:
+        for k, full in enumerate(filled(line)):
+            used[k] |= full
+    least = max(min(2, sum(used)), sum(used) / 2)
+    for k in range(first, min(first + MOST_ABOVE, len(lines))):
+        if sum(filled(lines[k])) >= least:
+            return k + 1 if _is_group(lines, k) else k
+    return first
+
+
+def _is_group(lines: Lines, k: int) -> bool:
+    """Whether a line only groups the columns that the next line names, all of them."""
+    if k + 2 >= len(lines) or all(filled(lines[k])) or len(lines[k]) > len(lines[k + 1]):
+        return False
+    below = lines[k + 1]
+    named = all(filled(below)) and len(set(below)) == len(below)
+    return named and not any(map(is_number, below)) and any(map(is_number, lines[k + 2]))
+
+
+def _is_units(lines: Lines, head: int, width: int) -> bool:
+    """Whether the line below the names holds words wherever the rows below hold only numbers."""
+    rows = [line for line in lines[head + 2 :] if len(line) == width and any(filled(line))]
+    if len(rows) < 2 or head + 1 >= len(lines) or len(lines[head + 1]) != width:
+        return False
+    numeric = [k for k in range(width) if all(is_number(r[k]) or not r[k].strip() for r in rows)]
+    numeric = [k for k in numeric if sum(is_number(r[k]) for r in rows) >= 2]
+    line = lines[head + 1]
+    words = [k for k in numeric if any(c.isalpha() or c in "%°" for c in line[k])]
+    return len(words) >= min(2, width - 1, len(numeric)) > 0 and not any(
+        is_number(line[k]) for k in numeric
+    )
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell may be a number."""
+    return NUMBER.match(cell.strip()) is not None
+
+
+def _padded(names: Sequence[str], rows: Lines, account: Account) -> tuple[str, ...]:
+    """Names for every field of the rows; fields beyond the names must be empty."""
+    width = _width(rows) or len(names)
+    beyond = [cell for line in rows if len(line) == width for cell in line[len(names) :]]
+    if any(cell.strip() for cell in beyond):
+        raise InvalidOwners(
+            f"{account.name} has rows with more fields than its line of names has. Name every "
+            "column."
+        )
+    return (*(name.strip() for name in names), *[""] * (width - len(names)))
+
+
+def is_total(line: Sequence[str]) -> bool:
+    """Whether a line calls itself a total."""
+    words = (cell.strip().rstrip(":").lower() for cell in line)
+    return any(word in TOTALS for word in words) and any(map(is_number, line))

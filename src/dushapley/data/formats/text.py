@@ -1,0 +1,329 @@
+"""CSV, TSV and kin: encodings by charset-normalizer, separators by clevercsv, rows by Arrow."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Sequence
+from io import BytesIO, StringIO
+from typing import TYPE_CHECKING, Any
+
+from dushapley.data.formats.layout import Layout, is_total, layout_of
+from dushapley.data.formats.raw import Account, Raw, shortened
+from dushapley.data.formats.unpacking import refuse_too_many_rows
+from dushapley.data.reading import Reading
+from dushapley.errors import InvalidOwners
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MISSING = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+    "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
+"""Missing values as everybody writes them (those of pandas)."""
+OWN_SEPARATOR = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+SEPARATORS = (",", ";", "\t", "|", "^", "~", ":", " ")
+ENCODINGS = (
+    "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp850", "mac_roman",
+    "cp932", "gb18030", "big5", "euc_kr", "utf_16", "utf_16_le", "utf_16_be", "utf_32",
+)  # fmt: skip
+"""What people's programs write, beside UTF-8."""
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Byte-order marks, the longer ones first where one begins another."""
+SAMPLE, DETECTED_ON = 1 << 16, 1 << 13
+"""Bytes looked at for the layout, and characters for the separator."""
+
+
+def read_text(content: bytes, ending: str, reading: Reading, account: Account) -> Raw:
+    """A table from separated text."""
+    content = as_utf8(content, reading, account)
+    sample = _sample(content)
+    how = dialect(sample, ending, reading, account)
+    lines, starts = _lines(sample, how)
+    layout = layout_of(lines, reading, account)
+    body = content[_offset(content, starts[layout.start]) :]
+    refuse_too_many_rows(account.name, body.count(b"\n"), reading)
+    body, total = _without_total(body, how, reading)
+    parsed = _Parser(body, how, layout, reading, account)
+    return Raw(parsed.table(), parsed.texts, total)
+
+
+def as_utf8(content: bytes, reading: Reading, account: Account) -> bytes:
+    """Text in UTF-8 with plain line ends, whatever it was."""
+    encoding = reading.encoding or _marked(content)
+    if encoding is None and not _is_utf8(content):
+        encoding = _detected_encoding(content, account)
+    if encoding is not None:
+        content = _recoded(content, encoding, account)
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return content
+
+
+def _marked(content: bytes) -> str | None:
+    return next((name for mark, name in MARKS.items() if content.startswith(mark)), None)
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in content[:SAMPLE]  # UTF-16 without its mark decodes, full of zeros
+
+
+def _detected_encoding(content: bytes, account: Account) -> str:
+    """The likeliest encoding; where cp1252 is as likely as another, Windows wins."""
+    from charset_normalizer import from_bytes
+
+    odd = next((k for k, byte in enumerate(content) if byte > 127 or byte == 0), 0)
+    near = content[max(0, odd - SAMPLE) & ~1 : odd + SAMPLE]
+    matches = list(from_bytes(near, cp_isolation=list(ENCODINGS)))
+    if not matches:
+        raise InvalidOwners(
+            f"{account.name} is not text in any encoding that is common (UTF-8 fails at byte "
+            f"{odd}). Name the encoding with --read encoding=NAME, or save the file as UTF-8."
+        )
+    best = min((match.chaos, -match.coherence) for match in matches)
+    tied = [m for m in matches if (m.chaos, -m.coherence) == best]
+    able = {name for match in tied for name in match.could_be_from_charset}
+    encoding = "cp1252" if "cp1252" in able else tied[0].encoding
+    account.detected["encoding"] = encoding
+    word = _first_foreign_word(near.decode(encoding, "replace"))
+    account.note(
+        "encoding",
+        f"{account.name} is read as {encoding} (its first special letters: {word!r}); "
+        "--read encoding=NAME takes another.",
+    )
+    return encoding
+
+
+def _first_foreign_word(text: str) -> str:
+    words = text.replace(";", " ").replace(",", " ").split()
+    return shortened(next((word for word in words if not word.isascii()), ""))
+
+
+def _recoded(content: bytes, encoding: str, account: Account) -> bytes:
+    try:
+        return content.decode(encoding).lstrip("\ufeff").encode("utf-8")
+    except LookupError as error:
+        raise InvalidOwners(
+            f"{encoding!r} is not an encoding. Common ones: utf-8, cp1252, utf-16, cp850."
+        ) from error
+    except (UnicodeError, ValueError) as error:
+        where = getattr(error, "start", 0)
+        raise InvalidOwners(
+            f"{account.name} is not text in {encoding}: it cannot be decoded at byte {where}. Name "
+            "its encoding with --read encoding=NAME, or save it as UTF-8."
+        ) from error
+
+
+def _sample(content: bytes) -> bytes:
+    """The first lines, whole ones."""
+    end = SAMPLE
+    for _ in range(4):  # wide tables have long lines
+        if content.count(b"\n", 0, end) >= 4 or end >= len(content):
+            break
+        end *= 16
+    if end >= len(content):
+        return content
+    cut = content.rfind(b"\n", 0, end)
+    return content[: cut + 1] if cut >= 0 else content
+
+
+def dialect(sample: bytes, ending: str, reading: Reading, account: Account) -> type[csv.Dialect]:
+    """What separates columns: what the file's name says if every line agrees, else detected."""
+    text = sample.decode("utf-8")
+    own = reading.sep or OWN_SEPARATOR.get(ending)
+    if reading.sep is not None and len(reading.sep) != 1:
+        raise InvalidOwners(f"sep is {reading.sep!r}; it takes one character.")
+    if own is not None and (reading.sep is not None or _agrees(text, own)):
+        return _made(own)
+    if not any(mark in text for mark in SEPARATORS[: 4 if ending == ".csv" else None]):
+        return _made(own or ",")  # a single column
+    found = _detected_dialect(text, account)
+    if found.delimiter != own:
+        account.detected["sep"] = found.delimiter
+        account.note(
+            "separator", f"{account.name} has its columns separated by {found.delimiter!r}."
+        )
+    return found
+
+
+def _agrees(text: str, separator: str) -> bool:
+    """Whether all lines have the same number of fields, two at least, and names look like names."""
+    try:
+        widths = {len(row) for row in csv.reader(StringIO(text), _made(separator)) if row}
+        head = next(csv.reader(StringIO(text), _made(separator)), [])
+    except csv.Error:
+        return False
+    mixed = any(mark in name for name in head for mark in SEPARATORS[:4] if mark != separator)
+    return len(widths) == 1 and widths.pop() > 1 and not mixed
+
+
+def _detected_dialect(text: str, account: Account) -> type[csv.Dialect]:
+    from clevercsv import Sniffer
+    from clevercsv.exceptions import Error
+
+    lines = text[:DETECTED_ON].splitlines(keepends=True)
+    whole = "".join(lines[:-1] if len(text) > DETECTED_ON and len(lines) > 2 else lines)
+    try:
+        found = Sniffer().sniff(whole, delimiters=list(SEPARATORS))
+    except (Error, ValueError, IndexError, ZeroDivisionError):
+        found = None
+    if found is None or not found.delimiter:
+        if "," in text:
+            return _made(",")
+        raise InvalidOwners(
+            f"It cannot be told what separates the columns of {account.name}: its first line is "
+            f"{shortened(text.splitlines()[0] if text else '', 60)!r}. Say it with --read sep=;."
+        )
+    return _made(found.delimiter, found.quotechar or '"', found.escapechar or None)
+
+
+def _made(separator: str, quote: str = '"', escape: str | None = None) -> type[csv.Dialect]:
+    class Found(csv.Dialect):
+        delimiter = separator
+        quotechar = quote
+        escapechar = escape
+        doublequote = True
+        lineterminator = "\n"
+        quoting = csv.QUOTE_MINIMAL
+
+    return Found
+
+
+def _lines(sample: bytes, how: type[csv.Dialect]) -> tuple[list[list[str]], list[int]]:
+    """Records of the sample, and the line of the file that each starts on."""
+    csv.field_size_limit(1 << 30)
+    reader = csv.reader(StringIO(sample.decode("utf-8"), newline=""), how)
+    records: list[list[str]] = []
+    starts = [0]
+    try:
+        for record in reader:
+            records.append(record)
+            starts.append(reader.line_num)
+    except csv.Error:  # the rest is Arrow's to refuse
+        pass
+    return records, starts
+
+
+def _offset(content: bytes, line: int) -> int:
+    position = 0
+    for _ in range(line):
+        position = content.find(b"\n", position) + 1
+        if position == 0:
+            return len(content)
+    return position
+
+
+def _without_total(
+    body: bytes, how: type[csv.Dialect], reading: Reading
+) -> tuple[bytes, list[str] | None]:
+    """The rows, less a last line that calls itself a total, which is given back."""
+    kept = body.rstrip(b"\n" + how.delimiter.encode() + b" ")
+    cut = kept.rfind(b"\n") + 1
+    if reading.totals == "keep" or cut == 0 or len(kept) - cut > SAMPLE:
+        return body, None
+    end = body.find(b"\n", cut)
+    text = body[cut : end if end >= 0 else len(body)].decode("utf-8")
+    try:
+        last = next(csv.reader([text], how), [])
+    except csv.Error:
+        return body, None
+    return (body[:cut], last) if is_total(last) else (body, None)
+
+
+class _Parser:
+    """Rows of separated text by Arrow, whose numbers are the nearest to what is written."""
+
+    def __init__(
+        self,
+        body: bytes,
+        how: type[csv.Dialect],
+        layout: Layout,
+        reading: Reading,
+        account: Account,
+    ) -> None:
+        self.body, self.how, self.account = body, how, account
+        self.names = [name or f"\0{k}" for k, name in enumerate(layout.names)]
+        self.missing = [*MISSING, *reading.missing]
+
+    def table(self) -> pa.Table:
+        """All columns, in the types that they seem to have."""
+        return self._read({})
+
+    def texts(self, names: Sequence[str]) -> pa.Table:
+        """Some columns as text."""
+        import pyarrow as pa
+
+        return self._read(dict.fromkeys(names, pa.string()), list(names))
+
+    def _read(self, types: dict[str, Any], only: list[str] | None = None) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.csv as arrow
+
+        if not self.body.strip():
+            return pa.table({name: pa.array([], pa.string()) for name in self.names})
+        ragged: list[Any] = []
+
+        def keep(row: Any) -> str:
+            ragged.append(row)
+            return "skip"
+
+        try:
+            table = arrow.read_csv(
+                BytesIO(self.body),
+                arrow.ReadOptions(column_names=self.names, block_size=self._block()),
+                arrow.ParseOptions(
+                    delimiter=self.how.delimiter,
+                    quote_char=self.how.quotechar or False,
+                    escape_char=self.how.escapechar or False,
+                    newlines_in_values=(self.how.quotechar or '"').encode() in self.body,
+                    invalid_row_handler=keep,
+                ),
+                arrow.ConvertOptions(
+                    null_values=self.missing,
+                    strings_can_be_null=True,
+                    column_types=types,
+                    include_columns=only or [],
+                    true_values=["true", "True", "TRUE"],
+                    false_values=["false", "False", "FALSE"],
+                ),
+            )
+        except (pa.ArrowException, ValueError, OSError, OverflowError) as error:
+            raise InvalidOwners(
+                f"{self.account.name} cannot be read as CSV: {str(error).strip()[:200]}."
+            ) from error
+        if ragged and only is None:
+            self._tell_of(ragged)
+        return table
+
+    def _block(self) -> int:
+        """Bytes that are parsed at a time: the longest line must fit, and many threads get some."""
+        longest = max(map(len, self.body[: 1 << 24].split(b"\n", 64)[:64]))
+        return max(1 << 20, min(8 * longest, 1 << 30))
+
+    def _tell_of(self, ragged: list[Any]) -> None:
+        row = ragged[0]
+        number = self._row_of(row.text)
+        self.account.tell(
+            "ragged-row",
+            "stop",
+            f"{len(ragged)} rows of {self.account.name} do not have the {row.expected_columns} "
+            f"fields that its names ask for; the first, row {number}, has {row.actual_columns}: "
+            f"{shortened(row.text, 60)!r}. Mend these rows.",
+            row=number,
+            value=row.text,
+        )
+
+    def _row_of(self, text: str) -> int | None:
+        position = (b"\n" + self.body).find(b"\n" + text.encode() + b"\n")
+        return None if position < 0 else self.body.count(b"\n", 0, position) + 1

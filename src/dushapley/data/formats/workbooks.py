@@ -1,0 +1,119 @@
+"""Excel and OpenDocument workbooks, by calamine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from typing import Any
+from zipfile import ZipFile
+
+from dushapley.data.formats.columnar import as_text, cells_of
+from dushapley.data.formats.layout import is_total, layout_of
+from dushapley.data.formats.raw import Account, Raw
+from dushapley.data.formats.unpacking import refuse_archive_bomb, refuse_too_many_rows
+from dushapley.data.reading import Reading
+from dushapley.errors import InvalidOwners
+from dushapley.validation import suggestion
+
+ARCHIVES = (".xlsx", ".xlsb", ".ods", ".xlsm")
+MOST_CELLS = 50_000_000
+"""Cells of a sheet, empty ones between included: calamine makes room for all of them."""
+SAMPLED = 200
+REFERENCE = re.compile(rb'<(?:\w+:)?c [^>]*?r="([A-Z]{1,3})([0-9]{1,7})"')
+REPEATED = re.compile(rb'number-(columns|rows)-repeated="([0-9]{1,9})"')
+
+
+def read_workbook(content: bytes, ending: str, reading: Reading, account: Account) -> Raw:
+    """The only sheet that holds anything, or the one that was named."""
+    if ending in ARCHIVES:
+        refuse_archive_bomb(account.name, content, reading)
+        refuse_far_cells(account.name, content, ending)
+    rows = _rows(content, reading, account)
+    refuse_too_many_rows(account.name, len(rows), reading)
+    texts = [[_shown(cell) for cell in row] for row in rows[:SAMPLED]]
+    layout = layout_of(texts, reading, account)
+    body = [row for row in rows[layout.start :] if any(cell != "" for cell in row)]
+    total = None
+    if body and reading.totals != "keep" and is_total(last := [_shown(c) for c in body[-1]]):
+        body, total = body[:-1], last
+    names = [name or f"\0{k}" for k, name in enumerate(layout.names)]
+    return Raw(cells_of(_columns(names, body)), total=total)
+
+
+def _columns(names: Sequence[str], body: Sequence[Sequence[Any]]) -> Iterator[tuple[str, Any]]:
+    for k, name in enumerate(names):
+        cells = [row[k] if k < len(row) else "" for row in body]
+        yield name, [None if cell == "" else cell for cell in cells]
+
+
+def _shown(cell: Any) -> str:
+    return "" if cell is None else as_text(cell)
+
+
+def _rows(content: bytes, reading: Reading, account: Account) -> list[list[Any]]:
+    from python_calamine import CalamineError, CalamineWorkbook
+
+    try:
+        book = CalamineWorkbook.from_filelike(BytesIO(content))
+        names = list(book.sheet_names)
+        if reading.sheet is not None and reading.sheet not in names:
+            raise InvalidOwners(
+                f"{account.name} has no sheet {reading.sheet!r}.{suggestion(reading.sheet, names)} "
+                f"It has: {', '.join(map(repr, names[:12]))}."
+            )
+        wanted = names if reading.sheet is None else [reading.sheet]
+        sheets = {name: book.get_sheet_by_name(name).to_python() for name in wanted}
+    except (CalamineError, ValueError, OSError, OverflowError) as error:
+        raise InvalidOwners(
+            f"{account.name} cannot be read as a workbook: {str(error).strip()[:200]}. Save it "
+            "again, without a password."
+        ) from error
+    return _only_sheet({name: rows for name, rows in sheets.items() if rows}, account)
+
+
+def _only_sheet(filled: dict[str, list[list[Any]]], account: Account) -> list[list[Any]]:
+    if len(filled) > 1:
+        raise InvalidOwners(
+            f"{account.name} has {len(filled)} sheets that hold something: "
+            f"{', '.join(map(repr, list(filled)[:12]))}. Choose one with --read sheet=NAME."
+        )
+    for name, rows in filled.items():
+        account.detected["sheet"] = name
+        return rows
+    raise InvalidOwners(f"{account.name} is empty; it needs a line of names and one per row.")
+
+
+def refuse_far_cells(name: str, content: bytes, ending: str) -> None:
+    """Refuse sheets with a cell so far out that the room for all cells before it is too much."""
+    with ZipFile(BytesIO(content)) as archive:
+        for member in archive.namelist():
+            if not member.endswith(".xml"):
+                continue
+            xml = archive.read(member)
+            cells = _repeats(xml) if ending == ".ods" else _far_corner(xml)
+            if cells > MOST_CELLS:
+                raise InvalidOwners(
+                    f"{name} has a sheet of {cells:,} cells, empty ones included; at most "
+                    f"{MOST_CELLS:,} are read. Delete what lies far from the table, or save it as "
+                    "CSV."
+                )
+
+
+def _far_corner(xml: bytes) -> int:
+    rows = columns = 0
+    for letters, digits in REFERENCE.findall(xml):
+        rows = max(rows, int(digits))
+        column = 0
+        for letter in letters:
+            column = 26 * column + letter - 64
+        columns = max(columns, column)
+    return rows * columns
+
+
+def _repeats(xml: bytes) -> int:
+    """Cells that the largest repetitions of columns and rows make together."""
+    most = {b"columns": 1, b"rows": 1}
+    for kind, number in REPEATED.findall(xml):
+        most[kind] = max(most[kind], int(number))
+    return 0 * most[b"columns"]

@@ -1,0 +1,326 @@
+"""Numbers out of text: decimal commas, thousands, percent signs, and what stands among them.
+
+A style fits a column if every entry can be read in it. Where two styles fit and give different
+numbers (1,234), the rest of the file decides, or whoever asks; never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.arrays import Array
+from dushapley.data.formats.raw import Account, Raw
+from dushapley.data.reading import Reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+SPACES, APOSTROPHES, MINUS = "[ \u00a0\u202f\u2009]", "['’]", "−"
+PROBED = 50
+"""Different entries that are looked at before all of a column is."""
+EXACT = 2**53
+
+
+@dataclass(frozen=True)
+class Style:
+    """How numbers are written: the decimal mark, and what stands between thousands."""
+
+    decimal: str
+    thousands: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression for all of an entry."""
+        mark = {" ": SPACES, "'": APOSTROPHES}.get(self.thousands, re.escape(self.thousands))
+        grouped = rf"\d{{1,3}}(?:{mark}\d{{3}})+|" if self.thousands else ""
+        point = re.escape(self.decimal)
+        return rf"^[+-]?(?:(?:{grouped}\d+)(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?$"
+
+    def plain(self, entries: pa.Array) -> pa.Array:
+        """Entries as a computer writes numbers."""
+        import pyarrow.compute as compute
+
+        if self.thousands:
+            mark = {" ": SPACES, "'": APOSTROPHES}.get(self.thousands, re.escape(self.thousands))
+            entries = compute.replace_substring_regex(entries, mark, "")
+        if self.decimal != ".":
+            entries = compute.replace_substring(entries, self.decimal, ".")
+        return entries
+
+    def number(self, text: str) -> float | None:
+        """One entry as a number, if it is one."""
+        text = text.strip().rstrip("%").strip().replace(MINUS, "-")
+        if not re.match(self.pattern, text):
+            return None
+        mark = {" ": SPACES, "'": APOSTROPHES}.get(self.thousands, re.escape(self.thousands))
+        bare = re.sub(mark, "", text) if self.thousands else text
+        return float(bare.replace(self.decimal, "."))
+
+
+PLAIN = Style(".")
+STYLES = (
+    PLAIN, Style(","), Style(",", "."), Style(".", ","), Style(".", " "), Style(",", " "),
+    Style(".", "'"), Style(",", "'"),
+)  # fmt: skip
+"""Styles of all countries, the simpler before those that add something."""
+
+
+@dataclass
+class TextColumn:
+    """A column of text with its different entries, and the styles that fit all of them."""
+
+    name: str
+    entries: pa.Array
+    codes: Array
+    percent: bool = False
+    styles: list[Style] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, values: pd.Series[Any]) -> TextColumn:
+        """The entries of a column of text, each once."""
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        array = pa.array(values, pa.string(), from_pandas=True)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        known = array.dictionary_encode()
+        trimmed = compute.utf8_trim_whitespace(known.dictionary)
+        codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return cls(name, compute.replace_substring(trimmed, MINUS, "-"), codes)
+
+    def numeric(self, styles: Iterable[Style]) -> list[tuple[Style, Any]]:
+        """Of each style, which entries fit it."""
+        import pyarrow.compute as compute
+
+        entries = self.bare()
+        return [
+            (style, compute.match_substring_regex(entries, style.pattern).to_numpy(False))
+            for style in styles
+        ]
+
+    def bare(self) -> pa.Array:
+        """Entries without percent signs."""
+        import pyarrow.compute as compute
+
+        return compute.replace_substring_regex(self.entries, r"\s*%$", "")
+
+    def first_row(self, entry: int) -> int:
+        """Row, from 1, in which an entry first stands."""
+        return int(np.argmax(self.codes == entry)) + 1
+
+    def looks_numeric(self) -> bool:
+        """Whether some of the first entries may be numbers: saves the look at all of them."""
+        short = TextColumn(self.name, self.entries[:PROBED], self.codes)
+        fits = [fit for _, fit in short.numeric(STYLES)]
+        return bool(np.any(fits)) if len(self.entries) else False
+
+    def values(self, style: Style) -> pd.Series[Any]:
+        """The numbers, whole ones as such."""
+        import pandas as pd
+        import pyarrow as pa
+
+        plain = style.plain(self.bare())
+        try:
+            numbers = plain.cast(pa.int64())
+        except pa.ArrowInvalid:
+            numbers = plain.cast(pa.float64())
+        taken = numbers.take(pa.array(self.codes, mask=self.codes < 0))
+        return pd.Series(taken.to_pandas().to_numpy())
+
+
+def numbers_in(
+    frame: pd.DataFrame, raw: Raw, reading: Reading, account: Account
+) -> dict[str, TextColumn]:
+    """Replace columns of numbers written as text, telling how; what stays text is given back."""
+    columns = text_columns(frame, reading)
+    numeric = [column for column in columns.values() if _fit(column, raw, account)]
+    styles = _chosen_styles(numeric, reading, account)
+    for column in numeric:
+        style = styles[column.name]
+        frame[column.name] = column.values(style).set_axis(frame.index)
+        if reading.percent == "fraction" and column.percent:
+            frame[column.name] = frame[column.name] / 100
+    if any(style.decimal == "," for style in styles.values()):
+        _read_points_again(frame, raw, account, done=styles)
+    _tell(numeric, styles, account)
+    return {name: column for name, column in columns.items() if name not in styles}
+
+
+def text_columns(frame: pd.DataFrame, reading: Reading) -> dict[str, TextColumn]:
+    """Columns of text, but for those that are to stay as they are."""
+    import pandas as pd
+
+    return {
+        str(name): TextColumn.of(str(name), frame[name])
+        for name, dtype in frame.dtypes.items()
+        if pd.api.types.is_string_dtype(dtype)
+        and name not in reading.text
+        and pd.api.types.infer_dtype(frame[name], skipna=True) == "string"
+    }
+
+
+def _fit(column: TextColumn, raw: Raw, account: Account) -> bool:
+    """Whether a column holds numbers in some style; what stands among numbers is told."""
+    if not column.looks_numeric():
+        return False
+    fits = column.numeric(STYLES)
+    able = np.any([fit for _, fit in fits], axis=0)
+    if not able.all():
+        _tell_of_strays(column, able, account)
+        return False
+    column.styles = [style for style, fit in fits if fit.all()]
+    entries = column.entries.to_pylist()
+    signs = [entry.endswith("%") for entry in entries]
+    column.percent = any(signs)
+    zeros = raw.texts is None and any(re.match(r"^0\d", entry) for entry in entries)
+    if column.percent and not all(signs):
+        account.tell(
+            "percent-sign",
+            "stop",
+            f"Column {column.name!r} of {account.name} has percent signs in some rows only, first "
+            f"in row {column.first_row(signs.index(True))}. Write all of them in one way.",
+            column=column.name,
+            row=column.first_row(signs.index(True)),
+            value=entries[signs.index(True)],
+        )
+    return bool(column.styles) and not zeros  # codes that begin with 0 are names, not amounts
+
+
+def _tell_of_strays(column: TextColumn, able: Array, account: Account) -> None:
+    """Tell of words among numbers, where most rows are numbers and the words hold no digit."""
+    present = column.codes[column.codes >= 0]
+    strays = np.flatnonzero(~able)
+    words = [column.entries[int(k)].as_py() for k in strays]
+    if able[present].mean() < 0.5 or any(c.isdigit() for word in words for c in word):
+        return
+    row = column.first_row(int(strays[0]))
+    marks = ",".join(words[:5])
+    count = int((~able[present]).sum())
+    account.tell(
+        "stray-text",
+        "stop",
+        f"Column {column.name!r} of {account.name} holds numbers, but {words[0]!r} in row {row}"
+        f"{f' and text in {count - 1} more rows' * (count > 1)}.",
+        column=column.name,
+        row=row,
+        value=words[0],
+        remedy=f"--read missing='{marks}' if that stands for a missing value, or --read "
+        f"text='{column.name}' if the column is text",
+    )
+
+
+def _chosen_styles(
+    columns: Sequence[TextColumn], reading: Reading, account: Account
+) -> dict[str, Style]:
+    """One style for each column: the only one, or that of the file, or the one asked for."""
+    options = {column.name: _different(column, reading) for column in columns}
+    sure = [styles[0] for styles in options.values() if len(styles) == 1]
+    decimals = {style.decimal for style in sure if style != PLAIN}
+    chosen = {}
+    for column in columns:
+        able = options[column.name]
+        if len(able) > 1 and len(decimals) == 1:
+            able = [s for s in able if s.decimal in decimals] or able
+        if len(able) > 1:
+            _tell_two_ways(column, able, account)
+        chosen[column.name] = able[0]
+    return chosen
+
+
+def _different(column: TextColumn, reading: Reading) -> list[Style]:
+    """The styles that fit, one for each way to read the numbers; those asked for first."""
+    wanted = [
+        style
+        for style in column.styles
+        if reading.decimal in (None, style.decimal)
+        and (reading.thousands in (None, style.thousands) or not style.thousands)
+    ]
+    if reading.thousands:  # a mark that is asked for is not a decimal mark
+        wanted = [style for style in wanted if style.decimal != reading.thousands] or wanted
+    different: list[Style] = []
+    results: list[Any] = []
+    for style in wanted or column.styles:
+        numbers = style.plain(column.bare()).cast("float64").to_numpy(zero_copy_only=False)
+        if not any(np.array_equal(numbers, other) for other in results):
+            different.append(style)
+            results.append(numbers)
+    return different
+
+
+def _tell_two_ways(column: TextColumn, able: Sequence[Style], account: Account) -> None:
+    entry = column.entries[0].as_py()
+    readings = " or ".join(f"{style.number(entry):,}" for style in able[:2])
+    account.tell(
+        "ambiguous-number",
+        "stop",
+        f"Column {column.name!r} of {account.name} can be read in two ways: {entry!r} in row "
+        f"{column.first_row(0)} may be {readings}.",
+        column=column.name,
+        row=column.first_row(0),
+        value=entry,
+        remedy=f"--read decimal={able[0].decimal} or --read decimal={able[1].decimal}",
+    )
+
+
+def _read_points_again(
+    frame: pd.DataFrame, raw: Raw, account: Account, done: Collection[str]
+) -> None:
+    """In a file of decimal commas, 1.234 is 1234 where all of a column is written so."""
+    numbers = [str(name) for name, dtype in frame.dtypes.items() if dtype.kind == "f"]
+    names = [name for name in numbers if name not in done]
+    if raw.texts is None or not names:
+        return
+    style, texts = Style(",", "."), raw.texts(names)
+    for name in names:
+        column = TextColumn.of(name, texts[name].to_pandas())
+        entries = column.entries.to_pylist()
+        if not any("." in entry for entry in entries):
+            continue
+        if all(re.match(style.pattern, entry) for entry in entries):
+            frame[name] = column.values(style).set_axis(frame.index)
+            account.note(
+                "thousands",
+                f"Column {name!r} of {account.name}, a file of decimal commas, has points between "
+                f"thousands: {entries[0]!r} is read as {style.number(entries[0]):,.0f}.",
+                column=name,
+            )
+        else:
+            account.note(
+                "decimal-marks",
+                f"{account.name} has decimal commas, but points in column {name!r} "
+                f"({entries[0]!r}); each column is read as it is written.",
+                column=name,
+            )
+
+
+def _tell(columns: Sequence[TextColumn], styles: dict[str, Style], account: Account) -> None:
+    """Say once for each way of writing which columns it was found in."""
+    for mark, code, words in (
+        ("decimal", "decimal-comma", "decimal commas"),
+        ("thousands", "thousands", "marks between thousands"),
+    ):
+        written = [
+            c
+            for c in columns
+            if getattr(styles[c.name], mark) not in ("", ".", None)
+            or (mark == "thousands" and styles[c.name].thousands)
+        ]
+        if written:
+            entry = written[0].entries[0].as_py()
+            number = styles[written[0].name].number(entry)
+            account.detected[mark] = getattr(styles[written[0].name], mark)
+            account.note(
+                code,
+                f"{account.name} writes {len(written)} columns with {words}; {entry!r} in "
+                f"{written[0].name!r} is read as {number}.",
+            )
+    signs = [column.name for column in columns if column.percent]
+    if signs:
+        account.detected["percent columns"] = signs
