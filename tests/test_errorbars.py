@@ -46,7 +46,7 @@ class Rows(Game):
         rng = np.random.default_rng(0)
         self.scores = rng.normal(size=(2**n_players, n_rows))
         self.spread = spread
-        self.repeats = 4
+        self.repeats, self.deterministic = 4, spread is None
 
     def evaluate(self, queries, draws):
         return np.array([o.value for o in self.outcomes(queries, draws)])

@@ -66,7 +66,7 @@ def test_ranges_hold_the_ranks_by_the_same_draws(exact: ds.Valuation) -> None:
 class Twins(Game):
     """Two owners of equal worth, scored on fresh test rows."""
 
-    n_players, names, sizes = 2, ("a", "b"), np.ones(2)
+    n_players, names, sizes, deterministic = 2, ("a", "b"), np.ones(2), True
 
     def __init__(self, seed: int) -> None:
         gains = np.random.default_rng(seed).normal(1.0, 1.0, size=(2, 100))

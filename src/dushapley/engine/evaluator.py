@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Queries
+from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.base import one_blas_thread
 from dushapley.engine.history import run_history
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
-from dushapley.engine.propagation import Begin, Transcript, error_bars
+from dushapley.engine.propagation import Transcript, by_source, error_bars, influence_error
 from dushapley.engine.scores import Answers, Spool
+from dushapley.engine.sheet import Begin, CoalitionSums, ScoreSheet, Sheet
 from dushapley.errors import LedgerRefused
 from dushapley.games.base import Game, Outcome
+from dushapley.games.rows import blocks
 from dushapley.hashing import sha256
 from dushapley.protocol import Ask, Estimate
 from dushapley.validation import refuse_non_finite
@@ -50,6 +52,40 @@ class Evaluator:
         """Let go of what only this run needed."""
 
 
+class ScoringEvaluator(Evaluator):
+    """The same, of a game whose scores by test row cost nothing either: they are kept as well."""
+
+    def __init__(self, game: Game, plan: Plan) -> None:
+        super().__init__(game)
+        self.enumerated = plan.enumerates(game.n_players)
+        self.sheet: Sheet = CoalitionSums() if self.enumerated else ScoreSheet(plan.budget)
+        self.known = True
+
+    def answer(self, ask: Ask, bar: Progress) -> FloatArray:
+        queries, draws = self.game.check(ask.queries, ask.draws)
+        values = [self._scored(*part) for part in blocks(queries, draws, self.game.block)]
+        self.sheet.end(ask.queries)
+        self.n_computed += len(queries)
+        bar.advance(len(queries))
+        return np.concatenate(values)
+
+    def _scored(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        scored = self.game.scored(queries, draws) if self.known else None
+        if scored is None:
+            self.known = False
+            return self.game.evaluate(queries, draws)
+        self.sheet.add(queries, scored)
+        return scored.values
+
+    def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
+        """The same with errors by source; sums leave nothing to chance in training."""
+        with blas_limit(self.game):
+            influence = self.sheet.influence(final, begin) if self.known else None
+            test_set = None if influence is None else influence_error(influence)
+        errors = by_source(final, {"test set": test_set}, enumerated=self.enumerated)
+        return super().account(final, plan, begin) | {"errors": errors}
+
+
 class PaidEvaluator(Evaluator):
     """Answers questions that cost something: each different pool is looked up and paid once.
 
@@ -76,11 +112,11 @@ class PaidEvaluator(Evaluator):
         unknown = self._look_up(dict.fromkeys(keys))
         bar.advance(len(keys) - len(unknown))
         size = self.game.block
-        blocks = [unknown[start : start + size] for start in range(0, len(unknown), size)]
-        picks = [[rows[key] for key in block] for block in blocks]
+        parts = [unknown[start : start + size] for start in range(0, len(unknown), size)]
+        picks = [[rows[key] for key in part] for part in parts]
         work = [(queries[pick], None if draws is None else draws[pick]) for pick in picks]
         for position, outcomes in self.executor.run(self.game, work):
-            self._keep(blocks[position], work[position][0], outcomes)
+            self._keep(parts[position], work[position][0], outcomes)
             bar.advance(len(outcomes))
         self.transcript.add(ask, numbers)
         return self.answers.at(numbers)
@@ -96,7 +132,8 @@ class PaidEvaluator(Evaluator):
                 final,
                 repeats=self.game.repeats,
                 deterministic=bool(self.deterministic),
-                enumerated=plan.method.name == "exact" or self.game.n_players == 1,
+                judged=self.game.judged,
+                enumerated=plan.enumerates(self.game.n_players),
             )
         return {
             "n_computed": self.n_computed,

@@ -32,6 +32,10 @@ class Plan:
     reason: str = ""
     formula: Estimate | None = field(default=None, repr=False, compare=False)
 
+    def enumerates(self, n_players: int) -> bool:
+        """Whether all coalitions are asked, so that there is no sampling error."""
+        return self.method.name == "exact" or n_players == 1
+
 
 def choose_plan(
     game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None

@@ -33,15 +33,12 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.engine.asktell import AskTell
 from dushapley.engine.scores import AT_ONCE, Answers
+from dushapley.engine.sheet import GROUPS, Begin, coalition_weights, pseudo_values
 from dushapley.estimators.calibration import pooled_variances
-from dushapley.estimators.exact import shapley_weights
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.uncertainty import std_errors_of, with_errors
 
-GROUPS = 100
-"""Groups of test rows left out in turn: a standard error from them is right to about 7%."""
 NOISES = 100
 """Replays with noise on the utilities."""
 MOST_SUMS = 2**23
@@ -63,10 +60,6 @@ class Transcript:
         self.answers.append(np.array(answers, dtype=np.int64))
 
 
-Begin = Callable[[], AskTell]
-"""Starts the same conversation anew."""
-
-
 def error_bars(
     begin: Begin,
     transcript: Transcript,
@@ -76,6 +69,7 @@ def error_bars(
     repeats: int,
     enumerated: bool,
     deterministic: bool = False,
+    judged: bool = False,
 ) -> dict[str, Any]:
     """Standard errors by source, their total with its covariance, and the source that dominates.
 
@@ -91,33 +85,51 @@ def error_bars(
         Whether all coalitions were asked, so that there is no sampling error.
     deterministic
         Whether another seed trains the same models, so that there is no error of training.
+    judged
+        Whether utilities are scores of trained models, so that an error which nothing tells of is
+        unknown, not absent.
 
     Returns
     -------
     dict
-        Empty where no pool has scores by row or repeated trainings.
+        Empty where nothing is trained and no pool has scores by row.
     """
     rows = answers.rows(transcript.n_answers)
-    if rows == 0 and np.isnan(answers.spreads).all():
+    if rows == 0 and np.isnan(answers.spreads).all() and not judged:
         return {}
     columns = enumeration_weights(transcript) if enumerated else _stated_weights(estimate)
     weights = None if columns is None else AnswerWeights(columns, transcript)
     carry = Carrier(begin, transcript, weights)
-    nothing = np.zeros((len(estimate.values),) * 2)
     measured = {
         "training": _training_error(carry, answers, repeats),
         "test set": _test_set_error(carry, answers, rows),
     }
-    carried = any(covariance is not None for covariance in measured.values())
     if deterministic and measured["training"] is None:
-        measured["training"] = nothing
-    covariances = {"sampling": nothing if enumerated else _sampling_error(estimate), **measured}
+        del measured["training"]
+    return by_source(estimate, measured, enumerated=enumerated)
+
+
+def by_source(
+    estimate: Estimate, measured: Mapping[str, FloatArray | None], *, enumerated: bool
+) -> dict[str, Any]:
+    """Standard errors by source and their total, from covariances.
+
+    `measured` has those of training and test set: None where one is unknown, and none at all where
+    nothing is left to chance.
+    """
+    nothing = np.zeros((len(estimate.values),) * 2)
+    covariances = {
+        "sampling": nothing if enumerated else _sampling_error(estimate),
+        "training": measured.get("training", nothing),
+        "test set": measured.get("test set", nothing),
+    }
     errors = {
         name: None if joint is None else std_errors_of(joint).tolist()
         for name, joint in covariances.items()
     }
     if not enumerated and estimate.std_errors is not None:
         errors["sampling"] = estimate.std_errors.tolist()  # to the last bit
+    carried = any(joint is not None for joint in measured.values())
     return errors | _total(covariances) | ({} if carried else {"dominant": None})
 
 
@@ -150,14 +162,7 @@ Columns = Callable[[IntArray], FloatArray]
 def enumeration_weights(transcript: Transcript) -> Columns:
     """Shapley weights of all coalitions, in the order they were asked."""
     queries = np.concatenate([np.asarray(ask.queries, dtype=np.bool_) for ask in transcript.asks])
-    outside = np.append(shapley_weights(queries.shape[1]), 0.0)
-
-    def columns(positions: IntArray) -> FloatArray:
-        pools = queries[positions]
-        size = pools.sum(axis=1)
-        return np.where(pools, outside[size - 1, None], -outside[size, None]).T
-
-    return columns
+    return lambda positions: coalition_weights(queries[positions])
 
 
 def _stated_weights(estimate: Estimate) -> Columns | None:
@@ -192,7 +197,9 @@ class Carrier:
     weights: AnswerWeights | None
 
     def replay(self, utilities: FloatArray) -> FloatArray | None:
-        """Values of the same conversation on other utilities; None if it went another way."""
+        """Values of the same conversation on other utilities; None if it cannot be had."""
+        if not np.isfinite(utilities).all():
+            return None
         talk = self.begin()
         for ask, answers in zip(self.transcript.asks, self.transcript.answers, strict=True):
             asked = talk.ask()
@@ -201,14 +208,14 @@ class Carrier:
             talk.tell(utilities[answers])
         return None if talk.estimate is None else talk.estimate.values
 
-    def covariance(self, utilities: Iterable[FloatArray], ddof: int) -> FloatArray | None:
-        """Covariance of the values on several utilities; None as soon as one goes another way."""
+    def replays(self, utilities: Iterable[FloatArray]) -> FloatArray | None:
+        """Values on several utilities; None as soon as one conversation goes another way."""
         replayed = []
         for values in map(self.replay, utilities):
             if values is None:
                 return None
             replayed.append(values)
-        return covariance_of(np.array(replayed), ddof)
+        return np.array(replayed)
 
 
 def _test_set_error(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None:
@@ -219,14 +226,21 @@ def _test_set_error(carry: Carrier, answers: Answers, rows: int) -> FloatArray |
     influence: FloatArray | float = 0.0
     for start, scores in answers.blocks(carry.transcript.n_answers):
         influence += carry.weights.block(start, start + len(scores)) @ scores
-    return covariance_of(np.transpose(influence), ddof=1) / rows
+    return influence_error(np.transpose(influence))
 
 
 def _jackknife(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None:
     groups = min(rows, GROUPS)
     member = np.random.default_rng(0).permutation(rows) % groups
-    covariance = carry.covariance(_without_groups(carry, answers, member), ddof=0)
-    return None if covariance is None else covariance * (groups - 1)
+    left_out = carry.replays(_without_groups(carry, answers, member))
+    return None if left_out is None else influence_error(pseudo_values(left_out))
+
+
+def influence_error(influence: FloatArray) -> FloatArray | None:
+    """Covariance of the means of values by test row, shape (rows, I); None where one is unknown."""
+    if not np.isfinite(influence).all():
+        return None
+    return covariance_of(influence, ddof=1) / len(influence)
 
 
 def _without_groups(carry: Carrier, answers: Answers, member: IntArray) -> Iterator[FloatArray]:
@@ -255,7 +269,8 @@ def _training_error(carry: Carrier, answers: Answers, repeats: int) -> FloatArra
     if carry.weights is None:
         values, rng = answers.values[:n], np.random.default_rng(0)
         moved = (values + noise * rng.standard_normal(n) for _ in range(NOISES))
-        return carry.covariance(moved, ddof=1)
+        replayed = carry.replays(moved)
+        return None if replayed is None else covariance_of(replayed, ddof=1)
     covariance: FloatArray | float = 0.0
     for start in range(0, n, AT_ONCE):
         stop = min(start + AT_ONCE, n)

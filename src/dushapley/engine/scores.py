@@ -145,6 +145,7 @@ class Answers:
         self.n_known = 0
         self._numbers: dict[bytes, int] = {}
         self._values, self._spreads = array("d"), array("d")
+        self._failed: set[int] = set()
         self._replaced: dict[int, FloatArray | None] = {}
 
     @classmethod
@@ -181,6 +182,7 @@ class Answers:
             self.n_known += 1
             if outcome.failure is not None:
                 self.causes[outcome.failure] += 1
+                self._failed.add(number)
 
     def replace(self, key: bytes, outcome: Outcome) -> None:
         """Remember what a pool counts as today, whatever the store has: its scores too."""
@@ -209,7 +211,8 @@ class Answers:
     def blocks(self, first: int) -> Iterator[tuple[int, FloatArray]]:
         """Scores of the first pools, a matrix at a time, and the number its first row has.
 
-        A utility fixed beforehand is the same on every test set.
+        A utility fixed beforehand (nobody's, number 0, or a failure's) is the same on every test
+        set; any other without scores might be anything (NaN).
         """
         rows = self.rows(first)
         for start, some in self._scores(first):
@@ -217,11 +220,15 @@ class Answers:
                 start,
                 np.stack(
                     [
-                        np.full(rows, self._values[number]) if scores is None else scores
+                        np.full(rows, self._fixed(number)) if scores is None else scores
                         for number, scores in enumerate(some, start)
                     ]
                 ),
             )
+
+    def _fixed(self, number: int) -> float:
+        fixed = number == 0 or number in self._failed
+        return self._values[number] if fixed else float("nan")
 
     def _scores(self, first: int) -> Iterator[tuple[int, list[FloatArray | None]]]:
         keys = islice(self._numbers, first)

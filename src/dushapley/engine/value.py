@@ -16,7 +16,13 @@ from typing import Any, Self
 import numpy as np
 
 from dushapley.engine.asktell import AskTell, ends
-from dushapley.engine.evaluator import Evaluator, PaidEvaluator, blas_limit, refuse_ledger
+from dushapley.engine.evaluator import (
+    Evaluator,
+    PaidEvaluator,
+    ScoringEvaluator,
+    blas_limit,
+    refuse_ledger,
+)
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.ledger import Ledger
@@ -217,7 +223,8 @@ class Run:
 
     def _evaluator(self, until: float, stack: ExitStack) -> Evaluator:
         if self.game.cheap:
-            return Evaluator(self.game)
+            judged = self.game.judged
+            return ScoringEvaluator(self.game, self.plan) if judged else Evaluator(self.game)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
         return PaidEvaluator(self.game, executor, self._paid)

@@ -32,7 +32,9 @@ class Outcome:
     failure
         Why there was none, when a failure policy put `value` in its place.
     scores
-        The utility test row by test row, where it is a mean over test rows.
+        The utility plus the influence of each test row, or of groups of them, in the same order for
+        every pool: their mean is the utility, and the error of their mean that of the test set.
+        None where unknown, and for numbers fixed beforehand (nobody's, a failure's).
     spread
         Standard deviation between repeated trainings, where there were several.
     """
@@ -41,6 +43,35 @@ class Outcome:
     failure: str | None = None
     scores: FloatArray | None = None
     spread: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Utilities of many pools at no cost, and their scores by test row in a short form.
+
+    Attributes
+    ----------
+    values
+        Utilities, shape (m,).
+    coefficients
+        Shape (m, K).
+    basis
+        Shape (rows, K): the scores are ``coefficients @ basis.T``. None: the coefficients are the
+        scores themselves.
+    """
+
+    values: FloatArray
+    coefficients: FloatArray
+    basis: FloatArray | None
+
+    @property
+    def scores(self) -> FloatArray:
+        """Scores by test row as in `Outcome`, shape (m, rows)."""
+        return self.by_row(self.coefficients)
+
+    def by_row(self, coefficients: FloatArray) -> FloatArray:
+        """Any combination of coefficients as the same combination of scores."""
+        return coefficients if self.basis is None else coefficients @ self.basis.T
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +137,9 @@ class Game(ABC):
     deterministic
         Whether training has no error, since another seed would train the same models, or nothing
         is trained. None: the engine is to find out, by training a pool twice (see `outcomes`).
+    judged
+        Whether utilities are scores of trained models, which training and test set make uncertain,
+        whether or not it is known how much. Formulas and tables are what they are.
     """
 
     fractions: Fractions = "none"
@@ -119,6 +153,7 @@ class Game(ABC):
     limits: Limits = Limits()
     repeats: int = 1
     deterministic: bool | None = True
+    judged: bool = False
 
     def _set_owners(
         self,
@@ -148,6 +183,10 @@ class Game(ABC):
         what the pool is worth under another seed, its spread being 0 if that changed nothing.
         """
         return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
+
+    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
+        """Like `evaluate`, with scores by test row, where they cost nothing either."""
+        return None
 
     def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
         """What pools count as whose computation was ended from outside: by policy, or an error."""

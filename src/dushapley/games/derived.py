@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Game, Outcome
+from dushapley.games.base import Game, Outcome, Scored
 from dushapley.hashing import digest
 from dushapley.validation import is_partial
 
@@ -89,6 +89,10 @@ class DerivedGame(Game):
         """Outcomes of the base game."""
         pools = self.pools(queries, draws)
         return self.base.outcomes(*pools, twice) if twice else self.base.outcomes(*pools)
+
+    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
+        """As the base game scores them."""
+        return self.base.scored(*self.pools(queries, draws))
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Keys of the base game."""

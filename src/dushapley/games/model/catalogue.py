@@ -17,7 +17,7 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOption
-from dushapley.games.model.scoring import ROW_METRICS
+from dushapley.games.model.scoring.metrics import ROW_METRICS
 from dushapley.validation import suggestion
 
 Task = Literal["classification", "regression"]
@@ -121,8 +121,8 @@ def models() -> dict[str, str]:
 def scores() -> dict[str, str]:
     """Names of the scores that are known test row by test row, with one line each.
 
-    Their test-set errors are part of the result. Any other score that
-    ``sklearn.metrics.get_scorer_names()`` lists is taken too, without that error.
+    Any other score that ``sklearn.metrics.get_scorer_names()`` lists is taken too: its test-set
+    error is found by scoring without each group of test rows in turn.
 
     Examples
     --------
@@ -130,7 +130,10 @@ def scores() -> dict[str, str]:
     >>> ds.scores()["r2"]
     'R²: one minus mean squared error over variance.'
     """
-    return {name: str(m.rows.__doc__).splitlines()[0] for name, m in ROW_METRICS.items()}
+    return {
+        name: metric.summary or str(metric.rows.__doc__).splitlines()[0]
+        for name, metric in ROW_METRICS.items()
+    }
 
 
 @dataclass(frozen=True)

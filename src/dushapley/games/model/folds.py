@@ -50,6 +50,7 @@ class FoldsGame(RowsGame):
     """
 
     block = 1
+    judged = True
 
     def __init__(
         self,

@@ -13,15 +13,16 @@ from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
-from dushapley.games.base import Limits, Outcome
+from dushapley.games.base import Limits, Outcome, Scored
 from dushapley.games.model import training
+from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.description import Indescribable, describe
 from dushapley.games.model.encoding import Encoding
 from dushapley.games.model.packages import packages_of
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
 from dushapley.games.model.randomness import behaviour, known_chance, refuse_drifting, seeded
-from dushapley.games.model.scoring import Scorer, best_constant, constant_label
+from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest, whole_number
 from dushapley.validation import check_choice, check_seed, check_whole, is_number, pool_name
@@ -100,6 +101,7 @@ class ModelGame(RowsGame):
     X_test: Array
     y_test: Array
     path: FastPath | None
+    judged = True
     block = 1  # without a fast path: pools one by one, each fitted by the model itself
 
     def __init__(
@@ -208,6 +210,9 @@ class ModelGame(RowsGame):
         pools = zip(queries, self.each(queries, draws), strict=True)
         return [self.outcome(query, *taken) for query, taken in pools]
 
+    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
+        return self.path.scored(queries) if isinstance(self.path, AdditivePath) else None
+
     def outcome(self, query: Array, counts: IntArray, draw: int | None) -> Outcome:
         """Train on one pool; fast paths hand over here what they do not take."""
         if not counts.any():
@@ -294,11 +299,6 @@ class ModelGame(RowsGame):
     def _notes(self) -> tuple[str, ...]:
         """What one must know to read the values; warns of rows that the test set shares."""
         notes = [] if self.path is None else [self.path.note]
-        if self.path is not None and self.path.cheap:
-            notes.append(
-                "Scores of single test rows are not kept on this path, so what another test set "
-                "would have said is not part of the errors; fast=False keeps them."
-            )
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
         notes += unseen_classes(self.owners, self.y_test, self.classes)

@@ -176,18 +176,23 @@ def _spread(values: FloatArray) -> float:
     return float(values.std(ddof=1)) if (values != values[0]).any() else 0.0
 
 
-def grouped(rows: FloatArray) -> FloatArray:
-    """Scores of test rows, or of at most `MOST_SCORES` random groups of them.
+def grouped(rows: FloatArray, most: int = MOST_SCORES) -> FloatArray:
+    """Scores of test rows, or of at most `most` random groups of them; columns are kept apart.
 
     A group's entry is m + (n_g·G/n)(m_g − m), m the mean, m_g and n_g mean and rows of the group:
     same mean as the rows, and the mean's standard error is still that of independent entries.
     """
-    if len(rows) <= MOST_SCORES:
+    if len(rows) <= most:
         return rows
-    group = np.random.default_rng(0).permutation(len(rows)) % MOST_SCORES
-    mean = rows.mean()
-    sums = np.bincount(group, rows - mean, minlength=MOST_SCORES)
-    return np.asarray(mean + sums * (MOST_SCORES / len(rows)))
+    group = np.random.default_rng(0).permutation(len(rows)) % most
+    mean = rows.mean(axis=0)
+    if rows.ndim == 1:
+        sums = np.asarray(np.bincount(group, rows - mean, minlength=most), dtype=np.float64)
+    else:
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(most))
+        sums = np.add.reduceat((rows - mean)[order], starts, axis=0)
+    return np.asarray(mean + sums * (most / len(rows)))
 
 
 def compared(first: Trained, second: Trained) -> Outcome:

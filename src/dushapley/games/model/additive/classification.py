@@ -10,6 +10,7 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.summaries import Statistics, classification_statistics
 from dushapley.games.model.additive.model import Additive, least_norm, solve
+from dushapley.games.model.training import grouped
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -56,18 +57,27 @@ class ClassModel(Additive):
         """Log-probabilities up to a constant, shape (test rows, C, m)."""
 
     def scores(self, pooled: FloatArray) -> FloatArray:
-        counts = pooled[: len(self.classes)]
-        discriminants = self.discriminants(pooled)
-        discriminants = np.where(counts > 0, discriminants, -np.inf)
-        if self.game.scoring == "accuracy":
-            right = discriminants.argmax(axis=1) == self.game.scorer.target.codes[:, None]
-            values = right.mean(axis=0)
-        else:
-            values = np.array([self._one(pool) for pool in np.moveaxis(discriminants, 2, 0)])
-        return np.where((counts > 0).sum(axis=0) < 2, np.nan, values)
+        return self._means(pooled, self._judged(pooled))
 
-    def _one(self, discriminants: FloatArray) -> float:
-        """Score of one pool by any metric that is known row by row."""
+    def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
+        rows = self._judged(pooled)
+        return self._means(pooled, rows), grouped(np.asarray(rows, dtype=np.float64))
+
+    def _means(self, pooled: FloatArray, rows: Array) -> FloatArray:
+        counts = pooled[: len(self.classes)]
+        return np.where((counts > 0).sum(axis=0) < 2, np.nan, rows.mean(axis=0))
+
+    def _judged(self, pooled: FloatArray) -> Array:
+        """Scores by test row, shape (test rows, m)."""
+        discriminants = self.discriminants(pooled)
+        discriminants = np.where(pooled[: len(self.classes)] > 0, discriminants, -np.inf)
+        if self.game.scoring == "accuracy":
+            right: Array = discriminants.argmax(axis=1) == self.game.scorer.target.codes[:, None]
+            return right
+        return np.stack([self._one(pool) for pool in np.moveaxis(discriminants, 2, 0)]).T
+
+    def _one(self, discriminants: FloatArray) -> FloatArray:
+        """Scores of one pool by any metric that is known row by row."""
         metric = self.game.scorer.metric
         assert metric is not None
         grown = np.exp(discriminants - discriminants.max(axis=1, keepdims=True))
@@ -77,7 +87,7 @@ class ClassModel(Additive):
             response = probabilities
         elif metric.response == "ranking":
             response = discriminants[:, 1] - discriminants[:, 0]
-        return float(metric.rows(self.game.scorer.target, response).mean())
+        return metric.rows(self.game.scorer.target, response)
 
 
 class Discriminant(ClassModel):

@@ -26,10 +26,14 @@ class Additive(ABC):
 
     Subclasses work on pooled vectors with pools along the last axis, shape (K, m). `kind` names
     the statistics they are trained from, `most` how many pools they take at a time.
+
+    A pool's scores by test row are ``basis @ coefficients``: few coefficients a pool where rows
+    need not be looked at again, or (`basis` None) the scores themselves.
     """
 
     kind: ClassVar[Kind]
     most: ClassVar[int] = 1024
+    basis: FloatArray | None = None
 
     def __init__(self, game: ModelGame) -> None:
         self.game = game
@@ -46,6 +50,10 @@ class Additive(ABC):
     @abstractmethod
     def scores(self, pooled: FloatArray) -> FloatArray:
         """Scores of pools that are not empty; NaN for those that a constant must answer for."""
+
+    @abstractmethod
+    def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The same, and coefficients of their scores by test row, shape (coefficients, m)."""
 
 
 def solve(systems: FloatArray, right: FloatArray) -> FloatArray:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.data.summaries import Statistics
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Outcome
+from dushapley.games.base import Outcome, Scored
 from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
 from dushapley.games.model.additive.model import Additive
 from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
-from dushapley.games.model.scoring import constant_label
+from dushapley.games.model.scoring.scorer import constant_label
+from dushapley.games.model.training import MOST_SCORES, grouped
 from dushapley.validation import is_number
 
 if TYPE_CHECKING:
@@ -66,27 +68,75 @@ class AdditivePath:
         return np.concatenate(parts) if parts else np.empty(0)
 
     def _block(self, shares: FloatArray) -> FloatArray:
-        filled = np.ones((self.block, shares.shape[1]))
-        filled[: len(shares)] = shares
-        empty = ~filled.any(axis=1)
-        filled[empty] = 1.0
+        filled, empty = self._filled(shares)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             scores = self.model.scores(self.vectors @ filled.T)
         scores[empty] = self.game.nobody.value
         for k in np.flatnonzero(np.isnan(scores[: len(shares)])).tolist():
-            scores[k] = self._constant(filled[k])
+            scores[k] = self._constant(filled[k])[0]
         return scores[: len(shares)]
 
-    def _constant(self, shares: FloatArray) -> float:
-        """Score of a pool of one class, or NaN where the arithmetic has failed."""
+    def _filled(self, shares: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """A block filled up to its constant shape, everybody standing in for nobody."""
+        filled = np.ones((self.block, shares.shape[1]))
+        filled[: len(shares)] = shares
+        empty = np.asarray(~filled.any(axis=1))
+        filled[empty] = 1.0
+        return filled, empty
+
+    def _constant(self, shares: FloatArray) -> tuple[float, FloatArray | None]:
+        """Score of a pool of one class and its rows, or NaN where the arithmetic has failed."""
         classes = np.empty(0) if self.game.classes is None else self.game.classes
         there = np.flatnonzero((self.vectors[: len(classes)] @ shares) > 0)
         if len(there) != 1:
-            return float("nan")
-        return self.game.scorer(constant_label(classes[there[0]], classes))[0]
+            return float("nan"), None
+        return self.game.scorer(constant_label(classes[there[0]], classes))
+
+    def scored(self, queries: Queries) -> Scored | None:
+        """Utilities of pools, and coefficients of their scores by test row; None: unknown."""
+        if not self.game.scorer.known_by_row:
+            return None
+        shares = queries.astype(np.float64)[:, self.order]
+        cuts = range(0, len(shares), self.block)
+        parts = [self._scored_block(shares[a : a + self.block]) for a in cuts]
+        values, coefficients = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Scored(values, coefficients, self.basis)
+
+    def _scored_block(self, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
+        filled, empty = self._filled(shares)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            values, coefficients = self.model.scored(self.vectors @ filled.T)
+        found = np.zeros((len(shares), len(self._nobody)))
+        found[:, : len(coefficients)] = coefficients.T[: len(shares)]
+        values[empty], found[empty[: len(shares)]] = self.game.nobody.value, self._nobody
+        for k in np.flatnonzero(np.isnan(values[: len(shares)])).tolist():
+            values[k], rows = self._constant(filled[k])
+            found[k] = np.nan if rows is None else grouped(rows)
+        return values[: len(shares)], found
+
+    @cached_property
+    def basis(self) -> FloatArray | None:
+        """That of the model, and as a last column the scores of nobody."""
+        known = self.model.basis
+        return None if known is None else np.column_stack([known, self._nobody_rows(len(known))])
+
+    @cached_property
+    def _nobody(self) -> FloatArray:
+        """Coefficients of nobody's scores."""
+        if self.basis is None:
+            return self._nobody_rows(min(len(self.game.y_test), MOST_SCORES))
+        return np.append(np.zeros(self.basis.shape[1] - 1), 1.0)
+
+    def _nobody_rows(self, entries: int) -> FloatArray:
+        nobody = self.game.nobody
+        return np.full(entries, nobody.value) if nobody.scores is None else nobody.scores
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        return [Outcome(float(value)) for value in self.values(queries, draws)]
+        scored = self.scored(queries)
+        if scored is None:
+            return [Outcome(float(value)) for value in self.values(queries, draws)]
+        pairs = zip(scored.values.tolist(), scored.scores, strict=True)
+        return [Outcome(value, scores=rows) for value, rows in pairs]
 
 
 def additive_path(game: ModelGame) -> AdditivePath | None:
@@ -147,7 +197,7 @@ def _discriminant(game: ModelGame, options: dict[str, Any]) -> Additive | None:
 
 def _naive_bayes(game: ModelGame, options: dict[str, Any]) -> Additive | None:
     # for areas scikit-learn ranks by probabilities, of which many round to the same 1
-    taken = options["priors"] is None and game.scoring != "roc_auc"
+    taken = options["priors"] is None and not game.scoring.startswith("roc_auc")
     return NaiveBayes(game, float(options["var_smoothing"])) if taken else None
 
 

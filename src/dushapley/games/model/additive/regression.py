@@ -10,6 +10,7 @@ from dushapley.arrays import Array, FloatArray
 from dushapley.data.summaries import Statistics, bin_statistics, regression_statistics
 from dushapley.errors import InvalidGame
 from dushapley.games.model.additive.model import Additive, least_norm, solve
+from dushapley.games.model.training import MOST_SCORES, grouped
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -26,6 +27,22 @@ def error_score(scoring: str, mse: FloatArray, variance: float) -> FloatArray:
     return -mse if scoring == "neg_mean_squared_error" else -np.sqrt(mse)
 
 
+def error_rows(
+    scoring: str, mse: FloatArray, variance: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The same by test row, as a + b·e² + c·(y − ȳ)² with e the row's error: a, b and c.
+
+    As in `dushapley.games.model.scoring.metrics`: the influence of a row on the score.
+    """
+    nothing, one = np.zeros_like(mse), np.ones_like(mse)
+    if scoring == "r2":
+        return 1 - mse / variance, -one / variance, mse / variance**2
+    if scoring == "neg_mean_squared_error":
+        return nothing, -one, nothing
+    root = np.sqrt(np.where(mse > 0, mse, 0.25))
+    return np.where(mse > 0, -root / 2, 0.0), -0.5 / root, nothing
+
+
 class LinearModel(Additive):
     r"""Least squares and ridge regression from one matrix of moments.
 
@@ -35,7 +52,9 @@ class LinearModel(Additive):
 
     (α = `alpha`; the intercept is free; behind a `StandardScaler` D holds the pool's variances
     instead of ones), and its mean squared error on the test set with moments T
-    is :math:`b^\top T b / n`, b = (β, −1): the test rows are not looked at again.
+    is :math:`b^\top T b / n`, b = (β, −1): the test rows are not looked at again. The error of
+    row r is the quadratic form :math:`b^\top z_r z_r^\top b`, so the scores by row have as many
+    coefficients as b has pairs of entries.
     """
 
     kind = "regression"
@@ -50,6 +69,17 @@ class LinearModel(Additive):
         self.test = self.reduce("test", game.X_test, y)
         self.moments = self._matrix(self.test)
         self.variance = float(y.var())
+        shifted = np.column_stack([np.asarray(game.X_test), y]) - self.around
+        self.rows = np.column_stack([np.ones(len(y)), shifted])
+        self.squares = (y - y.mean()) ** 2
+        self.pairs = np.triu_indices(self.rows.shape[1])
+        if game.scoring in ERROR_SCORES and len(self.pairs[0]) < min(len(y), MOST_SCORES):
+            self.basis = self._basis()
+
+    def _basis(self) -> FloatArray:
+        first, second = self.pairs
+        products = self.rows[:, first] * self.rows[:, second] * np.where(first == second, 1.0, 2.0)
+        return grouped(np.column_stack([np.ones(len(self.rows)), self.squares, products]))
 
     def reduce(self, name: str, X: Array, y: Array) -> Statistics:
         return regression_statistics(name, X, y)
@@ -63,12 +93,35 @@ class LinearModel(Additive):
         return np.block([[np.array(float(n)), n * shift], [n * shift[:, None], inner]])
 
     def scores(self, pooled: FloatArray) -> FloatArray:
-        beta = self._coefficients(pooled.reshape(*self.moments.shape, -1))
+        b = self._solved(pooled)
         if self.game.scoring in ERROR_SCORES:
-            b = np.vstack([beta, np.full((1, beta.shape[1]), -1.0)])
-            mse = (b * (self.moments @ b)).sum(axis=0) / self.test.n_rows
-            return error_score(self.game.scoring, np.maximum(mse, 0.0), self.variance)
-        return self._row_scores(beta)
+            return error_score(self.game.scoring, self._mse(b), self.variance)
+        return np.asarray(self._judged(b).mean(axis=1))
+
+    def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
+        b = self._solved(pooled)
+        if self.game.scoring not in ERROR_SCORES:
+            rows = self._judged(b)
+            return np.asarray(rows.mean(axis=1)), grouped(rows.T)
+        mse = self._mse(b)
+        values = error_score(self.game.scoring, mse, self.variance)
+        return values, self._coefficients_by_row(b, mse)
+
+    def _coefficients_by_row(self, b: FloatArray, mse: FloatArray) -> FloatArray:
+        fixed, error, around = error_rows(self.game.scoring, mse, self.variance)
+        if self.basis is None:
+            return grouped(fixed + error * (self.rows @ b) ** 2 + around * self.squares[:, None])
+        first, second = self.pairs
+        return np.vstack([fixed, around, error * b[first] * b[second]])
+
+    def _solved(self, pooled: FloatArray) -> FloatArray:
+        """B = (β, −1) of every pool."""
+        beta = self._coefficients(pooled.reshape(*self.moments.shape, -1))
+        return np.vstack([beta, np.full((1, beta.shape[1]), -1.0)])
+
+    def _mse(self, b: FloatArray) -> FloatArray:
+        mse = (b * (self.moments @ b)).sum(axis=0) / self.test.n_rows
+        return np.maximum(mse, 0.0)
 
     def _coefficients(self, M: FloatArray) -> FloatArray:
         if self.alpha == 0:
@@ -100,20 +153,19 @@ class LinearModel(Additive):
         level = (sums[-1] - (slopes * sums[:-1]).sum(axis=0)) / n
         return np.vstack([level[None], slopes])
 
-    def _row_scores(self, beta: FloatArray) -> FloatArray:
-        """Scores that are not a function of moments: predict the test rows."""
+    def _judged(self, b: FloatArray) -> FloatArray:
+        """Scores that are not a function of moments, shape (m, test rows): predict these."""
         scorer = self.game.scorer
         assert scorer.metric is not None
-        shifted = np.asarray(self.game.X_test) - self.around[:-1]
-        predicted = np.column_stack([np.ones(len(shifted)), shifted]) @ beta + self.around[-1]
-        return np.array([scorer.metric.rows(scorer.target, p).mean() for p in predicted.T])
+        predicted = self.rows[:, :-1].copy() @ b[:-1] + self.around[-1]
+        return np.stack([scorer.metric.rows(scorer.target, p) for p in predicted.T])
 
 
 class Bins(Additive):
     """A regressogram: the mean target of the bin a row falls into, from counts and sums.
 
     A bin without rows predicts the mean of the whole pool. The test error comes from the test
-    set's own counts, sums and squares.
+    set's own counts, sums and squares; by row it is e² = p² − 2py + y² with p the bin's prediction.
     """
 
     kind = "bins"
@@ -124,6 +176,13 @@ class Bins(Additive):
         y = np.asarray(game.y_test, dtype=np.float64)
         self.level, self.variance = float(y.mean()), float(y.var())
         self.test = self.reduce("test", np.asarray(game.X_test), y)
+        self.basis = self._basis(np.asarray(game.X_test, dtype=np.float64), y - self.level)
+
+    def _basis(self, X: FloatArray, around: FloatArray) -> FloatArray:
+        codes = np.searchsorted(self.edges, X[:, self.column], side="right")
+        inside = (codes[:, None] == np.arange(len(self.edges) + 1)).astype(np.float64)
+        levels = np.column_stack([np.ones(len(codes)), around**2])
+        return grouped(np.column_stack([levels, inside, -2 * around[:, None] * inside]))
 
     def reduce(self, name: str, X: Array, y: Array) -> Statistics:
         return bin_statistics(name, X, y, self.edges, self.column)
@@ -139,10 +198,23 @@ class Bins(Additive):
         return np.concatenate([counts, counts * (means - self.level)])
 
     def scores(self, pooled: FloatArray) -> FloatArray:
+        return self.scored(pooled)[0]
+
+    def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
+        predicted = self._predicted(pooled)
+        mse = self._mse(predicted)
+        fixed, error, around = error_rows(self.game.scoring, mse, self.variance)
+        rows = np.vstack([fixed, around + error, error * predicted**2, error * predicted])
+        return error_score(self.game.scoring, mse, self.variance), rows
+
+    def _predicted(self, pooled: FloatArray) -> FloatArray:
+        """What every bin predicts, relative to the level of the test set."""
         counts, sums = np.split(pooled, 2)
         overall = sums.sum(axis=0) / counts.sum(axis=0)
-        predicted = np.where(counts > 0, sums / np.where(counts > 0, counts, 1), overall)
+        return np.where(counts > 0, sums / np.where(counts > 0, counts, 1), overall)
+
+    def _mse(self, predicted: FloatArray) -> FloatArray:
         there = self.test.arrays
         away = predicted - (there["means"] - self.level)[:, None]
         errors = there["counts"] @ away**2 + there["squares"].sum()
-        return error_score(self.game.scoring, errors / self.test.n_rows, self.variance)
+        return np.asarray(errors / self.test.n_rows)

@@ -7,6 +7,7 @@ alone, never on timing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -112,25 +113,25 @@ class BatchedPath:
         return [(judge, judge.program.train(len(queries), members)) for judge in self.judges]
 
     def _judge(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        rows = [self._rows(judge, trained) for judge, trained in self._train(queries, draws)]
+        scored = [self._scored(judge, trained) for judge, trained in self._train(queries, draws)]
         return [
-            self.game.nobody if empty else average([(float(r[k].mean()), r[k]) for r in rows])
+            self.game.nobody if empty else average([pools[k] for pools in scored])
             for k, empty in enumerate(self._nobody(queries).tolist())
         ]
 
-    def _rows(self, judge: Judge, trained: Trained) -> list[FloatArray]:
-        """Scores of every pool, test row by test row."""
+    def _scored(self, judge: Judge, trained: Trained) -> Sequence[tuple[float, FloatArray | None]]:
+        """Score of every pool, and its test rows where they are known."""
         scorer = self.game.scorer
         assert scorer.metric is not None
         if self.game.scoring == "accuracy":
-            return list(judge.correct(trained).astype(np.float64))
+            return [(float(r.mean()), r) for r in judge.correct(trained).astype(np.float64)]
         chances: Any = judge.probabilities(trained)
         if scorer.metric.response == "ranking":
             chances = chances[:, :, 1]
         elif scorer.metric.response == "labels":
             seen = np.where(trained.present[:, None], chances, -1.0)
             chances = scorer.target.classes[seen.argmax(axis=2)]
-        return [scorer.metric.rows(scorer.target, response) for response in chances]
+        return [scorer.judge(response) for response in chances]
 
 
 def batched_path(game: ModelGame) -> BatchedPath | None:

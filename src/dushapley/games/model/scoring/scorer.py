@@ -1,9 +1,8 @@
 """Scores of a fitted model, test row by test row wherever that is possible.
 
-A score that is a mean over test rows is kept row by row, so that the error made by a finite test
-set is known without another training. Scores that are smooth functions of such means (R², root
-mean squared error, balanced accuracy, area under the curve) are written as a mean of their
-influence values: same score, and the right spread to first order.
+The scores of `metrics` are known row by row, so that the error made by a finite test set is known
+without another training. Of any other scorer only answers are known: it is asked again without
+each group of test rows in turn (`jackknife`).
 """
 
 from __future__ import annotations
@@ -11,119 +10,21 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.errors import InvalidGame
+from dushapley.games.model.scoring.jackknife import pseudo_values
+from dushapley.games.model.scoring.metrics import (
+    ROW_METRICS,
+    Response,
+    RowMetric,
+    Target,
+    determination,
+)
 from dushapley.validation import refuse
-
-Response = Literal["labels", "probabilities", "ranking"]
-
-
-class Target(NamedTuple):
-    """Test targets: as they are, and for classes also as codes into all classes."""
-
-    y: Array
-    codes: Array
-    classes: Array
-
-
-def hits(target: Target, labels: Array) -> FloatArray:
-    """Accuracy: the part of the test rows that is labelled right."""
-    return np.asarray(labels == target.y, dtype=np.float64)
-
-
-def balanced_hits(target: Target, labels: Array) -> FloatArray:
-    """Balanced accuracy: the mean recall of the classes in the test set."""
-    right = hits(target, labels)
-    rows = np.bincount(target.codes, minlength=len(target.classes))
-    recall = np.bincount(target.codes, right, minlength=len(rows)) / np.maximum(rows, 1)
-    present = rows > 0
-    weight = len(right) / (present.sum() * rows[target.codes])
-    return np.asarray(recall[present].mean() + weight * (right - recall[target.codes]))
-
-
-def log_likelihood(target: Target, probabilities: FloatArray) -> FloatArray:
-    """Minus log loss, with probabilities a machine epsilon away from zero and one."""
-    own = probabilities[np.arange(len(target.codes)), target.codes]
-    epsilon = np.finfo(probabilities.dtype).eps
-    return np.asarray(np.log(np.clip(own, epsilon, 1 - epsilon)), dtype=np.float64)
-
-
-def brier(target: Target, probabilities: FloatArray) -> FloatArray:
-    """Minus Brier score, halved for two classes as is the custom."""
-    truth = target.codes[:, None] == np.arange(len(target.classes))
-    squares = ((probabilities - truth) ** 2).sum(axis=1)
-    return np.asarray(-squares * (0.5 if len(target.classes) == 2 else 1.0))
-
-
-def placements(target: Target, ranking: FloatArray) -> FloatArray:
-    """Area under the ROC curve: how often a row of one class outranks a row of the other."""
-    from scipy.stats import rankdata
-
-    positive = target.codes == 1
-    up, down = int(positive.sum()), int((~positive).sum())
-    ranks = rankdata(ranking)
-    within = np.empty(len(ranking))
-    for side in (positive, ~positive):
-        within[side] = rankdata(ranking[side])
-    beaten = (ranks - within) / np.where(positive, down, up)
-    placed = np.where(positive, beaten, 1 - beaten)
-    area = placed[positive].mean()
-    return np.asarray(area + (placed - area) * len(ranking) / np.where(positive, up, down))
-
-
-def minus_squares(target: Target, predicted: Array) -> FloatArray:
-    """Minus mean squared error."""
-    return np.asarray(-((target.y - predicted) ** 2), dtype=np.float64)
-
-
-def minus_distances(target: Target, predicted: Array) -> FloatArray:
-    """Minus mean absolute error."""
-    return np.asarray(-np.abs(target.y - predicted), dtype=np.float64)
-
-
-def minus_root(target: Target, predicted: Array) -> FloatArray:
-    """Minus root mean squared error."""
-    squares = -minus_squares(target, predicted)
-    root = np.sqrt(squares.mean())
-    return -root - (squares - root**2) / (2 * root) if root > 0 else -squares
-
-
-def determination(target: Target, predicted: Array) -> FloatArray:
-    """R²: one minus mean squared error over variance.
-
-    By influence of both its parts: 1 − e²/V + (MSE/V)·((y − ȳ)²/V − 1).
-    """
-    squares = -minus_squares(target, predicted)
-    around = (target.y - target.y.mean()) ** 2
-    variance = around.mean()
-    return np.asarray(1 - squares / variance + squares.mean() / variance * (around / variance - 1))
-
-
-@dataclass(frozen=True)
-class RowMetric:
-    """A score known row by row: what it needs of a model, and how rows are scored."""
-
-    response: Response
-    rows: Callable[[Target, Any], FloatArray]
-    classes: bool
-
-
-ROW_METRICS: dict[str, RowMetric] = {
-    "accuracy": RowMetric("labels", hits, classes=True),
-    "balanced_accuracy": RowMetric("labels", balanced_hits, classes=True),
-    "neg_log_loss": RowMetric("probabilities", log_likelihood, classes=True),
-    "neg_brier_score": RowMetric("probabilities", brier, classes=True),
-    "roc_auc": RowMetric("ranking", placements, classes=True),
-    "neg_mean_squared_error": RowMetric("labels", minus_squares, classes=False),
-    "neg_mean_absolute_error": RowMetric("labels", minus_distances, classes=False),
-    "neg_root_mean_squared_error": RowMetric("labels", minus_root, classes=False),
-    "r2": RowMetric("labels", determination, classes=False),
-}
 
 
 class Scorer:
@@ -148,11 +49,12 @@ class Scorer:
         self.black_box = None if self.metric else black_box(scoring)
 
     def _row_metric(self) -> RowMetric | None:
-        y, codes, known = self.target
+        y, _, known = self.target
         metric = ROW_METRICS.get(self.name or "")
         ranked = metric is not None and metric.response == "ranking"
-        if metric is None or y.ndim != 1 or (ranked and len(known) not in (0, 2)):
+        if metric is None or y.ndim != 1:
             return None
+        areas = (self.name or "").startswith("roc_auc")
         refuse(
             InvalidGame,
             (
@@ -162,8 +64,20 @@ class Scorer:
                 "BaseEstimator), or a score of numbers such as 'r2' or 'neg_mean_squared_error'.",
             ),
             (
-                ranked and len(np.unique(codes)) != 2,
-                "roc_auc needs test rows of both classes; found one class only.",
+                metric.positive and not (len(known) == 2 and 1 in known.tolist()),
+                f"scoring={self.name!r} judges the class 1 of two, but the classes are "
+                f"{', '.join(map(repr, known.tolist()[:6]))}. Choose '{self.name}_macro' or "
+                f"'{self.name}_weighted'.",
+            ),
+            (
+                ranked and len(known) != 2,
+                f"roc_auc ranks two classes; found {len(known)}. Choose 'roc_auc_ovr', which takes "
+                "each class against the rest.",
+            ),
+            (
+                areas and (self.target.rows == 0).any(),
+                f"{self.name} needs test rows of {'both classes' if ranked else 'every class'}; "
+                f"found {int((self.target.rows > 0).sum())} of {len(known)} classes.",
             ),
             (
                 not metric.classes and y.dtype.kind not in "fiub",
@@ -176,14 +90,33 @@ class Scorer:
         )
         return metric
 
+    @property
+    def known_by_row(self) -> bool:
+        """Whether the rows of a known metric tell its error; a class of one row does not vary."""
+        assert self.metric is not None
+        return not (self.metric.within and bool((self.target.rows == 1).any()))
+
     def __call__(self, model: Any) -> tuple[float, FloatArray | None]:
         """The score of a fitted model, and its rows where they are known."""
-        if self.metric is None:
-            assert self.black_box is not None
-            given = self.X.copy(), self.target.y.copy()  # scorers and models may write into them
-            return float(self.black_box(self._padded(model), *given)), None
-        rows = self.metric.rows(self.target, self._respond(model, self.metric.response))
-        return float(rows.mean()), rows
+        if self.metric is not None:
+            return self.judge(self._respond(model, self.metric.response))
+        assert self.black_box is not None
+        value = self.value(model)
+        X, y = self.X, self.target.y
+        return value, pseudo_values(self.black_box, self._padded(model), X, y, value)
+
+    def value(self, model: Any) -> float:
+        """The score alone."""
+        if self.black_box is None:
+            return self(model)[0]
+        given = self.X.copy(), self.target.y.copy()  # scorers and models may write into them
+        return float(self.black_box(self._padded(model), *given))
+
+    def judge(self, response: Array) -> tuple[float, FloatArray | None]:
+        """The score of a response by a known metric, and its rows."""
+        assert self.metric is not None
+        rows = self.metric.rows(self.target, response)
+        return float(rows.mean()), rows if self.known_by_row else None
 
     def _respond(self, model: Any, response: Response) -> Array:
         X = self.X.copy()  # models may write into it, and there is one test set for all
@@ -199,7 +132,7 @@ class Scorer:
         seen = getattr(model, "classes_", None)
         if self.classes is None or seen is None or np.array_equal(seen, self.classes):
             return model
-        from dushapley.games.model.padding import Padded
+        from dushapley.games.model.scoring.padding import Padded
 
         return Padded(model, self.classes)
 
@@ -269,7 +202,7 @@ def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
     tried = []
     for constant in constants(scorer):
         try:
-            tried.append(scorer(constant))
+            tried.append((scorer.value(constant), constant))
         except Exception as error:
             raise InvalidGame(
                 f"The score of a constant prediction cannot be had ({type(error).__name__}: "
@@ -281,7 +214,7 @@ def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
             f"Every constant prediction scores {best[0]}, so u(nobody) is unknown. "
             "Pass empty= with a number, or 'zero'."
         )
-    return best
+    return scorer(best[1])
 
 
 def constants(scorer: Scorer) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from dushapley.games.model.scoring import pad
+from dushapley.games.model.scoring.scorer import pad
 
 
 class Padded(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

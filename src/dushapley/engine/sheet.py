@@ -1,0 +1,158 @@
+r"""Scores by test row of games that cost nothing, in little memory, for the error of the test set.
+
+Such games are asked for millions of pools. Where all coalitions are asked, their weights are known
+beforehand, and the influence of each test row is added up as the answers come,
+
+.. math:: \phi_r = \sum_S W_S\,s_{Sr} = \sum_k B_{rk} \sum_S W_S\,c_{Sk},
+
+with :math:`c_S` the `coefficients` of pool S and B the `basis` (`dushapley.games.base.Scored`), so
+that single rows are looked at once, at the end. Otherwise scores of groups of test rows are put on
+a sheet (beyond 64 MB on disk), and carried through to values when the method has ended: by the
+weights it states, or by holding the same conversation again without one group after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from tempfile import TemporaryFile
+from typing import Protocol
+
+import numpy as np
+
+from dushapley.arrays import FloatArray, Queries
+from dushapley.engine.asktell import AskTell
+from dushapley.estimators.exact import shapley_weights
+from dushapley.games.base import Scored
+from dushapley.games.model.training import MOST_SCORES, grouped
+from dushapley.hashing import array_chunk, checksum
+from dushapley.protocol import Estimate
+
+GROUPS = 100
+"""Groups of test rows left out in turn: a standard error from them is right to about 7%."""
+MOST_NUMBERS = 2**23
+"""Numbers of a sheet that are held in memory: 64 MB."""
+
+Begin = Callable[[], AskTell]
+"""Starts the same conversation anew."""
+
+
+class Sheet(Protocol):
+    """Takes in answers, and says in the end what each test row had to do with each value."""
+
+    def add(self, queries: Queries, scored: Scored) -> None:
+        """Take in the answers to some pools of a question."""
+
+    def end(self, queries: Queries) -> None:
+        """A question of these pools has been answered."""
+
+    def influence(self, estimate: Estimate, begin: Begin) -> FloatArray | None:
+        """Value plus influence of each group of test rows, shape (groups, I); None if unknown."""
+
+
+class CoalitionSums:
+    """For all coalitions: their weights are known, so that only sums are kept."""
+
+    def __init__(self) -> None:
+        self.sums: FloatArray | float = 0.0
+        self.last: Scored | None = None
+
+    def add(self, queries: Queries, scored: Scored) -> None:
+        self.sums = self.sums + coalition_weights(queries) @ scored.coefficients
+        self.last = scored
+
+    def end(self, queries: Queries) -> None:
+        pass
+
+    def influence(self, estimate: Estimate, begin: Begin) -> FloatArray | None:
+        return None if self.last is None else self.last.by_row(np.asarray(self.sums)).T
+
+
+def coalition_weights(queries: Queries) -> FloatArray:
+    """Shapley weights of coalitions, shape (I, m): values are the sum of weights by utilities."""
+    pools = queries.astype(np.bool_)
+    outside = np.append(shapley_weights(pools.shape[1]), 0.0)
+    size = pools.sum(axis=1)
+    return np.where(pools, outside[size - 1, None], -outside[size, None]).T
+
+
+class ScoreSheet:
+    """Scores of every pool asked, by groups of test rows.
+
+    Parameters
+    ----------
+    budget
+        How many pools may be asked.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget, self.count = budget, 0
+        self.groups = int(np.clip(MOST_NUMBERS // budget, GROUPS, MOST_SCORES))
+        self.table: FloatArray | None = None
+        self.asked: list[tuple[int, bytes]] = []
+
+    def add(self, queries: Queries, scored: Scored) -> None:
+        rows = self._rows(scored)
+        if self.table is None:
+            self.table = self._made(len(rows))
+        self.table[:, self.count : self.count + len(queries)] = rows
+        self.count += len(queries)
+
+    def _rows(self, scored: Scored) -> FloatArray:
+        if scored.basis is None:
+            return grouped(scored.coefficients.T, self.groups)
+        return grouped(scored.basis, self.groups) @ scored.coefficients.T
+
+    def _made(self, rows: int) -> FloatArray:
+        shape = rows, self.budget
+        if rows * self.budget <= MOST_NUMBERS:
+            return np.empty(shape)
+        return np.memmap(TemporaryFile(), dtype=np.float64, shape=shape)
+
+    def end(self, queries: Queries) -> None:
+        self.asked.append((len(queries), mark(queries)))
+
+    def influence(self, estimate: Estimate, begin: Begin) -> FloatArray | None:
+        if self.table is None or len(self.table) < 2:
+            return None
+        if estimate.weights is not None:
+            return np.asarray(self.table[:, : self.count] @ estimate.weights.T)
+        left_out = []
+        for utilities in self._without_groups():
+            values = self._replay(utilities, begin)
+            if values is None:
+                return None
+            left_out.append(values)
+        return pseudo_values(np.array(left_out))
+
+    def _without_groups(self) -> Iterator[FloatArray]:
+        """Utilities of all pools without one group of test rows after the other."""
+        assert self.table is not None
+        rows = len(self.table)
+        groups = min(rows, GROUPS)
+        member = np.random.default_rng(0).permutation(rows) % groups
+        everything = self.table[:, : self.count].sum(axis=0)
+        for group in range(groups):
+            own = np.flatnonzero(member == group)
+            yield (everything - self.table[own, : self.count].sum(axis=0)) / (rows - len(own))
+
+    def _replay(self, utilities: FloatArray, begin: Begin) -> FloatArray | None:
+        """Values of the same conversation on these utilities; None if it went another way."""
+        talk, start = begin(), 0
+        for count, seen in self.asked:
+            ask = talk.ask()
+            if ask is None or mark(ask.queries) != seen:
+                return None
+            talk.tell(utilities[start : start + count])
+            start += count
+        return None if talk.estimate is None else talk.estimate.values
+
+
+def mark(queries: Queries) -> bytes:
+    """A question in a few bytes, by which it is known again."""
+    return checksum(array_chunk(queries))
+
+
+def pseudo_values(left_out: FloatArray) -> FloatArray:
+    """Values without each group, as values plus influence of the group; shape (groups, I)."""
+    mean = left_out.mean(axis=0)
+    return np.asarray(mean - (len(left_out) - 1) * (left_out - mean))

@@ -1,0 +1,95 @@
+r"""What another test set would have said, of a scorer of which only the answers are known.
+
+The test rows are put into G groups, the same for every pool, and the scorer is asked again without
+each of them (the delete-a-group jackknife). With :math:`u_{(g)}` its answer without group g and n_g
+rows in it, the pseudo-value of group g is
+
+.. math:: s_g = u - \frac{G}{n}\,(n - n_g)\,(u_{(g)} - u),
+
+all moved so that their mean is u. The error of their mean is that of u: exactly that of group means
+where u is a mean over rows. The model predicts once; the scorer is shown those predictions again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import Array, FloatArray, IntArray
+
+GROUPS = 25
+"""Groups of test rows left out in turn: few, since each costs one call of the scorer."""
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+IRREGULAR = ("max_error",)
+"""Scores that hang on a single row, so that leaving out others tells nothing."""
+
+
+def pseudo_values(
+    scorer: Callable[[Any, Array, Array], float], model: Any, X: Array, y: Array, value: float
+) -> FloatArray | None:
+    """Pseudo-values of groups of test rows; None where the scorer cannot do without some group."""
+    n = len(y)
+    if n < 2 or not np.isfinite(value) or _is_irregular(scorer):
+        return None
+    groups = min(n, GROUPS)
+    member = np.random.default_rng(0).permutation(n) % groups
+    shown = Shown(model, X)
+    without = np.empty(groups)
+    for group in range(groups):
+        rows = np.flatnonzero(member != group)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the same as for all rows, which was said
+                without[group] = scorer(*shown.part(rows), y[rows])
+        except Exception:  # a class without rows, say: what it would have been is unknown
+            return None
+    size = np.bincount(member)
+    moved = (n - size) * (without - value) * (groups / n)
+    pseudo = value - (moved - moved.mean())
+    return pseudo if np.isfinite(pseudo).all() else None
+
+
+def _is_irregular(scorer: Any) -> bool:
+    return getattr(getattr(scorer, "_score_func", None), "__name__", "") in IRREGULAR
+
+
+class Shown:
+    """A fitted model that answers for parts of the test rows from one answer for all of them.
+
+    A copy of the model whose methods are shadowed; asked for any other rows, the model itself
+    answers. Models that cannot be copied so are asked every time.
+    """
+
+    def __init__(self, model: Any, X: Array) -> None:
+        self.model, self.X = model, X
+        self.answers: dict[str, Any] = {}
+        self.rows: IntArray = np.empty(0, dtype=np.int64)
+        self.given: Array | None = None
+        try:
+            self.shadow = copy(model)
+            for name in METHODS:
+                if hasattr(model, name):
+                    setattr(self.shadow, name, self._answering(name))
+        except Exception:  # without a dictionary of its own, say
+            self.shadow = model
+
+    def part(self, rows: IntArray) -> tuple[Any, Array]:
+        """The model and these of the test rows, as a scorer is to see them."""
+        self.rows, self.given = rows, self.X[rows]
+        return self.shadow, self.given
+
+    def _answering(self, name: str) -> Callable[..., Any]:
+        def answer(X: Any, *args: Any, **options: Any) -> Any:
+            method = getattr(self.model, name)
+            if X is not self.given or args or options:
+                return method(X, *args, **options)
+            if name not in self.answers:
+                self.answers[name] = np.asarray(method(self.X.copy()))
+            return self.answers[name][self.rows]
+
+        answer.__name__ = name  # by which scikit-learn tells labels from probabilities
+        return answer
