@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.outputs import identity
-from dushapley.data.check import Findings, examine
+from dushapley.data.check import Findings, accepted_tables, examine
 from dushapley.data.check.collection import refuse_unknown
 from dushapley.data.files import STATISTICS, Listing, SourceFile, listing
 from dushapley.data.findings import refuse_stops
@@ -138,7 +138,11 @@ class Data:
         self.findings.refuse_stops()
         if untold := self.untold:
             say(untold.told(untold.notes, "note"))
-        return ds.Owners.from_tables(self.intake.tables, target=self.target)
+        return ds.Owners.from_tables(self._accepted.tables, target=self.target)
+
+    @cached_property
+    def _accepted(self) -> Intake:
+        return accepted_tables(self.intake, self.findings)
 
     def _reduced(self) -> ds.Owners:
         owners = ds.Owners.from_statistics(self.inputs.owners)
@@ -151,7 +155,7 @@ class Data:
     def test_set(self, owners: ds.Owners) -> tuple[Any, Any]:
         """Features and targets of the test file."""
         assert self.inputs.test is not None
-        table = self.inputs.test.table() if self.from_statistics else self.intake.test
+        table = self.inputs.test.table() if self.from_statistics else self._accepted.test
         assert table is not None
         return owners.align(table)
 

@@ -134,7 +134,10 @@ def unreadable(file: SourceFile, whose: str, error: InvalidOwners) -> Finding:
     message = str(error)
     if file.path.name not in message:
         message = f"{file.path.name}: {message}"
-    return Finding("unreadable-file", "stop", message, whose)
+    if whose == TEST:
+        return Finding("unreadable-file", "stop", message, whose)
+    message = f"{message} If accepted, it is left out."
+    return Finding("unreadable-file", "stop", message, whose, remedy="--accept unreadable-file")
 
 
 Frames = dict[SourceFile, "pd.DataFrame"]

@@ -20,11 +20,13 @@ from dushapley.data.intake import TEST, Intake, take_in
 from dushapley.data.reading import Keys, Reading
 from dushapley.errors import InvalidOption
 
-__all__ = ["Findings", "check", "examine"]
+__all__ = ["Findings", "accepted_tables", "check", "examine"]
 
 CHECKS: tuple[Callable[[Survey], Iterator[Finding]], ...] = (
     spelling.owner_spelling,
     columns.differing_columns,
+    columns.no_rows,
+    columns.missing_targets,
     columns.mixed_types,
     spelling.label_spelling,
     spelling.test_labels,
@@ -94,7 +96,7 @@ def examine(intake: Intake, target: str, accept: Iterable[str] = ()) -> Findings
     survey = Survey(intake.tables, target, intake.test)
     found = list(intake.findings)
     told = {(f.owner, f.column) for f in found if f.severity == "stop" and f.column is not None}
-    for look in CHECKS if survey.names else CHECKS[:2]:
+    for look in CHECKS if survey.names else CHECKS[:3]:
         found += [f for f in look(survey) if (f.owner, f.column) not in told]
     ordered = sorted(found, key=lambda finding: finding.severity != "stop")
     tables = dict(intake.tables) | ({} if intake.test is None else {TEST: intake.test})
@@ -112,3 +114,14 @@ def examine(intake: Intake, target: str, accept: Iterable[str] = ()) -> Findings
         detected=intake.detected,
     )
     return findings.accepting(accept)
+
+
+def accepted_tables(intake: Intake, findings: Findings) -> Intake:
+    """The tables without what is left out by what was accepted."""
+    tables, test, target = dict(intake.tables), intake.test, findings.target
+    if "no-rows" in findings.accepted:
+        tables = {name: table for name, table in tables.items() if len(table)}
+    if "missing-target" in findings.accepted:
+        tables = {name: table[table[target].notna()] for name, table in tables.items()}
+        test = None if test is None else test[test[target].notna()]
+    return replace(intake, tables=tables, test=test)

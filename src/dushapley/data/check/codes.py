@@ -65,6 +65,8 @@ CODES: dict[str, Code] = {
     "lacking-column": Code("stop", "a column that others have", _COLUMNS),
     "extra-column": Code("stop", "a column that others lack", _COLUMNS),
     "mixed-types": Code("stop", "numbers for one, text or dates for another", _TYPES),
+    "missing-target": Code("stop", "rows without a target; if accepted, they are left out"),
+    "no-rows": Code("stop", "a table without rows; if accepted, its owner is left out"),
     "test-columns": Code("note", "columns of the test set that no owner has"),
     "constant-column": Code("note", "a column of one value, for everybody or for one owner"),
     "id-column": Code("note", "a column that is different in every row"),

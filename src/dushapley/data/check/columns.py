@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray
-from dushapley.data.check.spelling import folded
+from dushapley.data.check.spelling import folded, plain, positive_option
 from dushapley.data.check.survey import Survey, row_of
 from dushapley.data.findings import Finding
 from dushapley.data.intake import TEST
@@ -103,12 +103,11 @@ def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Fin
     assert table is not None
     position = _first_strange(table[column].to_numpy(dtype=object), usual)
     row, value = row_of(table, position), str(table[column].iloc[position])
-    whose = "The test set" if name == TEST else f"Owner {name!r}"
     option = f"--read missing={value}" if usual == "number" and not value.isalnum() else None
     return Finding(
         "mixed-types",
         "stop",
-        f"{whose} has {kind} in {column!r} ({value!r} in row {row}), the others have {usual}.",
+        f"{_whose(name)} has {kind} in {column!r} ({value!r} in row {row}), others have {usual}.",
         owner=name,
         column=column,
         row=row,
@@ -117,9 +116,20 @@ def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Fin
         or (
             f"--read text={column} (text for everybody), or --read drop={column}"
             if column != survey.target
-            else f"--read text={column}"
+            else positive_option(labels_of(survey))
         ),
     )
+
+
+def labels_of(survey: Survey) -> list[list[str]]:
+    """Labels of each holder, as they are written."""
+    tested = [] if survey.test is None else [survey.test]
+    tables = [t for t in [*survey.tables.values(), *tested] if survey.target in t.columns]
+    return [[plain(label) for label in t[survey.target].dropna().unique()[:50]] for t in tables]
+
+
+def _whose(name: str) -> str:
+    return "The test set" if name == TEST else f"Owner {name!r}"
 
 
 def _first_strange(cells: Array, usual: str) -> int:
@@ -134,6 +144,41 @@ def _first_strange(cells: Array, usual: str) -> int:
         except (TypeError, ValueError):
             return position
     return 0
+
+
+def missing_targets(survey: Survey) -> Iterator[Finding]:
+    """Rows without a target: nothing can be learnt from them, or tested on them."""
+    tested = {} if survey.test is None else {TEST: survey.test}
+    for name, table in {**survey.tables, **tested}.items():
+        if survey.target not in table.columns:
+            continue
+        gone = np.flatnonzero(table[survey.target].isna().to_numpy())
+        if len(gone):
+            row = row_of(table, int(gone[0]))
+            yield Finding(
+                "missing-target",
+                "stop",
+                f"{_whose(name)} has no target in {len(gone):,} of {len(table):,} rows of "
+                f"{survey.target!r}, the first in row {row}. Fill them in; if accepted, these rows "
+                "are left out.",
+                owner=name,
+                column=survey.target,
+                row=row,
+                remedy="--accept missing-target",
+            )
+
+
+def no_rows(survey: Survey) -> Iterator[Finding]:
+    """Tables of column names only."""
+    for name, table in survey.tables.items():
+        if not len(table):
+            yield Finding(
+                "no-rows",
+                "stop",
+                f"Owner {name!r} has names of columns but no rows. If accepted, it is left out.",
+                owner=name,
+                remedy="--accept no-rows",
+            )
 
 
 def constant_columns(survey: Survey) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.check.columns import BY_CHANCE
+from dushapley.data.check.spelling import folded
 from dushapley.data.check.survey import Survey
 from dushapley.data.findings import Finding
 
@@ -75,7 +76,9 @@ def own_categories(survey: Survey) -> Iterator[Finding]:
     for column in columns:
         entries, counts = survey.counts(column)
         counts = counts[:, : len(survey.names)]
-        alone = (counts > 0).sum(axis=1) == 1
+        words = [folded(str(entry)) for entry in entries]
+        variant = np.array([words.count(word) > 1 for word in words])  # told as such
+        alone = ((counts > 0).sum(axis=1) == 1) & ~variant
         owner = counts.argmax(axis=1)
         rows = counts.sum(axis=1)
         striking = alone & (rows * np.log(share[owner]) < np.log(BY_CHANCE / len(entries)))

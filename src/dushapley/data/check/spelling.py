@@ -17,6 +17,23 @@ from dushapley.terminal import DECEPTIVE
 
 STRANGE = 0.05
 """Part of the test rows from which labels that no owner has are a mistake for sure."""
+AGREEING = (
+    "yes",
+    "y",
+    "ja",
+    "j",
+    "oui",
+    "si",
+    "sí",
+    "sì",
+    "sim",
+    "true",
+    "t",
+    "positive",
+    "positiv",
+    "1",
+)
+"""Words for yes."""
 MOST_CATEGORIES = 1_000
 """Different entries above which a column of text is not taken for categories."""
 
@@ -105,9 +122,9 @@ def test_labels(survey: Survey) -> Iterator[Finding]:
         return
     if survey.kinds[TEST][target] != survey.kind(target):
         return  # told as mixed types
-    known = {folded(_plain(label)) for label in survey.classes}
+    known = {folded(plain(label)) for label in survey.classes}
     found = test[target].dropna()
-    strange = [label for label in found.unique().tolist() if folded(_plain(label)) not in known]
+    strange = [label for label in found.unique().tolist() if folded(plain(label)) not in known]
     part = float(found.isin(strange).mean()) if strange else 0.0
     text = survey.kind(target) == "text"
     sure = part >= (STRANGE if text else 0.5) and len(survey.classes) <= len(found) / 2
@@ -129,9 +146,25 @@ def _test_label(survey: Survey, found: Any, strange: list[Any], *, sure: bool) -
         owner=TEST,
         column=target,
         row=row,
-        value=_plain(strange[0]),
-        remedy="the owners' labels in the test file" if sure else None,
+        value=plain(strange[0]),
+        remedy=positive_option([[*map(plain, survey.classes)], [*map(plain, strange)]])
+        if sure
+        else None,
     )
+
+
+def positive_option(labels: Iterable[list[str]]) -> str:
+    """The option that makes different labels 1 and 0, with those that mean yes if each has one.
+
+    Examples
+    --------
+    >>> positive_option([["no", "yes"], ["0", "1"]])
+    '--read positive=yes,1'
+    """
+    meant = [[label for label in own if folded(label) in AGREEING] for own in labels]
+    if all(len(own) == 1 for own in meant):
+        return f"--read positive={','.join(dict.fromkeys(own[0] for own in meant))}"
+    return "--read positive=LABEL,LABEL (those that count as 1, however they are written)"
 
 
 def holder(survey: Survey, position: int) -> str:
@@ -151,9 +184,10 @@ def first_row(survey: Survey, position: int, column: str, entry: object) -> int:
     return row_of(table, int(np.flatnonzero((table[column] == entry).to_numpy(dtype=bool))[0]))
 
 
-def _plain(label: object) -> str:
+def plain(label: object) -> str:
+    """A label as people write it."""
     return f"{label:g}" if isinstance(label, float) else str(label)
 
 
 def _quoted(label: object) -> str:
-    return repr(label) if isinstance(label, str) else _plain(label)
+    return repr(label) if isinstance(label, str) else plain(label)

@@ -51,7 +51,7 @@ def read_frame(path: Path, content: bytes, reading: Reading, account: Account) -
         dates_in(frame, text_columns(frame, reading), reading, account)
         return frame
     raw = _raw(path, content, ending, reading, account)
-    frame = _tidied(_as_pandas(raw.columns), account, reading)
+    frame = _without_last_blanks(_tidied(_as_pandas(raw.columns), account, reading))
     interpret(frame, raw, reading, account)
     return _checked_total(frame, raw, reading, account)
 
@@ -107,6 +107,14 @@ def _as_pandas(table: pa.Table) -> pd.DataFrame:
         columns.append(column)
     names = [f"\0{k}" for k in range(len(columns))]  # twins are refused by name, later
     return pa.table(columns, names=names).to_pandas().set_axis(table.column_names, axis=1)
+
+
+def _without_last_blanks(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same without rows at the end in which every cell is empty."""
+    rows = len(frame)
+    while rows and frame.shape[1] and bool(frame.iloc[rows - 1].isna().all()):
+        rows -= 1
+    return frame if rows == len(frame) else frame.iloc[:rows]
 
 
 def _tidied(frame: pd.DataFrame, account: Account, reading: Reading) -> pd.DataFrame:

@@ -172,7 +172,13 @@ def guess_task(y: Array) -> Task:
     return "regression" if many else "classification"
 
 
-def model_for(choice: Choice, blocks: Sequence[Array], sizes: FloatArray, X_test: Array) -> Any:
+def model_for(
+    choice: Choice,
+    blocks: Sequence[Array],
+    sizes: FloatArray,
+    X_test: Array,
+    dates: Sequence[int] = (),
+) -> Any:
     """The model of a choice as these rows need it.
 
     Parameters
@@ -185,14 +191,19 @@ def model_for(choice: Choice, blocks: Sequence[Array], sizes: FloatArray, X_test
         Rows of each owner.
     X_test
         Test rows as the model will see them, text and dates encoded.
+    dates
+        Positions of columns that hold dates.
     """
     classes = choice.task == "classification"
     together = trained_together(choice.model, X_test, sizes) if classes else None
-    return together or make_model(choice.model, choice.task, missing=has_holes(blocks))
+    return together or make_model(choice.model, choice.task, missing=has_holes(blocks, dates))
 
 
-def has_holes(blocks: Sequence[Array]) -> bool:
-    """Whether some number is missing (missing text is a category of its own)."""
+def has_holes(blocks: Sequence[Array], dates: Sequence[int] = ()) -> bool:
+    """Whether some number or date is missing (missing text is a category of its own)."""
+    days = [b[:, list(dates)] for b in blocks if b.dtype.kind == "O" and dates]
+    if any(cell is None or cell != cell for b in days for cell in b.flat):
+        return True
     numbers = [b for b in blocks if b.dtype.kind == "f"]
     cells = (cell for b in blocks if b.dtype.kind == "O" for cell in b.flat)
     return any(bool(np.isnan(b).any()) for b in numbers) or any(

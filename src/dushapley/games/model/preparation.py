@@ -59,7 +59,10 @@ def prepare(
     if isinstance(model, str):
         choice = choose(owners, model, task, scoring)
         blocks = [*owners.X, np.asarray(given)]
-        model, scoring = model_for(choice, blocks, owners.sizes, rows), choice.scoring
+        kinds = list((owners.columns or {}).values())
+        dates = [position for position, kind in enumerate(kinds) if kind == "date"]
+        model = model_for(choice, blocks, owners.sizes, rows, dates)
+        scoring = choice.scoring
     elif task != "auto":
         raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
     if encoding is None and is_mixed(owners):

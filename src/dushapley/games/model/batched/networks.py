@@ -116,7 +116,8 @@ class NetworkPath:
             response = response[:, 1]
         elif scorer.metric.response == "labels" and self.game.classes is not None:
             response = np.asarray(self.game.classes)[response.argmax(axis=1)]
-        return scorer.judge(response)
+        rows = scorer.metric.rows(scorer.target, response)
+        return float(rows.mean()), rows
 
     def _outcome(self, query: Array, scores: list[Any]) -> Outcome:
         failed = next((s for s in scores if isinstance(s, Diverged)), None)
