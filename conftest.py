@@ -4,5 +4,7 @@ from importlib.util import find_spec
 
 BATCHED = "src/dushapley/games/model/batched"
 collect_ignore = [f"{BATCHED}/kernels.py"] * (find_spec("triton") is None) + [
-    f"{BATCHED}/{name}.py" for name in ("network", "stacked") if find_spec("torch") is None
+    name
+    for name in (f"{BATCHED}/network.py", f"{BATCHED}/stacked.py", "docs/networks.md")
+    if find_spec("torch") is None
 ]

@@ -13,6 +13,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -313,3 +315,35 @@ def dask_cluster(folder: Path, workers: int = 2) -> Iterator[DaskCluster]:
         yield cluster
     finally:
         cluster.close()
+
+
+class Proxy:
+    """Passes everything on to an address until it is cut."""
+
+    def __init__(self, address: str) -> None:
+        host, port = address.removeprefix("tcp://").split(":")
+        self.there = host, int(port)
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{self.door.getsockname()[1]}"
+        self.ends: list[socket.socket] = [self.door]
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, there = self.door.accept()[0], socket.create_connection(self.there)
+                self.ends += [here, there]
+                for pair in ((here, there), (there, here)):
+                    Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(2**16):
+                target.sendall(data)
+
+    def cut(self) -> None:
+        for end in self.ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()

@@ -240,7 +240,8 @@ class Flaky(Remote):
     def ship(self, parcel: Any) -> None:
         self.shipped += 1
 
-    def submit(self, group: Any) -> Any:
+    def submit(self, group: Any, suspect: bool) -> Any:
+        assert suspect <= (len(group) == 1)
         self.sizes.append(len(group))
         return tuple(position for position, _ in group)
 

@@ -208,7 +208,8 @@ def test_workers_that_keep_dying_are_explained():
             os.kill(os.getpid(), signal.SIGKILL)
         return z.sum(axis=1).astype(float)
 
-    with pytest.raises(WorkersLost, match="Workers died 3 times"):
+    told = r"ended with signal 9 \(SIGKILL, .* while training on .* 'owner \d', 3 times in a row"
+    with pytest.raises(WorkersLost, match=told):
         list(
             Local(2).run(
                 ds.CallableGame(dies, 4, block=1),

@@ -22,7 +22,16 @@ import dushapley as ds
 from dushapley.engine.executors import isolation
 from dushapley.engine.executors.base import LONGEST
 from dushapley.engine.executors.remote import AHEAD
-from faults import DaskCluster, Driver, Faulty, dask_cluster, faulty_game, payments, sleepy_game
+from faults import (
+    DaskCluster,
+    Driver,
+    Faulty,
+    Proxy,
+    dask_cluster,
+    faulty_game,
+    payments,
+    sleepy_game,
+)
 
 pytestmark = pytest.mark.slow
 SECONDS, WORKERS = 0.1, 2
@@ -144,6 +153,23 @@ def test_two_drivers_on_one_ledger(cluster: DaskCluster, tmp_path: Path) -> None
     paid = len(payments(log))
     assert paid == sum(told["computed"] for told in found)
     assert kept(ledger) == reference.n_distinct  # once each, whoever came first
+
+
+def test_a_network_that_is_cut_ends_the_run_in_words(cluster: DaskCluster, tmp_path: Path) -> None:
+    log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
+    proxy = Proxy(cluster.address)
+    value = {"executor": "dask", "address": proxy.address, "ledger": str(ledger)}
+    driver = Driver(tmp_path, n_players=6, log=str(log), seconds=0.1, value=value)
+    while driver.process.is_alive() and not (len(payments(log)) > 4 and kept(ledger)):
+        time.sleep(0.02)
+    proxy.cut()
+    told = driver.result(60)
+    assert told["error"] == "WorkersLost", told
+    assert "Start it again, and run again to go on" in told["message"]
+    task = {"n_players": 6, "value": value | {"address": cluster.address}}
+    again, reference = Driver(tmp_path, **task).result(), quiet(6)
+    assert again["bits"] == reference.values.tobytes().hex()
+    assert again["computed"] < reference.n_distinct
 
 
 @pytest.mark.parametrize("n_jobs", [1, WORKERS])

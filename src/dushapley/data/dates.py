@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -49,16 +49,26 @@ def _formats(column: TextColumn, reading: Reading) -> list[str]:
     likely = [p for p in probes if 6 <= len(p) <= 40 and sum(c.isdigit() for c in p) >= 3]
     if 2 * len(likely) < len(probes) or not likely:
         return []
-    given = reading.dates if reading.dates and "%" in reading.dates else None
-    able = [form for form in FORMATS if any(_has_marks_of(probe, form) for probe in likely)]
-    return [f for f in ([given] if given else []) + able if _times(likely, f).notna().any()]
+    return [form for form in _shaped(likely, reading) if _times(likely, form).notna().any()]
 
 
-def _has_marks_of(entry: str, form: str) -> bool:
-    """Whether an entry has the points, strokes and colons of a format: quicker than to parse it."""
-    marks = Counter(c for c in entry.strip() if not c.isalnum())
-    needed = Counter(c for c in re.sub("%.", "", form) if not c.isalnum())
-    return marks >= needed and ("%z" in form or marks == needed)
+def _shaped(entries: Iterable[str], reading: Reading) -> list[str]:
+    """Formats that have the shape of some entry; the one that was asked for first."""
+    shapes = {re.sub(r"\d", "0", entry): entry for entry in entries}
+    given = [reading.dates] if reading.dates and "%" in reading.dates else []
+    fit = [form for form, shape in _shapes().items() if any(map(shape.match, shapes.values()))]
+    return [*given, *(form for form in fit if form not in given)]
+
+
+@cache
+def _shapes() -> dict[str, re.Pattern[str]]:
+    """A pattern for each format: cheaper than to try them all."""
+    parts = {"Y": r"\d{4}", "y": r"\d{2}", "f": r"\d+", "z": r"(Z|[+-].*)", "p": r"[AaPp][Mm]"}
+    parts |= dict.fromkeys("mdHMSI", r"\d{1,2}") | dict.fromkeys("bB", r"[^\W\d_]+")
+    return {
+        form: re.compile(re.sub(r"%(\w)", lambda m: parts[m[1]], re.escape(form)) + "$")
+        for form in FORMATS
+    }
 
 
 def _times(entries: Sequence[str], form: str) -> Any:
@@ -85,8 +95,8 @@ def _parsed(
     moments = {form: _times(entries, form) for form in able}
     whole = [form for form in able if moments[form].notna().all()]
     if not whole:
-        more = {form: _times(entries, form) for form in FORMATS if form not in moments}
-        return _mixed(column, entries, {**moments, **more}, account)
+        moments |= {f: _times(entries, f) for f in _shaped(entries, reading) if f not in moments}
+        return _mixed(column, entries, moments, account)
     form, sure = _decided(column, entries, whole, moments, reading, account)
     if sure and "%Y-%m-%d" not in form:
         account.detected.setdefault("dates", {})[column.name] = form

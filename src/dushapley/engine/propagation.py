@@ -27,7 +27,7 @@ errs on the safe side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,8 @@ class Transcript:
     def add(self, ask: Ask, answers: Sequence[int]) -> None:
         """Keep one question with the numbers of its answers."""
         self.n_answers = max(self.n_answers, *(number + 1 for number in answers))
+        if ask.so_far is not None:  # thousands of covariances would be most of a run's memory
+            ask = replace(ask, so_far=replace(ask.so_far, covariance=None, weights=None))
         self.asks.append(ask)
         self.answers.append(np.array(answers, dtype=np.int64))
 

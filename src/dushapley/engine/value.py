@@ -45,6 +45,8 @@ CHANCE = (
     "tell: repeats=3 (--repeats 3) would measure it."
 )
 """What must be said where training has an error of unknown size."""
+MOST_GAP = 0.1
+"""Part of the gain by which the values of an unbiased method may miss it without a note."""
 ENOUGH_REPLICATES = 30
 """Below this many replicates a standard error is too uncertain to stop a run."""
 
@@ -268,7 +270,7 @@ class Run:
             **evaluator.account(talk.estimate, self.plan, self.converse),
         )
         chance = (CHANCE,) if "training" in valuation.unknown else ()
-        return replace(valuation, notes=(*valuation.notes, *chance))
+        return replace(valuation, notes=(*valuation.notes, *chance, *_shortfall(valuation)))
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
         reason = (self.plan.reason,) if self.plan.reason else ()
@@ -320,6 +322,18 @@ class Run:
             so_far,
             out_of_time=late,
         )
+
+
+def _shortfall(valuation: Valuation) -> tuple[str, ...]:
+    """What must be said of an unbiased method whose values do not add up, not even roughly."""
+    due, gap = valuation.u_full - valuation.u_empty, valuation.efficiency_gap
+    if valuation.biased or abs(gap) <= max(MOST_GAP * abs(due), valuation.rounding):
+        return ()
+    return (
+        f"The values add up to {valuation.values.sum():.3g} where {due:.3g} is due: the budget of "
+        f"{valuation.n_evaluations:,} evaluations is too small for {valuation.method_run} to share "
+        "out the gain. Raise it, or choose a method that adds up (gp, permutation).",
+    )
 
 
 def check_wishes(

@@ -34,13 +34,15 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray
 from dushapley.protocol import Estimate
 
-NORMAL = 1.959963984540054
-"""Half-width of the normal 95% interval in standard deviations."""
+NORMAL = 1.96
+"""Half-width of the normal 95% interval in standard deviations; `results.uncertainty` uses it."""
 ALIKE_POOLS = 8
 """Degrees of freedom of a pool's variance of training as other pools tell it by their rows:
 that of pools of equal size differs by about a half."""
 ENOUGH_EVENTS = 5
 """Rare events, expected, from which intervals are promised to hold; below, results say so."""
+FEW = 10
+"""Shared draws below which it says little that all of them agreed."""
 ALIKE = 1e-12
 """Part of the largest change seen below which contributions differ by rounding only."""
 SMALL = 0.1
@@ -134,10 +136,14 @@ class Spread:
 
 
 class Extremes:
-    """Smallest and largest contribution of every owner in single draws, for the rule of three."""
+    """Smallest and largest contribution of every owner in single draws, for the rule of three.
 
-    def __init__(self, dimension: int) -> None:
-        self.draws = 0
+    Where one coalition serves all owners (`shared`), a few draws may agree for all of them by
+    chance. The largest change that could then have been missed is taken between owners.
+    """
+
+    def __init__(self, dimension: int, *, shared: bool = False) -> None:
+        self.draws, self.shared = 0, shared
         self.low = np.full(dimension, np.inf)
         self.high = np.full(dimension, -np.inf)
 
@@ -151,6 +157,8 @@ class Extremes:
         """Half-widths of owners who changed by at most this part of the most; 0 for others."""
         change = self.high - self.low
         largest = float(change.max())
+        if largest == 0 and self.shared and self.draws < FEW:
+            largest = float(self.high.max() - self.low.min())
         return np.where(change <= part * largest, 3 * largest / self.draws, 0.0)
 
 

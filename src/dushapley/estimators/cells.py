@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import zip_longest
 from math import comb
 
 import numpy as np
@@ -11,6 +13,8 @@ from dushapley.estimators.calibration import Spread
 from dushapley.estimators.moments import Sums, merged
 
 WITH, WITHOUT = 0, 1
+MOST_CREDITS, MOST_PRODUCTS, SOME_PRODUCTS = 2**25, 2**32, 2**24
+"""Entries kept, and products taken, for the covariance between owners: at the end and before."""
 
 
 class Cells:
@@ -24,9 +28,15 @@ class Cells:
         shape = (2, n_players, labels)
         self.count, self.mean, self.second, self.third = np.zeros((4, *shape))
         self.exact = np.zeros(shape, dtype=np.bool_)
+        self.credits: list[tuple[int, BoolArray, IntArray, FloatArray]] = []
+        self.entries = 0
 
     def add(self, side: int, inside: BoolArray, labels: IntArray, values: FloatArray) -> None:
         """Credit each value to the owners marked in `inside`, under its label."""
+        self.entries += inside.size
+        self.credits.append((side, inside, labels, values))
+        if self.entries > MOST_CREDITS:
+            self.credits.clear()
         width = self.count.shape[2]
         number = np.bincount(labels, minlength=width)
         centre = np.bincount(labels, values, minlength=width) / np.maximum(number, 1)
@@ -42,6 +52,37 @@ class Cells:
         for moment, updated in zip(before, after, strict=True):
             moment[...] = updated
 
+    def covariance(self, weights: FloatArray | float, *, last: bool) -> FloatArray | None:
+        r"""Of the weighted sums of all means, between owners: they share coalitions.
+
+        .. math:: \sum_A g g^T, \qquad g_i = \pm w \frac{u(A) - m_i}{\sqrt{n_i (n_i - 1)}}
+
+        over the values u(A), with m, n mean and number of the mean that owner i was credited with
+        it, w the weight of that mean. None where going through all of them again would take long;
+        before the `last` estimate that is sooner.
+        """
+        n = self.count.shape[1]
+        if not self.credits or self.entries * n > (MOST_PRODUCTS if last else SOME_PRODUCTS):
+            return None
+        shares = np.broadcast_to(np.where(self.exact, 0.0, weights), self.count.shape)
+        scale = shares / np.sqrt(np.maximum(self.count * (self.count - 1), 1))
+        joint = np.zeros((n, n))
+        for parts in self._parts(scale):
+            joint += parts.T @ parts
+        return joint
+
+    def _parts(self, scale: FloatArray) -> Iterator[FloatArray]:
+        """What each value adds to the owners' errors, shape (values, I); both sides together."""
+        before: FloatArray | float = 0.0
+        for (side, inside, labels, values), later in zip_longest(self.credits, self.credits[1:]):
+            off = (values[:, None] - self.mean[side][:, labels].T) * scale[side][:, labels].T
+            parts = np.where(inside, off if side == WITH else -off, 0.0) + before
+            if later is not None and later[3] is values:  # the same values, credited to the others
+                before = parts
+            else:
+                before = 0.0
+                yield parts
+
     def know(self, side: int, label: int, means: FloatArray | float) -> None:
         """Set the means of all owners under one label to what they are exactly."""
         self.mean[side, :, label] = means
@@ -49,11 +90,26 @@ class Cells:
 
     def known(self, population: FloatArray | None = None) -> BoolArray:
         """Whether the variance of each mean can be told; see `spread`."""
-        known = self.exact | (self.count >= 2)
+        known = self.exact | (self.count >= 2) | ((self.count == 1) & (self._lent() >= 0))
         return np.asarray(known if population is None else known | (self.count >= population))
+
+    def _lent(self) -> FloatArray:
+        """Variance of single values as other owners' means of the same label tell it.
+
+        Of the same side, or else of both; −1 where nobody has two values. Shape (2, 1, labels).
+        """
+        squares, freedom = self.second.sum(axis=1), np.maximum(self.count - 1, 0).sum(axis=1)
+        own = np.divide(squares, freedom, out=np.full(squares.shape, -1.0), where=freedom > 0)
+        either = np.divide(
+            squares.sum(axis=0), freedom.sum(axis=0), out=own.max(axis=0), where=freedom.any(axis=0)
+        )
+        return np.where(own < 0, either, own)[:, None, :]
 
     def spread(self, weights: FloatArray | float, population: FloatArray | None = None) -> Spread:
         """Error of the weighted sum of all means, by owner.
+
+        A mean of a single value has the variance that other owners' means of its label have, as if
+        from two values.
 
         Parameters
         ----------
@@ -64,7 +120,9 @@ class Cells:
             a mean over all of them is exact.
         """
         drawn = np.where(self.exact, 0.0, weights)
-        sampled = Sums(self.count, self.mean, self.second, self.third).spread(drawn)
+        alone = (self.count == 1) & ~self.exact
+        second = np.where(alone, np.maximum(self._lent(), 0), self.second)
+        sampled = Sums(self.count, self.mean, second, self.third).spread(drawn)
         left = np.ones(1)
         if population is not None:
             left = np.maximum(1 - self.count / np.maximum(population, 1), 0)

@@ -116,7 +116,7 @@ def shared_estimate(problem: Problem, drawn: Drawn) -> Estimate | None:
     seen, third = drawn.neighbours(smooth)
     freedom = np.array([(2 * count - 1) / 3, np.inf])[:, None]
     parts = Spread(np.stack([np.diag(seen), by_design]), np.stack([third, 0 * third]), freedom)
-    extremes = Extremes(problem.n_players)
+    extremes = Extremes(problem.n_players, shared=True)
     extremes.add(drawn.gains)
     spread = replace(parts.together(axis=0), extremes=extremes)
     covariance = seen if smooth is gains else drawn.neighbours(gains)[0]

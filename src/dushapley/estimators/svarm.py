@@ -22,6 +22,14 @@ NOT_SHAPLEY = (
 )
 """What must be said about other semivalues."""
 
+LENT = 2
+"""Values that a mean of one counts as having, the spread of others' being lent to it."""
+SINGLE = (
+    "Coalitions of some size were seen once or never for every owner, so that how much they differ "
+    "is unknown, and with it the standard errors: a larger budget gives them."
+)
+"""What must be said where there are no standard errors."""
+
 Questions = Generator[Ask, FloatArray, None]
 
 
@@ -36,7 +44,7 @@ def svarm(problem: Problem) -> Conversation:
 
     Cost: 2I evaluations of warm-up, one for each mean, then as many pairs as fit, and 2. Unbiased;
     does not add up exactly. Standard errors from the spread within the two means, which are
-    independent. Kolpaczki et al. (2024), Algorithm 1.
+    independent; a covariance, since owners share coalitions. Kolpaczki et al. (2024), Algorithm 1.
     """
     n = problem.n_players
     cells = Cells(n, 1)
@@ -60,7 +68,7 @@ def svarm(problem: Problem) -> Conversation:
         cells.add(WITH, masks[:some], nowhere, answers[:some])
         cells.add(WITHOUT, ~masks[some:], nowhere, answers[some:])
         pairs -= some
-    return svarm_estimate(cells)
+    return svarm_estimate(cells, last=True)
 
 
 def random_others(rng: np.random.Generator, sizes: IntArray, n_players: int) -> BoolArray:
@@ -72,13 +80,14 @@ def random_others(rng: np.random.Generator, sizes: IntArray, n_players: int) -> 
     return masks
 
 
-def svarm_estimate(cells: Cells) -> Estimate:
-    """Difference of the two means; errors once every mean rests on two values."""
+def svarm_estimate(cells: Cells, *, last: bool = False) -> Estimate:
+    """Difference of the two means; errors once means rest on two values."""
     values = cells.mean[WITH, :, 0] - cells.mean[WITHOUT, :, 0]
     replicates = int(cells.count.min())
     if not cells.known().all():
-        return Estimate(values, replicates=replicates)
-    return cells.spread(1.0).around(values, replicates=replicates)
+        return Estimate(values, replicates=replicates, notes=(SINGLE,))
+    joint = cells.covariance(1.0, last=last)
+    return cells.spread(1.0).around(values, joint, max(replicates, LENT))
 
 
 def stratified_svarm(problem: Problem) -> Conversation:
@@ -99,8 +108,9 @@ def stratified_svarm(problem: Problem) -> Conversation:
     ``"beta(4,1)"``. Those are not Shapley values; the result says so.
 
     Cost: 2I+2 evaluations for the exact sizes, 2Σ⌈I/s⌉ over s = 2..I−2 for the warm-up; the rest
-    of the budget is drawn. Does not add up exactly. Standard errors from the spread within means,
-    None while a sampled mean rests on a single value. Kolpaczki et al. (2024), Algorithms 2 and 3.
+    of the budget is drawn. Does not add up exactly. Standard errors from the spread within means
+    (of a mean of one value: as other owners' means of its size have it), and a covariance, since
+    owners share coalitions. Kolpaczki et al. (2024), Algorithms 2 and 3.
 
     Examples
     --------
@@ -123,7 +133,7 @@ def stratified_svarm(problem: Problem) -> Conversation:
         sizes = some.sum(axis=1)
         cells.add(WITH, some, sizes, answers)
         cells.add(WITHOUT, ~some, sizes, answers)
-    return stratified_estimate(problem, cells)
+    return stratified_estimate(problem, cells, last=True)
 
 
 def exact_sizes(problem: Problem, cells: Cells) -> Questions:
@@ -200,7 +210,7 @@ def size_chances(n_players: int) -> FloatArray:
     return np.asarray(chances / chances.sum())
 
 
-def stratified_estimate(problem: Problem, cells: Cells) -> Estimate:
+def stratified_estimate(problem: Problem, cells: Cells, *, last: bool = False) -> Estimate:
     """Weighted average over sizes of the means with and without, of those seen so far."""
     weights = cell_weights(problem)
     shares = weights * (cells.exact | (cells.count > 0))
@@ -214,9 +224,9 @@ def stratified_estimate(problem: Problem, cells: Cells) -> Estimate:
     plus = problem.options["form"] == "+"
     population = populations(problem.n_players) if plus else None
     if bool((~cells.known(population) & (weights > 0)).any()):
-        return Estimate(values, replicates=replicates, notes=notes)
-    spread = cells.spread(shares, population)
-    return spread.around(values, replicates=replicates, notes=notes)
+        return Estimate(values, replicates=replicates, notes=(*notes, SINGLE))
+    spread, joint = cells.spread(shares, population), cells.covariance(shares, last=last)
+    return spread.around(values, joint, replicates and max(replicates, LENT), notes)
 
 
 def cell_weights(problem: Problem) -> FloatArray:

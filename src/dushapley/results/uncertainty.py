@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import MethodNotApplicable
+from dushapley.estimators.calibration import NORMAL
 from dushapley.estimators.registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ MEASURES = {
 
 Errors = TypeVar("Errors", float, FloatArray)
 
-NORMAL_95 = 1.96
-"""Half-width of the 95% interval of a normal error, in standard errors."""
+NORMAL_95 = NORMAL
+"""Half-width of the 95% interval of a normal error, in standard errors: 1.96 everywhere."""
 MIDDLE_95 = (0.025, 0.975)
 """Quantiles between which 95% of draws lie."""
 LEAST_DRAWS, INTERVAL_DRAWS, RANK_DRAWS = 500, 4000, 20_000

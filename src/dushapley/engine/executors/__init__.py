@@ -7,6 +7,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from dushapley.engine.executors.base import Executor, OutOfTime
+from dushapley.engine.executors.workspace import sweep
 from dushapley.errors import InvalidOption
 from dushapley.validation import is_whole
 
@@ -49,6 +50,7 @@ def make_executor(
         When to give up, by `time.monotonic`.
     """
     check_executor(name, n_jobs, address)
+    sweep()
     maker = EXECUTORS[name]
     make = resolve_name(maker) if isinstance(maker, str) else maker
     return make(n_jobs, address, until)

@@ -15,6 +15,7 @@ from dushapley.engine.executors.base import FAREWELL, Group, Results, WorkerLost
 from dushapley.engine.executors.isolation import dismiss
 from dushapley.engine.executors.remote import Remote, library, pay_there
 from dushapley.engine.executors.transport import Parcel, cannot_unpack
+from dushapley.engine.executors.workspace import workspace
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
 
 
@@ -57,7 +58,10 @@ class Dask(Remote):
         else:
             _refuse_unreadable(address)
         try:
-            client = self.dask.Client(address, timeout=self.patience() / 2, set_as_default=False)
+            with self._mine.pop_all() as started:  # which is closed if nobody can talk to it
+                wait = self.patience() / 2
+                client = self.dask.Client(address, timeout=wait, set_as_default=False)
+                self._mine = started.pop_all()
         except OSError as error:
             raise WorkersLost(
                 f"No Dask scheduler answers at {address!r} ({error}). Start one (`dask scheduler`) "
@@ -67,18 +71,40 @@ class Dask(Remote):
         return client
 
     def _cluster(self, n_jobs: int) -> Any:
-        """Worker processes on this machine, for one run."""
+        """Worker processes on this machine, for one run, and for nobody else on it.
+
+        They speak TLS under a key that is made for the run and never leaves these processes, and
+        show no pages. What they put on disk goes into the run's own folder.
+        """
+        from dask import config
+
+        settings: dict[str, Any] = {
+            "distributed.scheduler.http.routes": [],
+            "distributed.worker.http.routes": [],
+            "distributed.scheduler.allowed-failures": 0,  # what dies is ours to try again
+        }
         try:
-            with _deaf_to_interrupts():
+            with _deaf_to_interrupts(), config.set(settings):
                 return self.dask.LocalCluster(
                     n_workers=None if n_jobs == -1 else n_jobs,
                     threads_per_worker=1,
-                    dashboard_address=":0",
+                    security=self._security(),
+                    dashboard_address="127.0.0.1:0",
+                    local_directory=str(workspace(on_disk=True)),
                 )
         except RuntimeError as error:
             raise WorkersLost(
                 f"Dask could not start workers on this machine ({error}). Each of them imports "
                 "your script again: put what it does under `if __name__ == '__main__':`."
+            ) from error
+
+    def _security(self) -> Any:
+        try:
+            return self.dask.Security.temporary()
+        except ImportError as error:
+            raise InvalidOption(
+                "A Dask cluster on this machine needs the package cryptography, so that no other "
+                "user of it can join: pip install 'dushapley[dask]'."
             ) from error
 
     def workers(self) -> int:
@@ -104,7 +130,7 @@ class Dask(Remote):
         with config.set({"distributed.admin.large-graph-warning-threshold": size}):
             self._game = self.client.submit(_arrived, parcel, pure=False)
 
-    def submit(self, group: Group) -> Any:
+    def submit(self, group: Group, suspect: bool) -> Any:
         """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
         busy = Counter(self._places.values())
         place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
@@ -112,6 +138,7 @@ class Dask(Remote):
             pay_there,
             self._game,
             group,
+            suspect,
             pure=False,
             retries=0,
             workers=place,
@@ -185,7 +212,7 @@ class Dask(Remote):
             self.client.cancel(handles)
 
     def close(self) -> None:
-        if self._shipment is not None and self._shipment.game.limits.any:
+        if self._shipment is not None and self.has_trainers:
             with suppress(OSError, TimeoutError):
                 self.client.run(dismiss, self._shipment.token, callback_timeout=FAREWELL)
         self._game = None

@@ -4,7 +4,9 @@ A game with limits of time or memory (see `ModelGame`) is paid by a *trainer*, a
 worker. Inside it an alarm and the operating system's limit turn most excesses into an exception of
 that training; where they do not (compiled code that never returns, a process killed for memory)
 the trainer is ended from outside and another one started. Either way the game's failure policy
-decides what the pool counts as. Games without limits are paid in the worker itself.
+decides what the pool counts as. Games without limits are paid in the worker itself; but blocks that
+were at work when a worker died are tried again by a trainer, which can tell how it ended and over
+which of them.
 
 Pebble was tried instead and is shorter, but it starts its processes by `multiprocessing`: those of
 a Dask worker, which is a daemon, are refused ("daemonic processes are not allowed to have
@@ -37,6 +39,7 @@ from dushapley.engine.executors.transport import Parcel, Shipment
 from dushapley.errors import UtilityFailed, WorkersLost
 from dushapley.games.base import Outcome
 from dushapley.games.model.training import timed_out
+from dushapley.validation import pool_name
 
 GRACE = 2.0
 """Seconds beyond its limit after which a training is ended from outside."""
@@ -51,11 +54,14 @@ serve(int(sys.argv[1]))
 """
 
 
-def pay(shipment: Shipment, group: Group) -> tuple[float, Results]:
-    """What a worker does: pay for a group of blocks; its seconds, and its outcomes by position."""
-    started = perf_counter()
+def pay(shipment: Shipment, group: Group, suspect: bool = False) -> tuple[float, Results]:
+    """What a worker does: pay for a group of blocks; its seconds, and its outcomes by position.
+
+    One whose last worker died (`suspect`) is paid by a trainer.
+    """
+    started, within = perf_counter(), outcomes_of_suspect if suspect else outcomes_within
     with one_blas_thread():
-        results = [(position, outcomes_within(shipment, block)) for position, block in group]
+        results = [(position, within(shipment, block)) for position, block in group]
     return perf_counter() - started, results
 
 
@@ -64,16 +70,68 @@ def outcomes_within(shipment: Shipment, block: Block) -> list[Outcome]:
     game = shipment.game
     if not game.limits.any:
         return game.outcomes(*block)
-    for _ in range(ATTEMPTS):
+    try:
+        return _by_trainers(shipment, block, ATTEMPTS)
+    except Ended as ended:
+        return game.failed(block[0], WorkerLost(f"{ended}, {ATTEMPTS} times"))
+
+
+def outcomes_of_suspect(shipment: Shipment, block: Block) -> list[Outcome]:
+    """Outcomes of a block over which a worker may have died, or how its trainers ended, too."""
+    game, queries = shipment.game, block[0]
+    if game.limits.any:
+        return outcomes_within(shipment, block)
+    try:
+        return _by_trainers(shipment, block, ATTEMPTS - 1)
+    except Ended as ended:
+        others = f" (or one of {len(queries) - 1} paid with it)" if len(queries) > 1 else ""
+        raise WorkersLost(
+            f"T{str(ended)[1:]} while training on {pool_name(queries[0], game.names)}"
+            f"{others}, {ATTEMPTS} times in a row. Mend the model; or use larger workers, or "
+            "ModelGame(memory=..., on_failure='empty') to count such trainings as failures."
+        ) from ended
+
+
+class Ended(WorkerLost):
+    """A trainer ended by itself, over the block it was given."""
+
+
+def _by_trainers(shipment: Shipment, block: Block, attempts: int) -> list[Outcome]:
+    """Outcomes of a block, by a trainer that lives to tell them; raises `Ended` if none does."""
+    ended = Ended("the process did not start")
+    for _ in range(attempts):
         if shipment.token in _DISMISSED:
             raise WorkerLost("its run has ended")
         trainer = trainer_for(shipment)
         try:
             return trainer.outcomes(block)
-        except WorkerLost as lost:
+        except Ended as error:
             trainer.end()
-            loss = str(lost)
-    return game.failed(block[0], WorkerLost(f"{loss}, {ATTEMPTS} times"))
+            ended = error
+    raise ended
+
+
+LIKELY = {
+    signal.SIGKILL: ", often for lack of memory",
+    signal.SIGSEGV: ", a crash in compiled code",
+    signal.SIGABRT: ", a crash in compiled code",
+}
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words.
+
+    Examples
+    --------
+    >>> ending(-11)
+    'the process ended with signal 11 (SIGSEGV, a crash in compiled code)'
+    >>> ending(3)
+    'the process ended with exit code 3'
+    """
+    if code >= 0:
+        return f"the process ended with exit code {code}"
+    name = signal.Signals(-code)
+    return f"the process ended with signal {-code} ({name.name}{LIKELY.get(name, '')})"
 
 
 class Trainer:
@@ -124,8 +182,7 @@ class Trainer:
                 return None
             return pickle.loads(self.connection.recv_bytes())  # noqa: S301 - our own child
         except (EOFError, OSError) as error:
-            code = self.process.wait()
-            raise WorkerLost(f"the training's process ended with code {code}") from error
+            raise Ended(ending(self.process.wait())) from error
 
     def end(self) -> None:
         """End the process now; a second call, from another thread, finds it done.

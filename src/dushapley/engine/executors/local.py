@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from math import isfinite
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -30,6 +32,7 @@ from dushapley.engine.executors.base import (
 )
 from dushapley.engine.executors.isolation import dismiss, pay
 from dushapley.engine.executors.transport import Parcel, Shipment, unpacked
+from dushapley.engine.executors.workspace import workspace
 from dushapley.errors import WorkersDiffer, WorkersLost
 from dushapley.games.base import Game, Outcome
 
@@ -38,9 +41,8 @@ class Local:
     """This machine: in the process itself, or in joblib's workers, which stay alive.
 
     One BLAS thread per worker, as in the parent, so that no bit depends on their number. The game
-    is written once, to a file that all workers map into memory; joblib's tracker removes it when
-    the run ends, however it ends. Blocks travel in groups of at most `LONGEST` seconds, so that
-    travelling costs little and a kill loses little.
+    is written once, to a file that all workers map into memory (see `workspace`). Blocks travel in
+    groups of at most `LONGEST` seconds, so that travelling costs little and a kill loses little.
 
     Parameters
     ----------
@@ -57,22 +59,25 @@ class Local:
         self._stack = ExitStack()
         self._workers: Any = None
         self._shipment: Shipment | None = None
+        self._shelf: Path | None = None  # the file that holds the game
         self.pace = Pace()
         self._renewed = False
+        self._suspects: set[int] = set()  # blocks that were at work when a worker died
         self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
         if self._shipment is None or self._shipment.game is not game:
+            self._clear()
             self._shipment = Shipment(game)
         waiting = dict(enumerate(blocks))
         lonely = len(blocks) == 1 and not isfinite(self.until)  # workers help only to stop it
         if self.n_jobs == 1 or lonely:
             yield from self._here(self._shipment, waiting)
             return
-        losses = 0
+        losses, self._suspects = 0, set()
         while waiting and losses < ATTEMPTS:
             before = len(waiting)
-            yield from self._share_out(self._shipment.parcel, waiting)
+            yield from self._share_out(self._shelved(self._shipment), waiting)
             losses = losses + 1 if len(waiting) == before else 0
         if waiting:
             raise WorkersLost(
@@ -95,11 +100,18 @@ class Local:
     ) -> Iterator[tuple[int, list[Outcome]]]:
         """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
         workers, self._at_rest = self._start(parcel.code), False
-        groups = self.groups_of(list(waiting.items()), workers.n_jobs)
+        alone = [[(n, block)] for n, block in waiting.items() if n in self._suspects]
+        others = [(n, block) for n, block in waiting.items() if n not in self._suspects]
+        given: set[int] = set()
         self._limit(workers)
         try:
             for seconds, results in workers(
-                delayed(_pay)(parcel, group, os.getpid()) for group in groups
+                delayed(_pay)(parcel, group, os.getpid(), suspect)
+                for suspect, groups in (
+                    (True, alone),
+                    (False, self.groups_of(others, workers.n_jobs, given)),
+                )
+                for group in groups
             ):
                 self.pace.saw(seconds, len(results))
                 for position, outcomes in results:
@@ -108,33 +120,59 @@ class Local:
                 self._limit(workers)
             self._at_rest = True
         except TerminatedWorkerError:
+            self._suspects |= given & waiting.keys()
             self._let_go()
         except WorkersDiffer:
             if self._renewed:
                 raise
             self._renewed = True  # standing workers may lack a module that new ones find
             self._let_go()
-        except pickle.PicklingError as error:  # all is packed already, so what fails is the file
-            raise WorkersLost(
-                f"The game could not be handed to the workers: its {parcel.contents.nbytes:,} "
-                "bytes are written once into a temporary folder, which is full or not "
-                "writable. Free some space, name another folder in JOBLIB_TEMP_FOLDER, or take "
-                "n_jobs=1; run again to go on."
-            ) from error
         except (TimeoutError, multiprocessing.TimeoutError) as error:  # joblib raises the latter
             if isfinite(self.until):
                 raise OutOfTime from error
             raise
 
+    def _shelved(self, shipment: Shipment) -> Parcel:
+        """The parcel in a file, of which joblib sends workers the name only."""
+        parcel, file = shipment.parcel, workspace() / shipment.token
+        if self._shelf is None:
+            self._shelf = file
+            try:
+                with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as shelf:
+                    shelf.write(parcel.contents.data)
+            except OSError as error:
+                self._clear()
+                raise WorkersLost(
+                    f"The game could not be handed to the workers: its {parcel.contents.nbytes:,} "
+                    f"bytes are written once into {file.parent}, which is full or not writable "
+                    f"({error.strerror}). Free some space, name another folder in "
+                    "JOBLIB_TEMP_FOLDER, or take n_jobs=1; run again to go on."
+                ) from error
+        return replace(parcel, contents=np.memmap(self._shelf, dtype=np.uint8, mode="r"))
+
+    def _clear(self) -> None:
+        """Remove the game's file; workers that still map it keep it until they let go."""
+        if self._shelf is not None:
+            self._shelf.unlink(missing_ok=True)
+            self._shelf = None
+
     def _limit(self, workers: Any) -> None:
         workers.timeout = seconds_left(self.until) if isfinite(self.until) else None
 
-    def groups_of(self, blocks: list[Numbered], workers: int) -> Iterator[Group]:
-        """Groups of blocks, as large as they should be when joblib comes for the next one."""
+    def groups_of(
+        self, blocks: list[Numbered], workers: int, given: set[int] | None = None
+    ) -> Iterator[Group]:
+        """Groups of blocks, as large as they should be when joblib comes for the next one.
+
+        Those that it came for are noted in `given`.
+        """
         start = 0
         while start < len(blocks):
             size = self.pace.size(len(blocks) - start, workers)
-            yield blocks[start : start + size]
+            group = blocks[start : start + size]
+            if given is not None:
+                given.update(number for number, _ in group)
+            yield group
             start += size
 
     def _start(self, code: dict[str, str]) -> Any:
@@ -145,7 +183,8 @@ class Local:
                     n_jobs=effective_n_jobs(self.n_jobs),
                     return_as="generator_unordered",
                     batch_size=1,
-                    max_nbytes="100K",
+                    max_nbytes=None,  # nothing but the game is worth a file, and it has one
+                    temp_folder=workspace(),
                     **_crew(code),
                 )
             )
@@ -172,9 +211,11 @@ class Local:
 
     def close(self) -> None:
         """Let go of the game's files; the workers are joblib's own and serve the next run."""
-        if self._at_rest and self._shipment is not None and self._shipment.game.limits.any:
+        trained = self._suspects or (self._shipment and self._shipment.game.limits.any)
+        if self._at_rest and self._shipment is not None and trained:
             self._end_trainers(self._shipment.token)
         self._let_go()
+        self._clear()
         if self._shipment is not None:
             dismiss(self._shipment.token)
 
@@ -206,6 +247,6 @@ def _end_trainer(token: str) -> int:
     return os.getpid()
 
 
-def _pay(parcel: Parcel, group: Group, parent: int) -> tuple[float, Results]:
+def _pay(parcel: Parcel, group: Group, parent: int, suspect: bool) -> tuple[float, Results]:
     leave_with(parent)
-    return pay(unpacked(parcel), group)
+    return pay(unpacked(parcel), group, suspect)

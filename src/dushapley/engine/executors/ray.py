@@ -7,7 +7,7 @@ from socket import create_connection
 from time import monotonic, sleep
 from typing import Any
 
-from dushapley.engine.executors.base import ATTEMPTS, Group, Results, WorkerLost, seconds_left
+from dushapley.engine.executors.base import Group, Results, WorkerLost, seconds_left
 from dushapley.engine.executors.remote import LOOK, Remote, library, pay_there
 from dushapley.engine.executors.transport import Parcel, cannot_unpack
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
@@ -16,8 +16,8 @@ from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
 class Ray(Remote):
     """Workers of a Ray cluster, one processor each.
 
-    The game is put into Ray's object store, which sends it once to every machine. Ray itself runs
-    the tasks of a dead worker elsewhere.
+    The game is put into Ray's object store, which sends it once to every machine. Ray tells when
+    a worker has died, and does not try again: that is done here, with more care.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Ray(Remote):
                 f"address is {address!r}, but Ray is already connected. Leave the address out to "
                 "use that connection, or call ray.shutdown() first."
             )
-        remote = self.ray.remote(num_cpus=1, max_retries=ATTEMPTS, retry_exceptions=False)
+        remote = self.ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)
         self._pay = remote(pay_there)
         self._game: Any = None
 
@@ -93,8 +93,8 @@ class Ray(Remote):
     def ship(self, parcel: Parcel) -> None:
         self._game = self.ray.put(parcel)
 
-    def submit(self, group: Group) -> Any:
-        return self._pay.remote(self._game, group)
+    def submit(self, group: Group, suspect: bool) -> Any:
+        return self._pay.remote(self._game, group, suspect)
 
     def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
         done: Collection[Any] = self.ray.wait(list(handles), num_returns=1, timeout=seconds)[0]

@@ -2,7 +2,8 @@
 
 Few groups of blocks are on their way at a time, so that results stream in, groups can follow the
 measured time of a training, and a kill of the driver loses little. Groups whose worker died are
-cut into single blocks and handed out again; a model's own error is never tried twice.
+cut into single blocks and handed out again, each to be paid in a process of its own, which can tell
+how it ended; a model's own error is never tried twice.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Remote(ABC):
     def __init__(self, until: float) -> None:
         self.until = until
         self._shipment: Shipment | None = None
+        self._suspected = False  # whether some block was at work when a worker died
         self.pace = Pace()
 
     def patience(self) -> float:
@@ -64,8 +66,8 @@ class Remote(ABC):
         """Bring the game to the workers, once each; again after a loss."""
 
     @abstractmethod
-    def submit(self, group: Group) -> Any:
-        """Hand out a group; a handle to its future results."""
+    def submit(self, group: Group, suspect: bool) -> Any:
+        """Hand out a group, or a single block whose last worker died; a handle to its results."""
 
     @abstractmethod
     def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
@@ -82,6 +84,11 @@ class Remote(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let the workers go."""
+
+    @property
+    def has_trainers(self) -> bool:
+        """Whether workers may have processes of their own at work for this run."""
+        return self._shipment is not None and (self._shipment.game.limits.any or self._suspected)
 
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
         if not blocks:
@@ -116,7 +123,7 @@ class Remote(ABC):
             # one that was lost travels alone, so that no other shares its fate
             while len(group) < size and not losses[group[0][0]] and not losses[waiting[0][0]]:
                 group.append(waiting.popleft())
-            away[self.submit(group)] = group
+            away[self.submit(group, bool(losses[group[0][0]]))] = group
 
     def _receive(
         self, handle: Any, group: Group, waiting: deque[Numbered], losses: Counter[int]
@@ -125,6 +132,7 @@ class Remote(ABC):
             seconds, results = self.result(handle)
         except WorkerLost as lost:
             losses.update(position for position, _ in group)
+            self._suspected = True
             if len(group) == 1 and losses[group[0][0]] > ATTEMPTS:
                 raise WorkersLost(
                     f"Every worker that was given the same training died ({lost}), most likely for "
@@ -149,14 +157,14 @@ def library(module: str, executor: str) -> Any:
         ) from error
 
 
-def pay_there(parcel: Parcel, group: Group) -> tuple[float, Results]:
+def pay_there(parcel: Parcel, group: Group, suspect: bool = False) -> tuple[float, Results]:
     """What a worker of a cluster does: pay for a group, unless its bits could differ.
 
     Errors go home as the library's own, without their causes, which may not be able to travel; so
     any other error that arrives is the cluster's.
     """
     try:
-        return pay(unpacked(parcel), group)
+        return pay(unpacked(parcel), group, suspect)
     except DUShapleyError as error:
         answer = error
     except (Exception, SystemExit) as error:  # a worker must outlive a model that calls exit()

@@ -116,8 +116,7 @@ class NetworkPath:
             response = response[:, 1]
         elif scorer.metric.response == "labels" and self.game.classes is not None:
             response = np.asarray(self.game.classes)[response.argmax(axis=1)]
-        rows = scorer.metric.rows(scorer.target, response)
-        return float(rows.mean()), rows
+        return scorer.judge(response)
 
     def _outcome(self, query: Array, scores: list[Any]) -> Outcome:
         failed = next((s for s in scores if isinstance(s, Diverged)), None)

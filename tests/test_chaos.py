@@ -1,0 +1,232 @@
+"""One round each of a killed group, a full disk, a read-only one, and a crash.
+
+A cut network stands in test_faults.py, beside the cluster that it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import dushapley as ds
+from dushapley import errors
+from dushapley.engine.executors import isolation, make_executor, workspace
+from dushapley.engine.executors.dask import Dask
+from dushapley.engine.executors.transport import Shipment
+from faults import Driver, payments, sleepy_game
+
+slow = pytest.mark.slow
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder, and with it shared memory, of this test alone."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(workspace.tempfile, "tempdir", str(folder))
+    for name in ("TMPDIR", "JOBLIB_TEMP_FOLDER"):
+        monkeypatch.setenv(name, str(folder))
+    return folder
+
+
+def wait_until(condition: Any, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+
+
+def in_shared_memory(number: int) -> list[Path]:
+    return [
+        p for p in Path("/dev/shm").glob("*") if f"-{number}-" in p.name or f"_{number}_" in p.name
+    ]
+
+
+# --- killed -------------------------------------------------------------------------------------
+
+
+@slow
+def test_what_a_killed_group_left_is_swept_by_the_next_run(tmp_path: Path, temporary: Path) -> None:
+    log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
+    code = (
+        "from faults import Path, ds, sleepy_game\n"
+        f"game = sleepy_game(0.1, Path({str(log)!r}))\n"
+        f"ds.value(game, 'exact', n_jobs=2, ledger={str(ledger)!r})\n"
+    )
+    group = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        start_new_session=True,
+    )
+    wait_until(lambda: len(payments(log)) > 4)
+    os.killpg(group.pid, signal.SIGKILL)
+    group.wait()
+    (folder,) = temporary.glob("dushapley-*/*")
+    (rows,) = folder.iterdir()
+    assert folder.parent.stat().st_mode & 0o077 == rows.stat().st_mode & 0o077 == 0
+    assert in_shared_memory(group.pid)  # joblib's semaphores
+    found = ds.value(sleepy_game(), "exact", ledger=ledger)
+    assert 0 < found.n_computed < 128
+    assert found.values.tobytes() == ds.value(sleepy_game(), "exact").values.tobytes()
+    assert list(temporary.iterdir()) == in_shared_memory(group.pid) == []
+
+
+def test_folders_of_living_processes_are_left_alone(temporary: Path) -> None:
+    mine = workspace.workspace()
+    (mine.parent / "notes").mkdir()
+    dead = mine.parent / "99999999-1"
+    dead.mkdir()
+    workspace.sweep()
+    assert mine.is_dir()
+    assert not dead.exists()
+    assert (mine.parent / "notes").exists()  # not a name of ours
+
+
+def test_a_folder_that_others_can_enter_is_not_used(temporary: Path) -> None:
+    (temporary / f"dushapley-{os.getuid()}").mkdir(mode=0o755)
+    with pytest.raises(errors.WorkersLost, match=r"others can enter it.*JOBLIB_TEMP_FOLDER"):
+        workspace.workspace()
+
+
+# --- disks --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A disk of its own where mounting is permitted."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk is not permitted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@slow
+def test_a_full_disk_and_a_read_only_one(tmp_path: Path) -> None:
+    log = tmp_path / "paid.log"
+    with small_disk(tmp_path / "disk", "512k") as disk:
+        task = {"n_players": 9, "log": str(log), "value": {"ledger": str(disk / "l.sqlite")}}
+        full = Driver(tmp_path, **task).result()
+        assert full["error"] == "LedgerFull", full
+        paid = len(payments(log))
+        assert paid > 10
+        remount = ["mount", "-o", "remount,{}", str(disk)]
+        subprocess.run([word.format("size=64m") for word in remount], check=True)
+        driver = Driver(tmp_path, seconds=0.02, **task)
+        wait_until(lambda: len(payments(log)) > paid + 5)
+        os.kill(driver.process.pid, signal.SIGSTOP)  # a file open for writing forbids it else
+        driver.kill()
+        subprocess.run([word.format("ro") for word in remount], check=True)
+        refused = Driver(tmp_path, **task).result()
+        assert refused["error"] == "LedgerReadOnly", refused
+        subprocess.run([word.format("rw") for word in remount], check=True)
+        again = Driver(tmp_path, **task).result()
+    quiet = ds.value(sleepy_game(n_players=9), "exact")
+    assert again["bits"] == quiet.values.tobytes().hex()
+    assert again["computed"] <= quiet.n_distinct - paid
+
+
+# --- crashes ------------------------------------------------------------------------------------
+
+
+class Crashing:
+    """A utility whose process ends over the rows of one pool."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+
+    def __call__(self, X: np.ndarray, y: object) -> float:
+        if X.sum() == 12.0:
+            os.kill(os.getpid(), signal.SIGSEGV) if self.way == "segfault" else os._exit(3)
+        return float(X.sum())
+
+
+def crashing_game(way: str) -> Any:
+    owners = ds.Owners.from_arrays({name: [[2.0**i]] for i, name in enumerate("abcd")})
+    return ds.DatasetGame(owners, Crashing(way))
+
+
+LAST_TWO = np.array([[False, False, True, True]])
+TOLD = {
+    "segfault": r"The process ended with signal 11 \(SIGSEGV, a crash in compiled code\) while "
+    r"training on the pool of 'c', 'd', 3 times in a row",
+    "exit": r"The process ended with exit code 3 while training on the pool of 'c', 'd', 2 times",
+}
+
+
+@slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_crash_on_local_workers_names_pool_and_cause(temporary: Path) -> None:
+    with pytest.raises(errors.WorkersLost, match=TOLD["segfault"]):
+        ds.value(crashing_game("segfault"), "exact", n_jobs=2)
+    assert [path for path in temporary.rglob("*") if path.is_file()] == []
+
+
+@slow
+def test_a_process_that_exits_names_pool_and_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "ATTEMPTS", 2)
+    shipment = Shipment(crashing_game("exit"))
+    with pytest.raises(errors.WorkersLost, match=TOLD["exit"]):
+        isolation.pay(shipment, [(0, (LAST_TWO, None))], suspect=True)
+    isolation.dismiss(shipment.token)
+
+
+@slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_started_here_tells_of_a_crash_and_is_open_to_nobody(temporary: Path) -> None:
+    from distributed import Client
+
+    cluster: Any = make_executor("dask", 1)
+    try:
+        everybody = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        listening = [
+            connection.laddr.ip
+            for process in everybody
+            for connection in process.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        assert set(listening) == {"127.0.0.1"}
+        address = cluster.client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        for wrong in (address, address.replace("tls", "tcp")):
+            with pytest.raises((OSError, TypeError, RuntimeError, ValueError)):
+                Client(wrong, timeout=1, set_as_default=False)
+        with pytest.raises(errors.WorkersLost, match=TOLD["segfault"]):
+            list(cluster.run(crashing_game("segfault"), [(LAST_TWO, None)]))
+    finally:
+        cluster.close()
+    assert [p for p in temporary.rglob("worker-*") if p.is_dir()] == []
+
+
+def test_a_cluster_that_nobody_can_talk_to_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import distributed
+
+    closed = []
+
+    class Cluster:
+        def close(self) -> None:
+            closed.append(True)
+
+    def unreachable(*address: Any, **settings: Any) -> None:
+        raise OSError("timed out")
+
+    monkeypatch.setattr(Dask, "_cluster", lambda self, n_jobs: Cluster())
+    silent = type("Client", (distributed.Client,), {"__new__": unreachable})
+    monkeypatch.setattr(distributed, "Client", silent)
+    with pytest.raises(errors.WorkersLost, match="No Dask scheduler answers"):
+        make_executor("dask", 1)
+    assert closed == [True]

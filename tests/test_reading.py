@@ -1,0 +1,509 @@
+"""Files as people have them: the clean folder's values to the last bit, or a stop that says why."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dushapley as ds
+from dushapley.data.files import SourceFile, opened, read_table
+from dushapley.data.findings import Finding
+from dushapley.data.formats.reader import mended
+from dushapley.data.intake import take_in
+from dushapley.data.reading import Reading
+from dushapley.errors import InvalidOption, InvalidOwners
+
+Write = Callable[[Path, pd.DataFrame], object]
+
+
+def rows(seed: int, n: int = 40) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    days = pd.to_timedelta(rng.integers(0, 700, n), "D")
+    return pd.DataFrame(
+        {
+            "age": rng.integers(20, 80, n),
+            "weight": rng.normal(70, 10, n).round(9),
+            "income": rng.normal(30_000, 8_000, n).round(2),
+            "town": rng.choice(["München", "Köln", "Bonn"], n),
+            "visit": pd.Timestamp("2022-01-01") + days,
+            "ill": rng.choice(["yes", "no"], n),
+        }
+    )
+
+
+TABLES = {name: rows(seed) for seed, name in enumerate(("Aachen", "Bonn", "Dresden"))}
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clean")
+    for name, table in TABLES.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+def folder_with(clean: Path, tmp_path: Path, write: Write) -> Path:
+    """The clean folder, with Dresden's file as Dresden has it."""
+    for name in ("Aachen", "Bonn"):
+        (tmp_path / f"{name}.csv").write_bytes((clean / f"{name}.csv").read_bytes())
+    write(tmp_path, TABLES["Dresden"].copy())
+    return tmp_path
+
+
+def findings_in(folder: Path, **keys: Any) -> list[Finding]:
+    files, skipped = opened(folder)
+    found = take_in(files, target="ill", reading=Reading.from_keys(keys))
+    return [*skipped, *found.findings]
+
+
+def csv(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False)
+
+
+def text(change: Callable[[pd.DataFrame], str], encoding: str = "utf-8") -> Write:
+    return lambda folder, t: (folder / "Dresden.csv").write_bytes(change(t).encode(encoding))
+
+
+def german(t: pd.DataFrame) -> pd.DataFrame:
+    return t.assign(visit=t["visit"].dt.strftime("%d.%m.%Y"))
+
+
+def to_sqlite(folder: Path, t: pd.DataFrame) -> None:
+    with closing(sqlite3.connect(folder / "Dresden.sqlite")) as database:
+        t.assign(visit=t["visit"].dt.strftime("%Y-%m-%d")).to_sql("rows", database, index=False)
+
+
+def to_zip(folder: Path, t: pd.DataFrame) -> None:
+    with zipfile.ZipFile(folder / "Dresden.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("export/Dresden.csv", csv(t))
+        archive.writestr("__MACOSX/._Dresden.csv", "x")
+
+
+def with_units(t: pd.DataFrame) -> str:
+    first, rest = csv(t).split("\n", 1)
+    return f"{first}\nyears,kg,EUR,,,\n{rest}"
+
+
+def with_total(t: pd.DataFrame) -> str:
+    return csv(t) + f"Total,{t['weight'].sum()},{t['income'].sum()},,,\n"
+
+
+def points(number: float) -> str:
+    return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
+
+
+SAME: dict[str, tuple[Write, str | None]] = {
+    "German Excel": (
+        text(lambda t: german(t).to_csv(index=False, sep=";", decimal=","), "cp1252"),
+        "decimal-comma",
+    ),
+    "tabs": (lambda f, t: t.to_csv(f / "Dresden.tsv", sep="\t", index=False), None),
+    "bars": (lambda f, t: t.to_csv(f / "Dresden.txt", sep="|", index=False), "separator"),
+    "UTF-16": (text(csv, "utf-16"), None),
+    "UTF-16 without a mark": (text(csv, "utf-16-le"), "encoding"),
+    "byte-order mark": (text(csv, "utf-8-sig"), None),
+    "gzip": (lambda f, t: (f / "Dresden.csv.gz").write_bytes(gzip.compress(csv(t).encode())), None),
+    "zip": (to_zip, None),
+    "Parquet": (lambda f, t: t.to_parquet(f / "Dresden.parquet"), None),
+    "Excel": (lambda f, t: t.to_excel(f / "Dresden.xlsx", index=False), None),
+    "JSON lines": (
+        lambda f, t: german(t).to_json(
+            f / "Dresden.jsonl", lines=True, orient="records", double_precision=15
+        ),
+        "date-format",
+    ),
+    "SQLite": (to_sqlite, None),
+    "index column": (lambda f, t: t.to_csv(f / "Dresden.csv"), "index-column"),
+    "names in line 3": (text(lambda t: f"Export 3.4.2022,,,,,\n,,,,,\n{csv(t)}"), "header-row"),
+    "groups above names": (text(lambda t: f"patient,,,place,,\n{csv(t)}"), "header-row"),
+    "units below names": (text(with_units), "second-header"),
+    "total": (text(with_total), "totals-row"),
+    "trailing separators": (
+        text(lambda t: "\n".join(f"{line},," for line in csv(t).strip().split("\n"))),
+        "empty-columns",
+    ),
+    "mixed line ends": (
+        text(lambda t: "\r".join(csv(t).split("\n", 20)).replace("\n", "\r\n", 5)),
+        None,
+    ),
+    "thousands": (
+        lambda f, t: t.assign(income=t["income"].map("{:,.2f}".format)).to_csv(
+            f / "Dresden.csv", index=False
+        ),
+        "thousands",
+    ),
+    "German thousands": (
+        text(
+            lambda t: (
+                german(t)
+                .assign(income=t["income"].map(points))
+                .to_csv(index=False, sep=";", decimal=",")
+            )
+        ),
+        "thousands",
+    ),
+    "serial dates": (
+        text(lambda t: csv(t.assign(visit=(t["visit"] - pd.Timestamp("1899-12-30")).dt.days))),
+        "serial-dates",
+    ),
+    "American dates": (
+        text(lambda t: csv(t.assign(visit=t["visit"].dt.strftime("%m/%d/%Y")))),
+        "date-format",
+    ),
+    "two formats of dates": (
+        text(
+            lambda t: csv(
+                t.assign(
+                    visit=t["visit"].dt.strftime("%Y-%m-%d")[:20].tolist()
+                    + t["visit"].dt.strftime("%d.%m.%Y")[20:].tolist()
+                )
+            )
+        ),
+        "date-format",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_the_values_of_the_clean_folder_to_the_last_bit(
+    kind: str, clean: Path, tmp_path: Path
+) -> None:
+    write, code = SAME[kind]
+    folder = folder_with(clean, tmp_path, write)
+    wanted = ds.Owners.from_files(clean, target="ill")
+    found = ds.Owners.from_files(folder, target="ill")
+    assert found.names == wanted.names
+    assert found.columns == wanted.columns
+    assert found.hashes == wanted.hashes
+    told = findings_in(folder)
+    assert {finding.severity for finding in told} <= {"note"}
+    assert code is None or code in {finding.code for finding in told}
+    assert all(finding.owner == "Dresden" for finding in told)
+
+
+def replaced(column: str, row: int, value: object) -> Write:
+    def write(folder: Path, t: pd.DataFrame) -> None:
+        cells = t[column].astype(object)
+        cells[row - 1] = value
+        csv_file = folder / "Dresden.csv"
+        t.assign(**{column: cells}).to_csv(csv_file, index=False)
+
+    return write
+
+
+def unclear_days(t: pd.DataFrame) -> str:
+    days = t["visit"].map(lambda d: f"{d.day % 12 + 1:02}/{d.month:02}/{d.year}")
+    return csv(t.assign(visit=days))
+
+
+STOPS: dict[str, tuple[Write, str, dict[str, Any], str]] = {
+    "question mark": (
+        replaced("weight", 6, "?"),
+        "stray-text",
+        {"column": "weight", "row": 6, "value": "?"},
+        "--read missing='?'",
+    ),
+    "dash among dates": (
+        replaced("visit", 3, "unknown"),
+        "stray-text",
+        {"column": "visit", "row": 3, "value": "unknown"},
+        "--read missing='unknown'",
+    ),
+    "dates that read two ways": (
+        text(unclear_days),
+        "ambiguous-date",
+        {"column": "visit", "row": 1},
+        "--read dates=day-first",
+    ),
+    "two digits of a year": (
+        text(lambda t: csv(t.assign(visit=t["visit"].dt.strftime("%d.%m.%y")))),
+        "ambiguous-date",
+        {"column": "visit", "row": 1},
+        "--read dates=%d.%m.%y",
+    ),
+    "numbers that read two ways": (
+        text(lambda t: csv(t.assign(income=t["income"].astype(int).map("{:,}".format)))),
+        "ambiguous-number",
+        {"column": "income", "row": 1},
+        "--read decimal=,",
+    ),
+    "percent": (
+        text(lambda t: csv(t.assign(weight=t["weight"].map("{}%".format)))),
+        "percent-sign",
+        {"column": "weight"},
+        "--read percent=points",
+    ),
+    "mojibake": (
+        text(lambda t: csv(t.assign(town=t["town"].map(lambda s: s.encode().decode("cp1252"))))),
+        "mojibake",
+        {"column": "town", "row": 1},
+        "--read mojibake=mend",
+    ),
+    "short row": (
+        text(lambda t: csv(t).replace("\n", "\n\n", 6).replace("\n\n", "\n", 5) + "1,2\n"),
+        "ragged-row",
+        {"row": 42, "value": "1,2"},
+        "",
+    ),
+    "column without a name": (
+        text(lambda t: csv(t.assign(x=7)).replace("ill,x", "ill,")),
+        "unnamed-column",
+        {"column": "column 7", "value": "7"},
+        "--read drop='column 7'",
+    ),
+    "sums in the last row": (
+        text(lambda t: csv(t) + f"{t['age'].sum()},{t['weight'].sum()},{t['income'].sum()},,,no\n"),
+        "totals-row",
+        {"row": 41},
+        "--read totals=drop",
+    ),
+    "a total that is none": (
+        text(lambda t: csv(t) + "Total,1,2,,,\n"),
+        "totals-row",
+        {"row": 41},
+        "--read totals=drop",
+    ),
+    "a document": (
+        lambda f, t: (f / "Dresden.docx").write_text("x"),
+        "file-skipped",
+        {"owner": "Dresden.docx"},
+        "--accept file-skipped",
+    ),
+    "a damaged workbook": (
+        lambda f, t: (f / "Dresden.xlsx").write_bytes(b"PK\x03\x04 and then nothing"),
+        "unreadable-file",
+        {},
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STOPS)
+def test_a_stop_names_owner_column_row_value_and_option(
+    kind: str, clean: Path, tmp_path: Path
+) -> None:
+    write, code, where, remedy = STOPS[kind]
+    folder = folder_with(clean, tmp_path, write)
+    (stop,) = [finding for finding in findings_in(folder) if finding.severity == "stop"]
+    assert stop.code == code
+    for name, value in ({"owner": "Dresden"} | where).items():
+        assert getattr(stop, name) == value, name
+    assert remedy in (stop.remedy or "")
+    with pytest.raises(InvalidOwners, match=rf"\[{code}\]"):
+        ds.Owners.from_files(folder, target="ill")
+
+
+RESOLVED: dict[str, dict[str, Any]] = {
+    "numbers that read two ways": {"decimal": "."},
+    "percent": {"percent": "points"},
+    "mojibake": {"mojibake": True},
+    "two digits of a year": {"dates": "%d.%m.%y"},
+    "column without a name": {"drop": "column 7"},
+    "sums in the last row": {"totals": "drop"},
+    "a total that is none": {"totals": "drop"},
+}
+
+
+@pytest.mark.parametrize("kind", RESOLVED)
+def test_the_option_resolves_it(kind: str, clean: Path, tmp_path: Path) -> None:
+    folder = folder_with(clean, tmp_path, STOPS[kind][0])
+    wanted = ds.Owners.from_files(clean, target="ill")
+    found = ds.Owners.from_files(folder, target="ill", **RESOLVED[kind])
+    if kind == "numbers that read two ways":  # they were cut to whole ones
+        assert np.array_equal(found.X[2][:, 2], np.trunc(wanted.X[2][:, 2].astype(float)))
+    else:
+        assert found.hashes == wanted.hashes
+
+
+def test_all_problems_of_a_folder_are_told_at_once(clean: Path, tmp_path: Path) -> None:
+    folder = folder_with(clean, tmp_path, STOPS["question mark"][0])
+    STOPS["percent"][0](folder / "..", TABLES["Dresden"])  # a second bad file, for another owner
+    (folder / ".." / "Dresden.csv").rename(folder / "Essen.csv")
+    STOPS["a document"][0](folder, TABLES["Dresden"])
+    (folder / "old").mkdir()
+    (folder / ".DS_Store").write_text("x")
+    codes = sorted(finding.code for finding in findings_in(folder))
+    assert codes == ["file-skipped", "file-skipped", "percent-sign", "stray-text"]
+
+
+def test_keys_of_one_file_win() -> None:
+    reading = Reading.from_pairs(["sep=;", "Bonn.csv:sep=tab", "drop=id", "drop=name"])
+    assert reading.of("Bonn.csv").sep == "\t"
+    assert reading.of("Kiel.csv").sep == ";"
+    assert reading.drop == ("id", "name")
+    assert Reading.from_keys(reading.record()) == reading
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (["sepp=;"], r"no key 'sepp'.*Did you mean 'sep'\?"),
+        (["sep"], "not of the form KEY=VALUE"),
+        (["decimal=x"], "decimal is 'x'"),
+        (["merge=label"], "merge is 'label'"),
+        (["header=third"], "header is 'third'"),
+        (["decimal=,", "thousands=,"], "another mark than decimal"),
+    ],
+)
+def test_wrong_keys_are_explained(pairs: list[str], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        Reading.from_pairs(pairs)
+
+
+def test_labels_owners_and_columns_are_merged_and_chosen_on_request() -> None:
+    table = pd.DataFrame(
+        {
+            "who": ["Madera", "Madera ", "Fresno", "Fresno"],
+            "id": [1, 2, 3, 4],
+            "age": ["1,5", "2,5", "?", "4"],
+            "ill": ["yes", " Yes", "no", "NO"],
+        }
+    )
+    owners = ds.Owners.from_frame(
+        table, owner="who", target="ill", drop=["id"], decimal=",", missing="?",
+        merge=["labels", "owners"], text="who",
+    )  # fmt: skip
+    assert owners.names == ("Madera", "Fresno")
+    assert owners.columns == {"age": "number"}
+    assert owners.y[0].tolist() == [" Yes", " Yes"] or owners.y[0].tolist() == ["yes", "yes"]
+    positive = ds.Owners.from_frame(
+        table, owner="who", target="ill", columns="id", merge="owners", positive="YES"
+    )
+    assert [y.tolist() for y in positive.y] == [[1, 1], [0, 0]]
+    with pytest.raises(InvalidOwners, match="label 'maybe', which no row has"):
+        ds.Owners.from_frame(table, owner="who", target="ill", columns="id", positive="maybe")
+    with pytest.raises(InvalidOwners, match=r"no column 'idd'.*Did you mean 'id'"):
+        ds.Owners.from_frame(table, owner="who", target="ill", drop="idd")
+
+
+def test_common_columns(clean: Path, tmp_path: Path) -> None:
+    folder = folder_with(
+        clean, tmp_path, lambda f, t: t.assign(x=1).to_csv(f / "Dresden.csv", index=False)
+    )
+    wanted = ds.Owners.from_files(clean, target="ill")
+    assert ds.Owners.from_files(folder, target="ill", common_columns=True).hashes == wanted.hashes
+
+
+def test_mojibake_is_mended_only_where_it_is() -> None:
+    assert mended("GrÃ¶ÃŸe â‚¬") == "Größe €"
+    assert mended("São Tomé, Ärzte, naïve") == "São Tomé, Ärzte, naïve"
+
+
+# -- limits
+
+
+def refused(path: Path, message: str, **keys: Any) -> None:
+    with pytest.raises(InvalidOwners, match=message):
+        SourceFile.read(path).table(Reading.from_keys(keys))
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    row = b"1.0,2.0,0\n"
+    bomb = tmp_path / "bomb.csv.gz"
+    bomb.write_bytes(gzip.compress(b"a,b,y\n" + row * 1_100_000, 9))
+    assert bomb.stat().st_size < 100_000
+    refused(bomb, "more than 10,000,000 bytes.*--max-bytes", max_bytes=10**7)
+    refused(bomb, r"1,100,000 rows; at most 1,000,000.*--max-rows", max_rows=10**6)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", row * 1_100_000)
+    refused(tmp_path / "bomb.zip", "more than 10,000,000 bytes", max_bytes=10**7)
+    pd.DataFrame({"a": np.zeros(200_000), "b": "x" * 500}).to_parquet(tmp_path / "b.parquet")
+    assert (tmp_path / "b.parquet").stat().st_size < 200_000
+    refused(tmp_path / "b.parquet", "more than 40,000,000 bytes", max_bytes=4 * 10**7)
+    refused(tmp_path / "b.parquet", "200,000 rows", max_rows=10)
+    plain = tmp_path / "plain.csv"
+    plain.write_bytes(row * 20)
+    with pytest.raises(InvalidOwners, match="more than 100 bytes"):
+        SourceFile.read(plain, 100)
+
+
+def test_a_workbook_with_a_cell_far_out_is_refused(tmp_path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active["A1"] = "age"
+    book.active["XFD1048576"] = 1
+    book.save(tmp_path / "far.xlsx")
+    refused(tmp_path / "far.xlsx", "17,179,869,184 cells")
+
+
+def test_pipes_devices_and_odd_names_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path, message in [
+        (tmp_path / "pipe.csv", "is a pipe or device"),
+        (Path("/dev/zero"), "is a pipe or device"),
+        (tmp_path, "is a folder"),
+        (tmp_path / ("x" * 300), "There is no file"),
+        (tmp_path / "a\0b.csv", "There is no file"),
+    ]:
+        with pytest.raises(InvalidOwners, match=message):
+            SourceFile.read(path)
+
+
+def test_damaged_files_end_in_sentences(tmp_path: Path) -> None:
+    whole = gzip.compress(b"a,y\n1,0\n" * 1000)
+    for name, content, message in [
+        ("cut.csv.gz", whole[:-20], "cannot be unpacked"),
+        ("bad.csv.gz", whole[:20] + b"\xff" * 20 + whole[40:], "cannot be unpacked"),
+        ("no.csv.gz", b"a,y\n1,0\n", "cannot be unpacked"),
+        ("no.zip", b"PK\x03\x04", "cannot be unpacked"),
+        ("no.sqlite", b"SQLite format 3\0" + b"\xff" * 200, "cannot be read as a SQLite file"),
+        ("short.db", b"x", "cannot be read as a SQLite file"),
+        ("no.ods", b"x", "damaged"),
+        ("no.xls", b"\xd0\xcf\x11\xe0" + b"\0" * 600, "cannot be read as a workbook"),
+        ("no.jsonl", b'{"a": 1}\n{"a": ', "cannot be read as JSON lines"),
+        ("deep.jsonl", b'{"a": {"b": 1}}\n', "objects or lists in 'a'"),
+        ("no.parquet", b"PAR1" + b"\0" * 50, "cannot be read as Parquet"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InvalidOwners, match=message):
+            read_table(tmp_path / name)
+
+
+def test_damaged_metadata_of_pandas_is_explained(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    table = pa.table({"a": [1]}).replace_schema_metadata({b"pandas": b'{"columns": [{}]}'})
+    parquet.write_table(table, tmp_path / "odd.parquet")
+    with pytest.raises(InvalidOwners, match="cannot be read as Parquet"):
+        read_table(tmp_path / "odd.parquet")
+
+
+# -- tables of workbooks and databases
+
+
+def test_sheets_and_tables_are_chosen_by_name(tmp_path: Path) -> None:
+    book = tmp_path / "two.xlsx"
+    with pd.ExcelWriter(book) as writer:
+        TABLES["Bonn"].to_excel(writer, sheet_name="rows", index=False)
+        TABLES["Aachen"].to_excel(writer, sheet_name="old", index=False)
+    refused(book, r"2 sheets that hold something: 'rows', 'old'.*--read sheet=NAME")
+    refused(book, r"no sheet 'row'\. Did you mean 'rows'", sheet="row")
+    assert len(SourceFile.read(book).table(Reading(sheet="rows"))) == 40
+    path = tmp_path / "two.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table a (x, y)")
+        database.execute("create table b (x, y)")
+        database.execute("insert into b values (1, 'u'), (2.5, null)")
+        database.execute(
+            "create view forever as with recursive n(i) as (select 1 union all select i + 1 from n)"
+            " select * from n"
+        )
+        database.commit()
+    refused(path, r"holds 2 tables: 'a', 'b'.*--read sheet=NAME")
+    refused(path, "no table 'forever'", sheet="forever")
+    assert SourceFile.read(path).table(Reading(sheet="b"))["x"].tolist() == [1, 2.5]
+    (tmp_path / "two.db-wal").write_bytes(b"x")
+    refused(path, "changes that wait in two.db-wal", sheet="b")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["two.db", "two.db-wal", "two.xlsx"]
