@@ -13,6 +13,7 @@ import pytest
 import dushapley as ds
 from dushapley.cli.main import main
 from dushapley.cli.outputs import job_in
+from dushapley.data.files import SourceFile
 from dushapley.data.outputs import write_whole
 from dushapley.errors import NotWritten
 
@@ -85,7 +86,7 @@ def test_outputs_are_refused_before_any_file_is_read(
     more: list[str],
     said: str,
 ) -> None:
-    monkeypatch.setattr(ds.Owners, "from_files", lambda *_, **__: pytest.fail("files were read"))
+    monkeypatch.setattr(SourceFile, "read", lambda *_, **__: pytest.fail("files were read"))
     links(folder)
     before = contents(folder)
     assert run("value", *JOB, *more) == 2

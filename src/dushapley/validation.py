@@ -33,8 +33,9 @@ def refuse(error: type[DUShapleyError], *faults: tuple[object, str]) -> None:
 
 def suggestion(name: object, names: Sequence[str], cutoff: float = 0.6) -> str:
     """The sentence " Did you mean ...?" with the nearest of the names; "" where none is near."""
-    near = get_close_matches(str(name), names, n=1, cutoff=cutoff)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    plain = {known.casefold(): known for known in reversed(names)}
+    near = get_close_matches(str(name).casefold(), plain, n=1, cutoff=cutoff)
+    return f" Did you mean {plain[near[0]]!r}?" if near else ""
 
 
 def is_partial(queries: Queries) -> BoolArray:
@@ -178,7 +179,7 @@ def check_format(data: object, wanted: str, error: type[DUShapleyError]) -> None
     """Refuse what was not written in this format, as its entry "format" says."""
     found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
     if not isinstance(data, Mapping) or found != wanted:
-        raise error(f"Found format {found!r}; it must be {wanted!r}. Pass what `to_dict` wrote.")
+        raise error(f"Found format {found!r}; it must be {wanted!r}, as it was written.")
 
 
 def check_budget(budget: object) -> int | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json as jsons
+from collections.abc import Sequence
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +16,10 @@ from dushapley.cli import options as o
 from dushapley.cli.job import Job
 from dushapley.cli.outputs import Force, Output, refuse_outputs, stamp
 from dushapley.cli.quote import agree_on_evaluations
+from dushapley.cli.wording import in_options
 from dushapley.data.outputs import write_whole
-from dushapley.errors import InvalidOption, InvalidValuation
+from dushapley.engine.plan import choose_plan
+from dushapley.errors import BudgetTooSmall, InvalidOption, InvalidValuation, MethodNotApplicable
 from dushapley.estimators.registry import AUTO, find
 from dushapley.terminal import columns, output, say, table
 from dushapley.validation import check_budget
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+USUAL = "gp, stratified-svarm, leverage, permutation, du, random"
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -31,8 +36,13 @@ def compare(
     job: Job,
     means: o.Means,
     methods: Annotated[
-        str, Option(help="Methods by name, separated by commas.")
-    ] = "gp,stratified-svarm,leverage,permutation,du,random",
+        str,
+        Option(
+            help=f"Methods by name, separated by commas [default: {USUAL}].",
+            metavar="NAME,NAME",
+            show_default=False,
+        ),
+    ] = USUAL,
     budgets: Annotated[
         str | None,
         Option(help="Evaluations, separated by commas [default: 6I, I², 2I²].", metavar="N,N"),
@@ -65,6 +75,7 @@ def compare(
     game = job.game()
     n = game.n_players
     grid = list(dict.fromkeys(chosen or [6 * n, n**2, 2 * n**2]))
+    refuse_nothing_to_run(game, names, grid)
     known = None if reference is None else valuation_in(reference, game.names)
     ledger = means.usable_ledger_of(game)
     paying = [n for n in names if ledger is None or known is not None or asks_shares(n)]
@@ -77,6 +88,24 @@ def compare(
         say(caveat)
     if picture is not None:
         draw(frame, picture, job.identity)
+
+
+def refuse_nothing_to_run(game: ds.Game, names: Sequence[str], budgets: Sequence[int]) -> None:
+    """Refuse a comparison in which every method would be refused, before its reference is paid."""
+    refusals = []
+    for name, budget in product(names, budgets):
+        try:
+            choose_plan(game, name, None, budget)
+        except (MethodNotApplicable, BudgetTooSmall) as refusal:
+            refusals.append(str(refusal))
+        else:
+            return
+    if not names:
+        raise InvalidOption("--methods names no method; `dushapley methods` lists them.")
+    raise InvalidOption(
+        f"Nothing would run: every method is refused. {refusals[0]} Choose other --methods or "
+        "larger --budgets."
+    )
 
 
 def numbers(text: str | None) -> list[int]:
@@ -141,7 +170,7 @@ def summary(frame: pd.DataFrame) -> str:
     rows = []
     for (method, budget), runs in frame.groupby(["method", "budget"], sort=False, dropna=False):
         if runs["seed"].isna().all():
-            cells = ["-", "-", "-", runs["reason"].iloc[0]]
+            cells = ["-", "-", "-", in_options(runs["reason"].iloc[0])]
         else:
             asked, rank = runs["n_evaluations"].mean(), runs["rank_correlation"].mean()
             errors = runs[measure].to_numpy()

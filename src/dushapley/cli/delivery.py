@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,10 +61,23 @@ class Pot:
     def shared(self, result: ds.Valuation, record: dict[str, Any] | None = None) -> ds.Settlement:
         """The pot, shared by the values."""
         assert self.pot is not None
+        self._refuse_no_gain(result)
         return ds.settle(
             result, self.pot, currency=self.currency, negative=self.negative, floor=self.floor,
             record=record,
         )  # fmt: skip
+
+    def _refuse_no_gain(self, result: ds.Valuation) -> None:
+        """Refuse to share where all data are worth no more than none, unless all get the same."""
+        same = self.negative == "floor" and Fraction(self.floor or 0) == 1
+        if result.u_full - result.u_empty > result.rounding or same:
+            return
+        raise InvalidSettlement(
+            f"The score is {result.u_full:.4g} with everybody's data and {result.u_empty:.4g} with "
+            "nobody's: there is no gain to share, so nothing is settled. A column of ids among the "
+            "features or labels that owners and test file write differently would do this: look at "
+            "the files. To pay everybody the same all the same, pass --negative floor --floor 1."
+        )
 
 
 @dataclass(frozen=True)
@@ -134,13 +148,29 @@ class Delivery(Pot):
         """Data on stdout, files where they were asked for."""
         record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
         record["findings"] = job.findings.record()
-        settled = self._settle(result, record)
+        settled, refusal = None, None
+        try:
+            settled = self._settle(result, record)
+        except InvalidSettlement as error:
+            refusal = error  # raised once all else is handed over, which was paid for
         if json:
             output(result.to_json())
         else:
             output(text_table(result, summarize(result, settled), settled))
         if settled is not None:
             self._write(self.settlement, settled.to_json())
+        self._write_pages(result, settled, job, game, command)
+        if refusal is not None:
+            raise refusal
+
+    def _write_pages(
+        self,
+        result: ds.Valuation,
+        settled: ds.Settlement | None,
+        job: Job,
+        game: ds.ModelGame | ds.FoldsGame,
+        command: str,
+    ) -> None:
         if self.report is None:
             return
         model = about(job, game)

@@ -77,6 +77,14 @@ class Job(Data):
                 "FILE, and neither --owner nor --by-file."
             )
         super().__post_init__()
+        o.refuse_not_unicode(self.paths)
+        if self.holdout is not None and not 0 < self.holdout < 1:
+            raise InvalidOption(
+                f"--holdout is {self.holdout:g}; it takes a part of the rows between 0 and 1, say "
+                "0.2."
+            )
+        if self.cv is not None and self.cv < 2:
+            raise InvalidOption(f"--cv is {self.cv}; it takes at least 2 folds, say 5.")
         given = [x for x in (self.test, self.holdout, self.cv) if x is not None]
         if len(given) != 1:
             raise InvalidOption(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -28,6 +28,7 @@ from dushapley.cli.check import check
 from dushapley.cli.compare import compare
 from dushapley.cli.demo import demo
 from dushapley.cli.methods import methods
+from dushapley.cli.panels import in_panel
 from dushapley.cli.quote import quote
 from dushapley.cli.reproduce import reproduce
 from dushapley.cli.salvage import salvage
@@ -35,7 +36,9 @@ from dushapley.cli.statistics import statistics
 from dushapley.cli.value import value
 from dushapley.cli.verify import verify
 from dushapley.cli.what_if import what_if
-from dushapley.terminal import results_only, say
+from dushapley.cli.wording import in_options
+from dushapley.hashing import package_version
+from dushapley.terminal import output, results_only, say
 
 LISTED = (
     demo,
@@ -57,11 +60,19 @@ WRONG_COMMAND = (
     errors.InvalidChange,
     errors.InvalidGame,
     errors.InvalidOption,
+    errors.InvalidOwners,
+    errors.InvalidSettlement,
+    errors.InvalidValuation,
+    errors.LedgerMismatch,
+    errors.LedgerRefused,
     errors.MethodNotApplicable,
     errors.UnknownMethod,
     errors.UnresolvedFindings,
 )
-"""Mistakes in what was typed: exit code 2. All others are failures: 1."""
+"""Mistakes in what was typed, or in the files that it names: exit code 2. All else fails: 1."""
+INTERRUPTED = (
+    "Stopped. What was paid is in the ledger, if there is one; run the same again to go on."
+)
 
 
 def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,16 +86,21 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
         else:
             options[name] = parameter
     options["debug"] = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=o.Debug)
-    listed = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
+    keywords = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
+    listed = [in_panel(option, grouped=bool(groups)) for option in keywords]
 
     @wraps(command)
     def with_options(debug: bool = False, **given: Any) -> Any:
         del debug  # read by main
         with results_only():
-            for name, group in groups.items():
-                own = {field.name: given.pop(field.name) for field in fields(group)}
-                given[name] = group(**own)
-            return command(**given)
+            try:
+                for name, group in groups.items():
+                    own = {field.name: given.pop(field.name) for field in fields(group)}
+                    given[name] = group(**own)
+                command(**given)
+            except KeyboardInterrupt:
+                say(INTERRUPTED)
+                raise typer.Exit(130) from None
 
     with_options.__signature__ = Signature(listed)  # type: ignore[attr-defined]
     with_options.__annotations__ = {option.name: option.annotation for option in listed}
@@ -92,35 +108,82 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 app = typer.Typer(
-    help="Fair values for whole datasets: what is each owner's data worth?",
     add_completion=False,
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 for name, function in COMMANDS.items():
     app.command(name)(ungrouped(function))
 
 
+def show_version(wanted: bool) -> None:
+    """Print the version, and nothing else."""
+    if wanted:
+        output(f"dushapley {package_version('dushapley')}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the version and exit.",
+            metavar=" ",
+            is_eager=True,
+            callback=show_version,
+        ),
+    ] = False,
+) -> None:
+    """Fair values for whole datasets: what each owner's data is worth."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; errors end in a sentence on stderr, with a traceback only on --debug."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = lambda message, *_, **__: say(
-        f"warning: {message}".replace("\n", "\n  ")
+        indented(f"warning: {in_options(str(message))}")
     )
     try:
         o.refuse_not_unicode(given)
         refuse_repeated(given)
-        app(given, prog_name="dushapley", obj=given)
+        sys.exit(app(given, prog_name="dushapley", obj=given, standalone_mode=False) or 0)
     except BrokenPipeError:  # whoever read the result has seen enough
         sys.exit(1)
     except Exception as error:
-        if "--debug" in given:
+        if "--debug" in given and not hasattr(error, "format_message"):
             raise
-        surprise = f"{type(error).__name__}: {error}\n(--debug shows where)"
-        message = str(error) if isinstance(error, errors.DUShapleyError) else surprise
-        say("error: " + message.replace("\n", "\n  "))  # no line of it stands for itself
-        sys.exit(2 if isinstance(error, WRONG_COMMAND) else 1)
+        say(sentence_on(error, given))
+        sys.exit(exit_code(error))
+
+
+def sentence_on(error: Exception, given: Sequence[str]) -> str:
+    """What a person is told of an error, in the words of the command line."""
+    if hasattr(error, "format_message"):  # a wrong option, found by typer
+        command = next((word for word in given if word in COMMANDS), "")
+        told = error.format_message()
+        if told.lstrip().startswith("Usage"):
+            return told
+        return f"error: {told.rstrip('.')}. See dushapley {command} --help.".replace("  ", " ")
+    if isinstance(error, typer.Abort):
+        return "Stopped."
+    if isinstance(error, errors.DUShapleyError):
+        return indented(f"error: {in_options(str(error))}")
+    return indented(f"error: {type(error).__name__}: {error}\n(--debug shows where)")
+
+
+def indented(message: str) -> str:
+    """A message no line of which stands for itself."""
+    return message.replace("\n", "\n  ")
+
+
+def exit_code(error: Exception) -> int:
+    """How a command ends that met this error."""
+    if isinstance(error, errors.Stopped):
+        return 1 if error.out_of_time else 130
+    return 2 if isinstance(error, WRONG_COMMAND) or hasattr(error, "format_message") else 1
 
 
 def refuse_repeated(given: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ Files = Annotated[
     list[Path],
     Argument(
         exists=True,
+        metavar="FILES",
         help="Tables (CSV, Excel, Parquet, ODS, JSON lines, SQLite), or a folder of them; or "
         "owners' statistics (.npz).",
     ),
@@ -118,7 +119,14 @@ class Means:
 
     def ledger_of(self, game: ds.Game) -> Path | None:
         """The file that keeps what is paid for this game, if there is to be one."""
-        return None if self.no_ledger else self.ledger or announced_ledger(game)
+        if self.no_ledger:
+            return None
+        if self.ledger is not None and game.context is None and not game.cheap:
+            raise InvalidOption(
+                f"--ledger {self.ledger}: {UNTOLD}, so a ledger could mix up two models. Leave it "
+                "out, or name a model without functions written in place."
+            )
+        return announced_ledger(game) if self.ledger is None or game.cheap else self.ledger
 
     def usable_ledger_of(self, game: ds.Game) -> Path | None:
         """The same, tried: for those who time trials before they open it."""
@@ -130,6 +138,10 @@ class Means:
         return path
 
 
+FREE = "this model is made of sums, and an evaluation costs nothing"
+UNTOLD = "the model's content cannot be compared between runs"
+
+
 def refuse_unknown(method: str) -> None:
     """Refuse a misspelt method before any file is read."""
     if method != AUTO:
@@ -139,9 +151,7 @@ def refuse_unknown(method: str) -> None:
 def announced_ledger(game: ds.Game) -> Path | None:
     """The default ledger of this game, after saying where it is."""
     if game.cheap or game.context is None:
-        sums = "this model is made of sums, and an evaluation costs nothing"
-        code = "the model's content cannot be compared between runs"
-        say(f"no ledger: {sums if game.cheap else code}")
+        say(f"no ledger: {FREE if game.cheap else UNTOLD}")
         return None
     path = default_ledger(game.context)
     say(f"ledger: {path} (what is paid is kept; run again to go on)")
@@ -175,7 +185,12 @@ def refuse_not_unicode(names: Iterable[object]) -> None:
 def refuse_unclear_owners(owner: str | None, by_file: bool) -> None:
     """Refuse files when it is unsaid, or said twice, whose rows they hold."""
     if (owner is None) == (not by_file):
-        raise InvalidOption("Say whose rows they are: either --owner COLUMN or --by-file.")
+        found = "neither" if owner is None else "both"
+        raise InvalidOption(
+            f"Found {found} of --owner and --by-file; exactly one says whose rows they are: "
+            "--owner COLUMN where a column names the owner of each row, --by-file where every file "
+            "is an owner's."
+        )
 
 
 def as_number(text: str, *kinds: type[int | float]) -> Any:

@@ -13,6 +13,7 @@ import typer
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.job import Job
+from dushapley.cli.wording import in_options
 from dushapley.engine import quote as prices
 from dushapley.engine.executors import check_executor
 from dushapley.engine.plan import Plan
@@ -43,12 +44,17 @@ def shown(frame: pd.DataFrame) -> str:
 def cells(row: Any) -> list[str]:
     """One method of a quote."""
     if isinstance(row["refused"], str):
-        return [row["method"], "-", "-", row["refused"]]
+        return [row["method"], "-", "-", in_options(row["refused"])]
     return [row["method"], f"{row['evaluations']:,}", clock(row["seconds"]), row["summary"]]
 
 
-def agree_on_plan(game: ds.Game, plan: Plan, means: o.Means) -> None:
-    """Say what will run, and ask if it is likely to be long; who agreed before pays no trial."""
+def agree_on_plan(
+    game: ds.Game, plan: Plan, means: o.Means, max_seconds: float | None = None
+) -> None:
+    """Say what will run, and ask if it is likely to be long; who agreed before pays no trial.
+
+    Without a terminal, a limit of time is agreement enough.
+    """
     each = 0.0 if means.yes else prices.seconds_each(game)
     seconds = each * (plan.budget + game.is_tried) / prices.workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
@@ -57,7 +63,8 @@ def agree_on_plan(game: ds.Game, plan: Plan, means: o.Means) -> None:
         say("and one training more: everybody's pool with another seed, to see if chance matters")
     if plan.reason:
         say(plan.reason)
-    agree_on_seconds(seconds)
+    if max_seconds is None or sys.stdin.isatty():
+        agree_on_seconds(min(seconds, max_seconds or seconds))
 
 
 def agree_on_evaluations(game: ds.Game, evaluations: int, means: o.Means) -> None:
@@ -71,7 +78,10 @@ def agree_on_seconds(seconds: float) -> None:
     if seconds <= ASK_ABOVE:
         return
     if not sys.stdin.isatty():
-        raise InvalidOption(f"About {clock(seconds)} of work; without a terminal, pass --yes.")
+        raise InvalidOption(
+            f"About {clock(seconds)} of work, but no terminal to ask at: pass --yes to agree, or "
+            "--max-seconds to limit it where the command has that."
+        )
     if not typer.confirm("Go on?", err=True):
         raise typer.Exit(1)
 

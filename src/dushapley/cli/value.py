@@ -11,6 +11,7 @@ from dushapley.cli import options as o
 from dushapley.cli.delivery import Delivery
 from dushapley.cli.job import Job
 from dushapley.cli.quote import agree_on_plan
+from dushapley.cli.wording import in_options
 from dushapley.engine.value import Run, check_wishes
 from dushapley.errors import Stopped
 from dushapley.terminal import say
@@ -35,7 +36,12 @@ def value(
     ] = None,
     json: o.Json = False,
 ) -> None:
-    """What each owner's data is worth."""
+    """What each owner's data is worth.
+
+    Say, of a folder with one table per owner, tested on rows of nobody, with money to share:
+
+        dushapley value owners --by-file --target y --test test.csv --pot 100000
+    """
     check_wishes(precision, executor, means.jobs, address, max_seconds)
     wanted.refuse_outputs(job, means)
     game = job.game()
@@ -46,11 +52,11 @@ def value(
         precision=precision, max_seconds=max_seconds, n_jobs=means.jobs, executor=executor,
         address=address, ledger=means.ledger_of(game),
     ) as run:  # fmt: skip
-        agree_on_plan(game, run.plan, means)
+        agree_on_plan(game, run.plan, means, max_seconds)
         try:
             result = run.pay()
         except Stopped as stopped:
-            say(str(stopped))
+            say(in_options(str(stopped)))
             if stopped.valuation is not None:
                 wanted.hand_over(stopped.valuation, job, game, command, json=json)
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0

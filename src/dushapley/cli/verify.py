@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +42,9 @@ def verify(
     check_executor("local", jobs, None)
     data = as_stored(settlement)
     record = recorded(data)
-    inputs = by_role(sources(files), record["inputs"])
+    opened = sources(files)
+    refuse_other_files(opened, record["inputs"])
+    inputs = by_role(opened, record["inputs"])
 
     def of_values() -> list[Finding]:
         game = recorded_job(record, inputs, model).opened(inputs).game()
@@ -75,6 +78,29 @@ def recorded_job(record: dict[str, Any], inputs: Inputs, agreed_model: str | Non
         )
     test = None if inputs.test is None else inputs.test.path
     return Job(**(record["job"] | {"files": [file.path for file in inputs.owners], "test": test}))
+
+
+def refuse_other_files(files: Sequence[SourceFile], recorded: Sequence[Any]) -> None:
+    """Refuse to judge a settlement by files that are not its own: too few, too many, renamed."""
+    given = Counter(file.path.name for file in files)
+    wanted = Counter(entry["name"] for entry in recorded)
+    missing = [entry for entry in recorded if entry["name"] not in given]
+    extra = [file for file in files if file.path.name not in wanted]
+    if missing:
+        lost = missing[0]
+        kind = "test file" if lost["role"] == "test" else "file"
+        twin = next((f.path for f in extra if f.sha256 == lost["sha256"]), None)
+        raise InvalidSettlement(
+            f"The {kind} {lost['name']!r} of the settlement was not passed, so nothing can be said "
+            "about it yet. "
+            + (f"{twin} has its content: rename it back." if twin else "Name it as well.")
+        )
+    if extra:
+        raise InvalidSettlement(
+            f"{extra[0].path} is not an input of this settlement, so nothing can be said about it "
+            f"yet. Name its {wanted.total()} files only: {', '.join(map(repr, list(wanted)[:6]))}"
+            + (" ..." if len(wanted) > 6 else "")
+        )
 
 
 def by_role(files: Sequence[SourceFile], recorded: Sequence[Any]) -> Inputs:

@@ -15,7 +15,7 @@ from dushapley.cli.delivery import Pot
 from dushapley.cli.job import Job
 from dushapley.cli.outputs import refuse_outputs
 from dushapley.cli.quote import agree_on_evaluations
-from dushapley.errors import InvalidOption
+from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.settlement.changes import Change
 from dushapley.settlement.money import money
 from dushapley.terminal import json_text, output, say, short_name, table
@@ -66,7 +66,14 @@ def what_if(
     )
     agree_on_evaluations(game, quote.new, means)
     answer = ds.what_if(game, change, n_jobs=means.jobs, **how)
-    show(answer, None if pot.pot is None else payments(answer, pot), json=json)
+    refusal = None
+    try:
+        paid = None if pot.pot is None else payments(answer, pot)
+    except InvalidSettlement as error:
+        paid, refusal = None, error  # raised once the answer, which was paid for, is shown
+    show(answer, paid, json=json)
+    if refusal is not None:
+        raise refusal
 
 
 def make_change(job: Job, game: ds.Game, kind: Callable[..., Change], wish: Any) -> Change:

@@ -64,7 +64,7 @@ def _refuse_endless(game: Game) -> None:
     if 2**power > most:
         raise MethodNotApplicable(
             f"exact would ask all {all_coalitions(power)} coalitions; without a budget it stops "
-            f"at {most:,} for a game of this kind. Pass budget=2**{power} if you mean it, or "
+            f"at {most:,} for a game of this kind. Pass budget={2**power} if you mean it, or "
             f"choose among: {', '.join(name for name in coalition_methods() if name != 'exact')}."
         )
 
@@ -136,8 +136,8 @@ def refuse_unless_applicable(
         "fractions": "asks for pools that hold part of an owner's rows, but this game knows whole "
         f"owners only. Methods that work here: {others}.",
         # a game that has rows answers by its closed form and never comes here
-        "rows": "needs the owners' rows and a test set with class labels, which this game does not "
-        f"offer. Make a KNNGame(owners, X_test, y_test) from them, or choose among: {others}.",
+        "rows": "needs the owners' rows and a test set with class labels as a game of nearest "
+        f"neighbours (KNNGame), which this game is not. Choose among: {others}.",
         "formula": "asks no questions: it is computed from a game's own formula, and this game has "
         "none for it. It needs the owners' sizes and a curve of the pooled size (SizeGame, "
         "RegressogramGame); for any other game use du.",

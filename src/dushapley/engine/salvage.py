@@ -81,7 +81,8 @@ def salvage(
             known = context or _context(db)
             if known is None:
                 raise LedgerUnreadable(
-                    f"{old} no longer says which game it belongs to. Pass context=game.context."
+                    f"{old} no longer says which game it belongs to. Pass context= with that of "
+                    "the game."
                 )
             with Ledger(new, known) as ledger:
                 return _copy_intact(db, ledger, copy.stat().st_size // _PAGE)

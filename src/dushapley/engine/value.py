@@ -311,7 +311,7 @@ class Run:
         ledger = (
             f"All of it is in the ledger {os.fspath(self.ledger)}; run the same again to go on."
             if self.ledger is not None
-            else "Nothing is kept without a ledger (ledger=, --ledger FILE)."
+            else "Nothing is kept without a ledger (ledger=)."
         )
         so_far = None if talk.estimate is None else self._valuation(talk, evaluator)
         talk.stop()

@@ -186,7 +186,7 @@ def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Sprea
 
 KERNEL = Method(
     name="kernel",
-    summary="KernelSHAP: additive fit weighted by the Shapley kernel (biased; form='unbiased' not)",
+    summary="KernelSHAP: additive fit weighted by the Shapley kernel (biased; form unbiased: not)",
     run=kernel,
     least=lambda n, _options: min(2 * n + 2, 2**n),  # twice as many as unknowns; or all
     default=two_squares,

@@ -6,13 +6,15 @@ and encoder stay the base run's.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.errors import InvalidChange
+from dushapley.data.overlap import row_hashes
+from dushapley.errors import InvalidChange, SharedRows
 from dushapley.games import DerivedGame, Game, RowsGame
 from dushapley.hashing import content_hash
 from dushapley.validation import refuse, suggestion
@@ -71,10 +73,28 @@ class Join:
                 f"The newcomer brings {len(X)} rows; each needs a target.",
             ),
         )
-        return game, _with(rows, self.owner, rows.prepared(X), y, content_hash(X, y))
+        joined = _with(rows, self.owner, rows.prepared(X), y, content_hash(X, y))
+        for note in tested_rows_of(joined, self.owner):
+            joined.notes = (*joined.notes, note)
+            warnings.warn(note, SharedRows, stacklevel=2)
+        return game, joined
 
     def told(self) -> str:
         return f"{self.owner!r} joins"
+
+
+def tested_rows_of(game: RowsGame, owner: str) -> list[str]:
+    """A note on rows of the test set that this owner holds."""
+    test = getattr(game, "X_test", None), getattr(game, "y_test", None)
+    if test[0] is None or game.owners.reduced is not None:
+        return []
+    held = game.owners.row_hashes[game.names.index(owner)]
+    known = len(np.intersect1d(row_hashes(*test), held))
+    sentence = (
+        f"{known:,} rows of the test set, targets included, are in the data of {owner!r} as well: "
+        "scores on them flatter it."
+    )
+    return [sentence] if known else []
 
 
 @dataclass(frozen=True)
@@ -190,8 +210,8 @@ def refuse_without_rows(game: Game, what: str) -> RowsGame:
     # under cross-validation the owners' rows are the test set: another owner, another test
     if not isinstance(game, RowsGame) or type(game).with_owners is RowsGame.with_owners:
         raise InvalidChange(
-            f"{what} cannot be pooled in a {type(game).__name__}. It needs a game of owners' rows "
-            "with a test set of its own: a ModelGame, a DatasetGame."
+            f"{what} cannot be pooled in this game. It needs a game of owners' rows with a test "
+            "set of its own: a test file or rows held out, not cross-validation."
         )
     return game
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,7 +18,7 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidOption
-from dushapley.games.model.scoring.metrics import ROW_METRICS
+from dushapley.games.model.scoring.metrics import ROW_METRICS, full_name
 from dushapley.validation import suggestion
 
 Task = Literal["classification", "regression"]
@@ -121,8 +122,9 @@ def models() -> dict[str, str]:
 def scores() -> dict[str, str]:
     """Names of the scores that are known test row by test row, with one line each.
 
-    Any other score that ``sklearn.metrics.get_scorer_names()`` lists is taken too: its test-set
-    error is found by scoring without each group of test rows in turn.
+    Short names are taken as well: rmse, mae, mse, auc, log_loss and brier (each error with a minus,
+    since higher is better). Any other score that ``sklearn.metrics.get_scorer_names()`` lists is
+    taken too: its test-set error is found by scoring without each group of test rows in turn.
 
     Examples
     --------
@@ -156,7 +158,7 @@ def choose(
     elif task == "auto":
         chosen = guess_task(np.concatenate(owners.labels()))
     default = DEFAULT if owners.reduced is None else SUMMED
-    return Choice(chosen, model or default[chosen], scoring or SCORING[chosen])
+    return Choice(chosen, model or default[chosen], full_name(scoring) or SCORING[chosen])
 
 
 def check_task(task: str, name: str = "task") -> None:
@@ -321,4 +323,6 @@ def imported(path: str) -> Any:
                 "gbdt needs lightgbm, which is not installed. Install dushapley[gbdt], or choose "
                 "gradient-boosting."
             ) from error
-        raise InvalidOption(f"The model {path!r} cannot be imported: {error}.") from error
+        inside = [n for n in dir(sys.modules.get(module)) if n[:1].isupper()]
+        hint = suggestion(name, inside) or " Check its spelling, and that its package is installed."
+        raise InvalidOption(f"The model {path!r} cannot be imported: {error}.{hint}") from error

@@ -266,8 +266,8 @@ class ModelGame(RowsGame):
         if self.on_failure == "raise":
             raise UtilityFailed(
                 f"Training on {pool_name(query, self.names)} failed with {cause}. Mend the model "
-                "or the data, or pass on_failure='empty' (--on-failure empty) to count such pools "
-                f"as u(nobody) = {self.nobody.value:.6g}."
+                "or the data, or pass on_failure='empty' to count such pools as u(nobody) = "
+                f"{self.nobody.value:.6g}."
             ) from error
         return Outcome(self.nobody.value, training.failure_cause(error), self.nobody.scores)
 

@@ -14,6 +14,7 @@ from dushapley.data.tables import aligned
 from dushapley.errors import InvalidGame
 from dushapley.games.model.catalogue import choose, model_for
 from dushapley.games.model.encoding import Encoding, encoding_pipeline, is_mixed
+from dushapley.games.model.scoring.metrics import full_name
 from dushapley.validation import check_choice, refuse
 
 
@@ -56,6 +57,7 @@ def prepare(
     if owners.columns is not None and hasattr(given, "columns"):
         given = aligned(given, owners.columns, "The test table")
     rows = np.array(given) if encoding is None else encoding(np.asarray(given, dtype=object))
+    scoring = full_name(scoring)
     if isinstance(model, str):
         choice = choose(owners, model, task, scoring)
         blocks = [*owners.X, np.asarray(given)]

@@ -61,7 +61,7 @@ def refuse_drifting(model: Any) -> None:
             raise InvalidGame(
                 f"{name} is a {type(state).__name__}, which changes with every training, so that "
                 "equal pools would differ in worth. Pass an integer, or leave it out: the game's "
-                "seed= then sets it."
+                "own seed then sets it."
             )
 
 

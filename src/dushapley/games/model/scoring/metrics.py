@@ -261,3 +261,19 @@ ROW_METRICS: dict[str, RowMetric] = {
     "neg_root_mean_squared_error": RowMetric("labels", minus_root, classes=False),
     "r2": RowMetric("labels", determination, classes=False),
 }
+
+SHORT = {
+    "auc": "roc_auc",
+    "brier": "neg_brier_score",
+    "log_loss": "neg_log_loss",
+    "mae": "neg_mean_absolute_error",
+    "mse": "neg_mean_squared_error",
+    "rmse": "neg_root_mean_squared_error",
+}
+"""Short names of scores; those of errors stand for minus the error, since higher is better."""
+
+
+def full_name(scoring: Any) -> Any:
+    """A score by its full name, where it has a short one; in any case of letters."""
+    plain = scoring.lower().replace("-", "_") if isinstance(scoring, str) else ""
+    return SHORT.get(plain, scoring)

@@ -19,6 +19,7 @@ from dushapley.errors import InvalidGame
 from dushapley.games.model.scoring.jackknife import pseudo_values
 from dushapley.games.model.scoring.metrics import (
     ROW_METRICS,
+    SHORT,
     Response,
     RowMetric,
     Target,
@@ -157,12 +158,13 @@ def black_box(scoring: Any) -> Callable[[Any, Array, Array], float]:
     try:
         return get_scorer(scoring)
     except (ValueError, TypeError) as error:
-        near = difflib.get_close_matches(str(scoring), get_scorer_names(), n=3, cutoff=0.4)
+        known = [*get_scorer_names(), *SHORT]
+        near = difflib.get_close_matches(str(scoring).lower(), known, n=3, cutoff=0.4)
         raise InvalidGame(
             f"There is no score {scoring!r}."
             + (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
-            + " Pass a name that sklearn.metrics.get_scorer_names() lists, or a function "
-            "f(model, X, y) -> number."
+            + f" Choose among {', '.join(['accuracy', 'f1', 'r2', *SHORT])}, or another score that "
+            "scikit-learn knows by name; in Python, a function of model, X and y will do as well."
         ) from error
 
 
