@@ -39,6 +39,7 @@ PYTHON = re.compile(
     r"|\b(?:None|True|False)\b|\bModelGame\("
 )
 """What only a programmer would understand."""
+READ = re.compile(r"--read \w+=")
 OUT_OF_REACH = (
     "testing.py", "guarantees/", "games/size/", "games/classic.py", "games/rows.py",
     "games/base.py", "games/knn.py", "engine/asktell.py", "games/model/batched/",
@@ -214,7 +215,7 @@ def test_every_message_is_said_in_options() -> None:
         room = module.relative_to(Path(ds.__file__).parent).as_posix()
         if not room.startswith(OUT_OF_REACH):
             told = [in_options(m) for m in messages(module) if not m.startswith(FOR_OTHERS)]
-            left += [f"{room}: {m}" for m in told if PYTHON.search(m)]
+            left += [f"{room}: {m}" for m in told if PYTHON.search(READ.sub("", m))]
     assert left == []
 
 

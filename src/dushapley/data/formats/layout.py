@@ -67,8 +67,8 @@ def _as_told(lines: Lines, reading: Reading, account: Account) -> Layout:
     chosen = reading.header_lines
     if max(chosen) >= len(lines):
         raise InvalidOwners(
-            f"{account.name} has no line {max(chosen) + 1} for the names of columns, which header="
-            f"{reading.header} names. Look for the right line, and count from 1."
+            f"{account.name} has no line {max(chosen) + 1} for the names of columns, which --read "
+            f"header={reading.header} names. Look for the right line, and count from 1."
         )
     width = max(len(lines[k]) for k in chosen)
     rows = [[*lines[k], *[""] * (width - len(lines[k]))] for k in chosen]
