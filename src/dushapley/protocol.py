@@ -49,6 +49,8 @@ class Estimate:
     guarantee
         A proven bound on the error of each value, where there is one, plain JSON types only; see
         `Guarantee.to_dict`.
+    by_row
+        Where a formula's values are means over test rows: those of single rows, shape (rows, I).
     """
 
     values: FloatArray
@@ -59,6 +61,7 @@ class Estimate:
     details: Mapping[str, Any] = field(default_factory=dict)
     weights: FloatArray | None = None
     guarantee: Mapping[str, Any] | None = None
+    by_row: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)

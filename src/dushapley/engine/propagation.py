@@ -135,6 +135,14 @@ def by_source(
     return errors | _total(covariances) | ({} if carried else {"dominant": None})
 
 
+def formula_errors(formula: Estimate) -> dict[str, Any]:
+    """Of a formula's values, which only the test set makes uncertain; empty without one."""
+    if formula.by_row is None:
+        return {}
+    test_set = influence_error(formula.by_row) if len(formula.by_row) > 1 else None
+    return by_source(formula, {"test set": test_set}, enumerated=True)
+
+
 def _sampling_error(estimate: Estimate) -> FloatArray | None:
     """As the method knows it; owners are independent where it does not say otherwise."""
     if estimate.std_errors is None:

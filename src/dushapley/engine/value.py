@@ -28,6 +28,7 @@ from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress
+from dushapley.engine.propagation import formula_errors
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
@@ -257,7 +258,14 @@ class Run:
         with blas_limit(self.game):
             empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
         nothing = dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0)
-        return self._built(formula, u_empty=empty, u_full=full, details=formula.details, **nothing)
+        return self._built(
+            formula,
+            u_empty=empty,
+            u_full=full,
+            details=formula.details,
+            errors=formula_errors(formula),
+            **nothing,
+        )
 
     def _valuation(self, talk: AskTell, evaluator: Evaluator) -> Valuation:
         assert talk.estimate is not None

@@ -8,7 +8,9 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
-from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_values
+from dushapley.games.base import Outcome
+from dushapley.games.model.training import grouped
+from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_estimate
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
@@ -46,6 +48,7 @@ class KNNGame(RowsGame):
 
     X_test: FloatArray
     y_test: Array
+    judged = True
 
     def __init__(
         self, owners: Owners, X_test: ArrayLike, y_test: ArrayLike, k: int = DEFAULT_K
@@ -69,12 +72,26 @@ class KNNGame(RowsGame):
         pools = (self.row_mask(*taken) for taken in self.each(queries, draws))
         return np.array([self._score(rows) for rows in pools], dtype=np.float64)
 
+    def outcomes(
+        self, queries: Queries, draws: IntArray | None, twice: bool = False
+    ) -> list[Outcome]:
+        """Utilities with their test points."""
+        pools = (self._hits(self.row_mask(*taken)) for taken in self.each(queries, draws))
+        return [Outcome(self._mean(hits), scores=grouped(hits / self.k)) for hits in pools]
+
     def _score(self, rows: BoolArray) -> float:
+        return self._mean(self._hits(rows))
+
+    def _mean(self, hits: IntArray) -> float:
+        return float(hits.sum() / (self.k * len(hits)))
+
+    def _hits(self, rows: BoolArray) -> IntArray:
+        """Correct labels among the nearest rows of a pool, test point by test point."""
         inside = rows[self._near]
         nearest = inside & (np.cumsum(inside, axis=1) <= self.k)
-        return float((nearest & self._right).sum() / (self.k * len(inside)))
+        return (nearest & self._right).sum(axis=1)
 
     def closed_form(self, method: str) -> Estimate | None:
         if method not in ("exact", "knn"):
             return None
-        return Estimate(knn_values(self.owners, self.X_test, self.y_test, self.k))
+        return knn_estimate(self.owners, self.X_test, self.y_test, self.k)

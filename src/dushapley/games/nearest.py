@@ -9,6 +9,7 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, MethodNotApplicable
+from dushapley.protocol import Estimate
 from dushapley.validation import is_whole
 
 DEFAULT_K = 5
@@ -56,14 +57,21 @@ def knn_values(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K)
     >>> ds.games.nearest.knn_values(owners, np.array([[0.1]]), np.array([0]), k=2).tolist()
     [0.5, 0.5]
     """
+    return knn_estimate(owners, X_test, y_test, k).values
+
+
+def knn_estimate(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K) -> Estimate:
+    """The same with the values by test point, whose mean they are."""
     X_test, y_test = check_test_set(owners, X_test, y_test)
     k = check_k(k)
-    values = np.zeros(len(owners))
+    values, by_point = np.zeros(len(owners)), []
     for start in range(0, len(X_test), AT_ONCE):
         some = slice(start, start + AT_ONCE)
         owner, match = nearest_rows(owners, X_test[some], y_test[some], k)
-        values += rows_to_values(owner, match, len(owners), k)
-    return values / (k * len(X_test))
+        added, points = rows_to_values(owner, match, len(owners), k)
+        values += added
+        by_point.append(points / k)
+    return Estimate(values / (k * len(X_test)), by_row=np.concatenate(by_point))
 
 
 def nearest_rows(
@@ -85,8 +93,13 @@ def nearest_rows(
     return whose, right
 
 
-def rows_to_values(owner: IntArray, match: Array, n_players: int, k: int) -> FloatArray:
-    """Add up, over all rows with the right label, what they give to and take from every owner."""
+def rows_to_values(
+    owner: IntArray, match: Array, n_players: int, k: int
+) -> tuple[FloatArray, FloatArray]:
+    """Add up, over all rows with the right label, what they give to and take from every owner.
+
+    For all test points together, shape (I,), and for each of them, shape (points, I).
+    """
     one_hot = owner[:, :, None] == np.arange(n_players)
     nearer = np.cumsum(one_hot, axis=1) - one_hot
     nearer, whose = nearer[match], owner[match]
@@ -102,9 +115,15 @@ def rows_to_values(owner: IntArray, match: Array, n_players: int, k: int) -> Flo
     alone = np.einsum("prt,pt,pr->p", counts, fits, weights[n, :-1])
     blocked = np.einsum("prt,pt,pr->p", counts, fits, weights[n, 1:])
     values = np.bincount(whose, alone, minlength=n_players) - blocked @ blocks
+    single = -blocked[:, None] * blocks
+    single[rows, whose] += alone
     for m in range(n_players):
-        values[m] -= crowded_out(counts, active[:, m], cap, weights[n, 1:])
-    return np.asarray(values)
+        pushed = crowded_out(counts, active[:, m], cap, weights[n, 1:])
+        values[m] -= pushed[0]
+        single[:, m] -= pushed[1]
+    by_point = np.zeros((len(owner), n_players))
+    np.add.at(by_point, np.nonzero(match)[0], single)
+    return np.asarray(values), by_point
 
 
 def count_subsets(active: IntArray, k: int) -> FloatArray:
@@ -118,10 +137,12 @@ def count_subsets(active: IntArray, k: int) -> FloatArray:
     return counts
 
 
-def crowded_out(counts: FloatArray, own: IntArray, cap: IntArray, weights: FloatArray) -> float:
-    """How often one active owner pushes rows out of the K nearest, by Shapley's weights."""
+def crowded_out(
+    counts: FloatArray, own: IntArray, cap: IntArray, weights: FloatArray
+) -> tuple[float, FloatArray]:
+    """How often one active owner pushes rows out of the K nearest: in all, and row by row."""
     k = counts.shape[1]
-    total = 0.0
+    total, single = 0.0, np.zeros(len(own))
     for c in range(1, k):
         rows = np.flatnonzero(own == c)
         without = counts[rows]
@@ -130,7 +151,8 @@ def crowded_out(counts: FloatArray, own: IntArray, cap: IntArray, weights: Float
         t, top = np.arange(k), cap[rows, None]
         pushed = (t <= top) & (t > top - c)
         total += float(np.einsum("prt,pt,pr->", without, pushed, weights[rows]))
-    return total
+        single[rows] = np.einsum("prt,pt,pr->p", without, pushed, weights[rows])
+    return total, single
 
 
 def joining_weights(n_players: int, k: int) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from dushapley.data.overlap import copied_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
-from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_values
+from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
 from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
 from dushapley.validation import pool_name
@@ -60,8 +61,8 @@ class RowsGame(Game):
         """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
         if method != "knn" or self.X_test is None or self.y_test is None:
             return None
-        values = knn_values(self.owners, self.X_test, self.y_test, DEFAULT_K)
-        return Estimate(values, notes=(KNN_NOTE,))
+        estimate = knn_estimate(self.owners, self.X_test, self.y_test, DEFAULT_K)
+        return replace(estimate, notes=(KNN_NOTE,))
 
     def with_owners(self, owners: Owners) -> Self:
         """The same game over other owners; pools of equal content keep their keys and values."""
