@@ -399,6 +399,29 @@ def test_mojibake_is_mended_only_where_it_is() -> None:
     assert mended("São Tomé, Ärzte, naïve") == "São Tomé, Ärzte, naïve"
 
 
+def test_a_blank_date_is_a_missing_value_also_in_the_test_set(clean: Path, tmp_path: Path) -> None:
+    owners = ds.Owners.from_files(clean, target="ill")
+    table = rows(9).astype({"visit": str})
+    table.loc[3, "visit"] = ""
+    table.to_csv(tmp_path / "test.csv", index=False)
+    test = owners.align(read_table(tmp_path / "test.csv"))
+    assert test[0][3, 4] is None
+    for encode in ("pooled", "training"):
+        game = ds.ModelGame(owners, "logistic", *test, encode=encode)
+        assert np.isfinite(ds.value(game, "exact").values).all()
+
+
+def test_cells_that_come_again_hash_as_each_by_itself() -> None:
+    from dushapley.hashing import _cell, content_hash, sha256
+
+    days = [pd.Timestamp("2022-01-01"), pd.Timestamp("2022-01-01", tz="UTC"), None]
+    columns = [[0.5, -0.0, float("nan")], ["a", "é", "a"], days, [1, True, 1.0], [None] * 3]
+    X = np.array(columns, dtype=object).T
+    cells = [_cell(cell) for cell in X.ravel()]
+    plain = sha256("O(3, 5);", *(b"%d:%b" % (len(c), c) for c in cells), "none;").hex()
+    assert content_hash(X, None) == plain
+
+
 # -- limits
 
 

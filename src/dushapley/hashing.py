@@ -7,12 +7,13 @@ content. Versions of packages stand here too: results count as the same only und
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
 from importlib import import_module, metadata
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -91,15 +92,38 @@ def _cells(array: Array | None) -> Iterator[str | bytes]:
         yield "none;"
         return
     yield f"{array.dtype.kind}{array.shape};"
-    if array.dtype.kind in "OUS":
-        for cell in map(_cell, array.ravel()):
-            yield f"{len(cell)}:".encode() + cell
+    if array.dtype.kind == "O" and array.ndim == 2:
+        for start in range(0, len(array), ROWS_AT_A_TIME):
+            columns = array[start : start + ROWS_AT_A_TIME].T.tolist()
+            yield b"".join(chain.from_iterable(zip(*map(_column, columns), strict=True)))
+    elif array.dtype.kind in "OUS":
+        yield from _column(list(array.ravel()))
     else:
         yield f"{array.dtype.str};"
         yield array.tobytes()
 
 
+def _column(items: Sequence[object]) -> list[bytes]:
+    """Cells with their lengths before them; what comes again, words and days say, is made once."""
+    kinds = set(map(type, items))
+    if kinds == {float}:
+        return [b"%d:float:%b" % (len(text) + 6, text.encode()) for text in map(repr, items)]
+    if not all(map(_comes_again, kinds)) or any(getattr(i, "tzinfo", None) for i in items):
+        return [b"%d:%b" % (len(cell), cell) for cell in map(_cell, items)]
+    made = {(type(item), item): b"" for item in items}  # 1 and True are equal, but not the same
+    for kind, item in made:
+        cell = _cell(item)
+        made[kind, item] = b"%d:%b" % (len(cell), cell)
+    return [made[type(item), item] for item in items]
+
+
+ROWS_AT_A_TIME = 1 << 16
 _PLAIN = (str, bytes, int, float, type(None), np.generic, date, time, timedelta, Decimal)
+
+
+def _comes_again(kind: type) -> bool:
+    """Whether equal objects of this type have the same text (moments: without a time zone)."""
+    return kind in (str, int, bool, type(None), date, datetime) or kind.__name__ == "Timestamp"
 
 
 def _cell(item: object) -> bytes:
