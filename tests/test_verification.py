@@ -127,7 +127,7 @@ def test_one_byte_of_a_file_is_found(tmp_path: Path) -> None:
     assert "file 'a.csv' has changed" in repr(verdict)
     assert {f.name: f.holds for f in verdict.findings} == {
         "seal": True, "payments": True, "inputs": False, "versions": True, "game": None,
-        "values": None,
+        "values": None, "notes": None, "terms": None,
     }  # fmt: skip
     assert "not made  values: inputs failed" in repr(verdict)
     assert "test file 'test.csv' is missing" in repr(verify(s, game(), inputs=inputs[:1]))
@@ -154,7 +154,7 @@ def test_what_is_no_settlement_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettlement, match="not a readable settlement"):
         verify(path, game())
     path.write_text('{"format": "x"}')
-    with pytest.raises(InvalidSettlement, match="it must be"):
+    with pytest.raises(InvalidSettlement, match="It must be"):
         verify(path, game())
 
 

@@ -1,10 +1,12 @@
-"""Guards: what is refused at the door, and how messages name a pool."""
+"""Guards: what is refused at the door, how messages name a pool, JSON without two readings."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from math import inf
+from math import inf, isfinite
 from numbers import Real
 from typing import Any, TypeGuard
 
@@ -20,6 +22,10 @@ from dushapley.errors import (
     UtilityFailed,
 )
 
+MOST_BYTES, MOST_ENTRIES, MOST_DEPTH, MOST_DIGITS = 2**26, 3_000_000, 40, 40
+"""Of JSON that is read: 64 MB (1,000 owners with all covariances take 40), and numbers as long as
+any that is written.
+"""
 LARGEST = 1e140
 """Utility whose square can still be summed."""
 
@@ -59,7 +65,9 @@ def is_whole(thing: object, least: float = -inf, most: float = inf) -> TypeGuard
 
 def is_number(thing: object, above: float = -inf, most: float = inf) -> TypeGuard[float]:
     """Whether it is a real number, neither NaN nor a truth value, above one bound up to another."""
-    return isinstance(thing, Real) and not isinstance(thing, bool) and above < float(thing) <= most
+    if isinstance(thing, bool) or not isinstance(thing, Real):
+        return False
+    return bool(above < thing <= most)  # type: ignore[operator]  # exact where floats overflow
 
 
 def check_whole(
@@ -198,3 +206,75 @@ def check_seed(seed: object, error: type[DUShapleyError] = InvalidOption) -> int
     if not is_whole(seed, least=0):
         raise error(f"seed is {seed!r}; it must be a whole number that is not negative.")
     return int(seed)
+
+
+def strict_json(content: bytes) -> Any:
+    """Data from JSON that can be read in one way only; a ValueError says what is wrong with it.
+
+    Other readers take the last of two equal keys, or read 1e999 as infinity: two people would then
+    see two things under one seal. Refused are double keys, NaN and infinity, numbers of more than
+    40 digits or beyond the range of floats, more than 64 MB, 3,000,000 entries or 40 levels.
+
+    Examples
+    --------
+    >>> strict_json(b'{"pot": 1, "pot": 2}')
+    Traceback (most recent call last):
+    ValueError: 'pot' stands in it twice
+    """
+    n_entries = sum(content.count(mark) for mark in (b",", b"[", b"{"))
+    if len(content) > MOST_BYTES or n_entries > MOST_ENTRIES:
+        raise ValueError(
+            f"{len(content):,} bytes and {n_entries:,} entries; at most {MOST_BYTES:,} and "
+            f"{MOST_ENTRIES:,} are read"
+        )
+    try:
+        data = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_once,
+            parse_constant=_no_number,
+            parse_float=_float,
+            parse_int=_int,
+        )
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    _refuse_deep(data)
+    return data
+
+
+TOO_DEEP = f"it is nested more than {MOST_DEPTH} levels deep"
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen = dict(pairs)
+    if len(seen) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        raise ValueError(f"{names.most_common(1)[0][0]!r:.60} stands in it twice")
+    return seen
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is not a number")
+
+
+def _float(digits: str) -> float:
+    number = float(digits) if len(digits) <= MOST_DIGITS else inf
+    if not isfinite(number):
+        raise ValueError(f"the number {digits:.20} is too large, or too long")
+    return number
+
+
+def _int(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"the number {digits:.20}… is too large, or too long")
+    return int(digits)
+
+
+def _refuse_deep(data: Any) -> None:
+    waiting = [(data, 1)]
+    while waiting:
+        thing, depth = waiting.pop()
+        if depth > MOST_DEPTH:
+            raise ValueError(TOO_DEEP)
+        if isinstance(thing, (dict, list)):
+            inside = thing.values() if isinstance(thing, dict) else thing
+            waiting += [(item, depth + 1) for item in inside if isinstance(item, (dict, list))]

@@ -90,7 +90,8 @@ class Target:
     corpus
         Makes some files of this kind that are in order (and some that once were not).
     read
-        Reads a file as a user would, and asserts that what comes of it is right.
+        Reads a file as a user would, and asserts that what comes of it is right; may return a
+        word for how it ended.
     mutate
         What may have happened to such a file.
     """
@@ -130,8 +131,9 @@ def ending(target: Target, content: bytes) -> str:
         for inside in (path.parent, Path(folder, "here"), Path(folder, "tmp")):
             inside.mkdir()
         path.write_bytes(content)
+        before = _files(folder)
         how = _attempt(target.read, path)
-        if (left := _files(folder)) != [path] or path.read_bytes() != content:
+        if (left := _files(folder)) != before or path.read_bytes() != content:
             raise Unclear(f"{how}, but left {left}")
         return how
 
@@ -141,13 +143,13 @@ def _attempt(read: Callable[[Path], object], path: Path) -> str:
         for manager in (_folders(path.parents[1]), _limits(), _watched()):
             stack.enter_context(manager)
         try:
-            read(path)
+            named = read(path)
         except DUShapleyError as error:
             _check_message(str(error))
             return type(error).__name__
         except (Exception, TooLong, SystemExit) as error:
             raise Unclear(f"{type(error).__name__}: {str(error)[:500]}") from error
-    return "value"
+    return named if isinstance(named, str) else "value"
 
 
 def _check_message(message: str) -> None:

@@ -11,13 +11,24 @@ from typer import Argument, Exit, Option
 
 from dushapley.cli import options as o
 from dushapley.cli.data import Inputs
-from dushapley.cli.job import Job
+from dushapley.cli.quote import agree_on_evaluations
+from dushapley.cli.recorded import command_finding, intake_finding, recorded, recorded_job
 from dushapley.data.files import SourceFile, sources
-from dushapley.engine.executors import check_executor
-from dushapley.errors import InvalidOption, InvalidSettlement
-from dushapley.games.model.catalogue import MODELS
-from dushapley.settlement.verification import Finding, as_stored, value_findings, verdict_on
+from dushapley.errors import InvalidSettlement
+from dushapley.games import Game
+from dushapley.results.schema import MOST_COUNT
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.settlement import Settlement
+from dushapley.settlement.verification import (
+    Finding,
+    as_stored,
+    refuse_endless,
+    value_findings,
+    verdict_on,
+)
 from dushapley.terminal import output
+
+JOB = Finding("job", True, "is what the game was made again by")
 
 
 def verify(
@@ -37,47 +48,41 @@ def verify(
         Option(help="Agree to import this model, where it has no short name.", metavar="NAME"),
     ] = None,
     jobs: o.Jobs = 1,
+    yes: Annotated[
+        bool, Option("--yes", help="Agree to all the evaluations that it takes, however many.")
+    ] = False,
 ) -> None:
     """Compute a settlement again and say whether it holds: exit code 0 if so, else 1."""
-    check_executor("local", jobs, None)
+    means = o.Means(jobs=jobs, yes=yes)
     data = as_stored(settlement)
-    record = recorded(data)
+    stored, record = Settlement.from_dict(data), recorded(data)
     opened = sources(files)
     refuse_other_files(opened, record["inputs"])
     inputs = by_role(opened, record["inputs"])
 
     def of_values() -> list[Finding]:
-        game = recorded_job(record, inputs, model).opened(inputs).game()
+        job = recorded_job(record, inputs, model).opened(inputs)
+        game = job.game()
         trusted = o.default_ledger(game.context) if from_ledger and game.context else ledger
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
-        return value_findings(data, game, ledger=trusted, n_jobs=jobs)
+        most = agreed_evaluations(stored.valuation, game, means, ask=trusted is None)
+        found = value_findings(data, game, ledger=trusted, n_jobs=jobs, most_evaluations=most)
+        return [*found, intake_finding(record, job)]
 
-    verdict = verdict_on(data, inputs.record(), of_values)
+    of_record = {"command": command_finding(stored), "job": JOB, "findings": None}
+    verdict = verdict_on(data, inputs.record(), of_values, of_record)
     output(verdict)
     raise Exit(0 if verdict.holds else 1)
 
 
-def recorded(data: Any) -> dict[str, Any]:
-    """Provenance of a settlement that the command line made."""
-    record = data.get("record") if isinstance(data, dict) else None
-    if not isinstance(record, dict) or not {"job", "inputs"} <= set(record):
-        raise InvalidSettlement(
-            "The settlement does not record the command it was made by. If it was made in Python, "
-            "verify it there: dushapley.verify(settlement, game)."
-        )
-    return record
-
-
-def recorded_job(record: dict[str, Any], inputs: Inputs, agreed_model: str | None) -> Job:
-    """The job that a settlement was made by, on these files."""
-    named = record["job"].get("model")
-    if named is not None and named not in MODELS and named != agreed_model:
-        raise InvalidOption(
-            f"The settlement names the model {named!r}, which is code to be imported. Pass "
-            f"--model {named} if you trust it."
-        )
-    test = None if inputs.test is None else inputs.test.path
-    return Job(**(record["job"] | {"files": [file.path for file in inputs.owners], "test": test}))
+def agreed_evaluations(stored: Valuation, game: Game, means: o.Means, *, ask: bool) -> int | None:
+    """How many evaluations may be made, after asking where they are many; None: the usual."""
+    if stored.fingerprint != game.fingerprint:
+        return None  # another game, so nothing will be paid
+    plan = refuse_endless(stored, game, MOST_COUNT if means.yes else None)
+    if ask:
+        agree_on_evaluations(game, plan.budget, means)
+    return plan.budget if means.yes else None
 
 
 def refuse_other_files(files: Sequence[SourceFile], recorded: Sequence[Any]) -> None:

@@ -165,7 +165,7 @@ def listing(paths: PathLike | Iterable[Any]) -> Listing:
     files: list[Path] = []
     skipped: list[Finding] = []
     for path in map(Path, given):
-        if path.is_dir():
+        if os.path.isdir(path):  # False, not an error, for names that no file can have
             inside, left = _sorted_out(path)
             files += inside
             skipped += left

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import InvalidValuation
 from dushapley.guarantees.uniformity import Uniformity, uniformity
+from dushapley.results.schema import valuation_fault
 from dushapley.results.uncertainty import half_width, root_mean_square, with_errors
 from dushapley.terminal import decimals_for, json_text, printable, short_name, table
 from dushapley.validation import check_format
@@ -272,6 +273,11 @@ class Valuation:
             raise InvalidValuation(
                 f"The stored valuation lacks {sorted(missing)} and has unknown {sorted(unknown)}."
                 " Read it with the version of dushapley that wrote it, or value the game again."
+            )
+        if fault := valuation_fault(data):
+            raise InvalidValuation(
+                f"The stored valuation cannot be read: {fault}. Use it as it was written, or value "
+                "the game again."
             )
         sequences = {name: tuple(data.get(name, ())) for name in ("owners", "notes")}
         return cls(**{k: v for k, v in data.items() if k != "format"} | sequences)

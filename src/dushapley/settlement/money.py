@@ -6,6 +6,7 @@ rounding error can lose a cent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -26,6 +27,8 @@ RULES = {
 }
 DEFAULT_FLOOR = "0.1"
 """Part of an equal share that the rule "floor" pays to everybody."""
+LONGEST, MOST_DIGITS = 100, 40
+"""Characters of an amount or a floor, and digits of an amount before the point."""
 ROUNDED_IN_SHOPS = {"IQD": 3} | dict.fromkeys(
     ("AFN", "ALL", "IRR", "KPW", "LAK", "LBP", "MGA", "MMK", "RSD", "SOS", "SYP", "YER"), 2
 )
@@ -102,16 +105,23 @@ def amount_of(coins: int, decimals: int) -> Decimal:
 def check_pot(pot: object, decimals: int) -> Decimal:
     if not (is_whole(pot) or isinstance(pot, (str, float, Decimal))):
         raise InvalidSettlement(f"The pot is {pot!r}; pass an amount of money, say '100000.00'.")
+    if is_whole(pot) and not is_whole(pot, most=10**MOST_DIGITS):
+        pot = float("inf")  # Python does not even write numbers of 5,000 digits
     try:
-        amount = Decimal(str(pot))
+        amount = Decimal(str(pot) if len(str(pot)) <= LONGEST else "inf")
     except InvalidOperation:
         amount = Decimal("nan")
-    if not amount.is_finite() or amount < 0:
+    if not amount.is_finite() or amount < 0 or not _is_modest(amount):
         raise InvalidSettlement(
-            f"The pot is {pot!r}; it must be an amount of money that is not negative, written "
-            "with a decimal point and without separators: '100000.00'."
+            f"The pot is {str(pot)[:60]!r}; it must be an amount of money that is not negative, "
+            "below 1e40, written with a decimal point and without separators: '100000.00'."
         )
     return amount_of(coins_of(amount, decimals), decimals)
+
+
+def _is_modest(amount: Decimal) -> bool:
+    """Whether exact arithmetic with it ends soon: 1e99999999 is short, but has many digits."""
+    return amount.adjusted() < MOST_DIGITS and int(amount.as_tuple().exponent) > -2 * MOST_DIGITS
 
 
 def check_floor(floor: object, negative: str) -> str | None:
@@ -127,15 +137,24 @@ def check_floor(floor: object, negative: str) -> str | None:
     if negative != "floor":
         return None
     text = DEFAULT_FLOOR if floor is None else str(floor)
-    try:
-        valid = 0 <= Fraction(text) <= 1
-    except (ValueError, ZeroDivisionError):
-        valid = False
-    if not valid:
+    if not is_floor(text):
         raise InvalidSettlement(
-            f"floor is {floor!r}; it must be the part of an equal share paid to everybody, 0 to 1."
+            f"floor is {floor!r:.60}; it must be the part of an equal share paid to everybody, "
+            "0 to 1."
         )
     return text
+
+
+def is_floor(text: object) -> bool:
+    """Whether it is a part from 0 to 1 whose exact arithmetic ends soon."""
+    if not isinstance(text, str) or len(text) > LONGEST:
+        return False
+    if re.search(r"e[+-]?[\d_]{3,}", text, re.IGNORECASE):  # 1e-99999999 has many digits
+        return False
+    try:
+        return 0 <= Fraction(text) <= 1
+    except (ValueError, ZeroDivisionError):
+        return False
 
 
 def check_currency(currency: object) -> str:

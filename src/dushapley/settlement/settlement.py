@@ -6,7 +6,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,13 +31,12 @@ from dushapley.settlement.money import (
     share_out,
     whole_weights,
 )
+from dushapley.settlement.stored import FORMAT, refuse_extreme, refuse_unreadable
 from dushapley.terminal import json_text, printable, short_name, table
-from dushapley.validation import check_format
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = "dushapley.settlement/1"
 PACKAGES = ("dushapley", "numpy", "scipy", "scikit-learn", "pandas", "skrub", "torch", "lightgbm")
 
 
@@ -164,31 +163,25 @@ class Settlement:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Settlement:
         """Read back what `to_dict` wrote; whether it is true is for `verify` to say."""
-        check_format(data, FORMAT, InvalidSettlement)
-        try:
-            lines = data["payments"]
-            bounds = {
-                name: None
-                if any(line[name] is None for line in lines)
-                else tuple(Decimal(line[name]) for line in lines)
-                for name in ("low", "high")
-            }
-            return cls(
-                valuation=Valuation.from_dict(data["valuation"]),
-                pot=Decimal(data["pot"]),
-                currency=data["currency"],
-                decimals=data["decimals"],
-                negative=data["negative"],
-                floor=data["floor"],
-                payments=tuple(Decimal(line["payment"]) for line in lines),
-                record=data["record"],
-                **bounds,
-            )
-        except (KeyError, TypeError, InvalidOperation) as error:
-            raise InvalidSettlement(
-                f"The settlement cannot be read ({type(error).__name__}: {error}). Use the file as "
-                "it was written, or settle again."
-            ) from error
+        refuse_unreadable(data)
+        lines = data["payments"]
+        bounds = {
+            name: None
+            if any(line[name] is None for line in lines)
+            else tuple(Decimal(line[name]) for line in lines)
+            for name in ("low", "high")
+        }
+        return cls(
+            valuation=Valuation.from_dict(data["valuation"]),
+            pot=Decimal(data["pot"]),
+            currency=data["currency"],
+            decimals=data["decimals"],
+            negative=data["negative"],
+            floor=data["floor"],
+            payments=tuple(Decimal(line["payment"]) for line in lines),
+            record=data["record"],
+            **bounds,
+        )
 
     def __repr__(self) -> str:
         """The payments, best first."""
@@ -262,6 +255,8 @@ def settle(
             "This valuation was stopped early, so nobody could compute it again. Run the same "
             "again with its ledger to go on, then settle."
         )
+    extremes = {"values": valuation.values, "sizes": valuation.sizes}
+    refuse_extreme(extremes | {"errors": valuation.total_errors})
     places = check_decimals(decimals, check_currency(currency))
     amount = check_pot(pot, places)
     part = check_floor(floor, negative)

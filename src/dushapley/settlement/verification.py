@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isclose
-from pathlib import Path
 from typing import Any
 
 from dushapley.data.files import SourceFile
+from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.value import value
 from dushapley.errors import InvalidSettlement
 from dushapley.estimators.registry import AUTO
-from dushapley.games import as_game
+from dushapley.games import Game, as_game
 from dushapley.results.valuation import Valuation
-from dushapley.settlement.money import amount_of
+from dushapley.settlement.money import amount_of, money
 from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
+from dushapley.settlement.stored import read_stored, refuse_unreadable
 from dushapley.terminal import table
 
 TOLERANCE = 1e-9
 """Relative difference of values that another machine's arithmetic may explain."""
 BOUNDS = ("low", "high")
 STATES = {True: "passed", False: "FAILED", None: "not made"}
-RECOMPUTED = (
-    "owners", "sizes", "values", "std_errors", "covariance", "errors", "u_empty", "u_full",
-    "method", "options", "n_evaluations", "biased", "fingerprint", "failures",
-)  # fmt: skip
-"""What of a valuation must come out the same; the rest is how it was obtained."""
+AS_IT_WENT = {"n_computed": "how many evaluations were computed, not found, at the time"}
+"""What of a valuation nobody can compute again, and what it says."""
+WORDS = ("notes",)
+"""What of a valuation is worded by the version of this library."""
+OF_FILES = re.compile(r"\[[a-z-]+\]")
+"""Notes on how files were found and read, by their codes: other folders may give fewer."""
+MOST_EVALUATIONS = 200_000
+"""Evaluations that are computed again without being agreed to."""
+UNUSED = 10_000
+"""Evaluations that a settlement may grant its method without saying that they were made."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +75,16 @@ def verify(
     inputs: Iterable[Mapping[str, Any]] | None = None,
     ledger: str | os.PathLike[str] | None = None,
     n_jobs: int = 1,
+    most_evaluations: int | None = None,
 ) -> Verdict:
     """Compute a settlement again and say whether it holds, and if not, why.
 
     Checked are the seal (nothing was edited), the arithmetic from values to payments, the hashes
-    of the input files; and if these hold, the fingerprint of the game and the values themselves.
-    Every check is named: passed, failed, or not made and why.
+    of the input files; and if these hold, the fingerprint of the game, the values with all that
+    the run says of them (errors, guarantee, details) and its notes. Every check is named: passed,
+    failed, or not made and why. Whoever forges a file can seal it again: the seal says only that
+    nobody changed it unwittingly. The terms (pot, rule, method, budget, seed) are shown, for
+    nothing but the agreement can say whether they are right.
 
     Parameters
     ----------
@@ -89,6 +99,9 @@ def verify(
         the inputs alone.
     n_jobs
         Workers.
+    most_evaluations
+        Evaluations that may be asked for; a settlement that wants more is refused before anything
+        is paid. None: up to 200,000, and at most twice what it says were made (or 10,000).
 
     Examples
     --------
@@ -103,7 +116,11 @@ def verify(
     """
     data = as_stored(settlement)
     return verdict_on(
-        data, inputs, lambda: value_findings(data, game, ledger=ledger, n_jobs=n_jobs)
+        data,
+        inputs,
+        lambda: value_findings(
+            data, game, ledger=ledger, n_jobs=n_jobs, most_evaluations=most_evaluations
+        ),
     )
 
 
@@ -111,15 +128,46 @@ def verdict_on(
     data: Mapping[str, Any],
     inputs: Iterable[Mapping[str, Any]] | None,
     of_values: Callable[[], list[Finding]],
+    of_record: Mapping[str, Finding | None] | None = None,
 ) -> Verdict:
-    """All findings; those of the values cost trainings, and are made only if the others hold."""
+    """All findings; those of the values cost trainings, and are made only if the others hold.
+
+    `of_record` holds what the caller found of entries of the record that are not known here, or
+    None for those that `of_values` speaks of.
+    """
     stored = Settlement.from_dict(data)
     findings = [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs), _versions(stored)]
+    findings += filter(None, (of_record or {}).values())
+    findings += _rest_of_record(stored, of_record or {})
     failed = [finding.name for finding in findings if finding.holds is False]
     if not failed:
-        return Verdict((*findings, *of_values()))
+        return Verdict((*findings, *of_values(), _terms(stored)))
     why = f"{' and '.join(failed)} failed, so there is nothing to compute again"
-    return Verdict((*findings, Finding("game", None, why), Finding("values", None, why)))
+    left = [Finding(name, None, why) for name in ("game", "values", "notes")]
+    return Verdict((*findings, *left, _terms(stored)))
+
+
+def _rest_of_record(stored: Settlement, known: Iterable[str]) -> list[Finding]:
+    rest = sorted(set(stored.record) - {"inputs", "versions", *known})
+    return [Finding("record", None, f"not looked at: {', '.join(rest):.500}")] if rest else []
+
+
+def _terms(stored: Settlement) -> Finding:
+    """What was agreed, or ought to have been: no computation can say whether it is right."""
+    v = stored.valuation
+    terms = [
+        f"{money(stored.pot)} {stored.currency}".rstrip(),
+        f"rule {stored.negative!r}" + (f" with {stored.floor}" if stored.floor else ""),
+        f"method {v.method_asked!r}" + (f" with {dict(v.options)}" if v.options else ""),
+        *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
+          if getattr(v, name) is not None),
+    ]  # fmt: skip
+    left = "; ".join(f"{name}, {meaning}" for name, meaning in AS_IT_WENT.items())
+    return Finding(
+        "terms",
+        None,
+        f"compare with what was agreed: {', '.join(terms)}. Nothing can check {left}",
+    )
 
 
 def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str]) -> Any:
@@ -127,14 +175,9 @@ def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str
     if isinstance(settlement, Settlement):
         return settlement.to_dict()
     if isinstance(settlement, Mapping):
+        refuse_unreadable(settlement)
         return settlement
-    try:
-        return json.loads(Path(settlement).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidSettlement(
-            f"{os.fspath(settlement)} is not a readable settlement ({error}). Pass the JSON file "
-            "that was written when the pot was shared."
-        ) from error
+    return read_stored(settlement)
 
 
 def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -> list[Any]:
@@ -179,8 +222,9 @@ def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
         )
     except InvalidSettlement as error:
         return Finding("payments", False, str(error))
-    difference = first_difference(_exact_part(data), _exact_part(again.to_dict()))
-    difference = difference or _intervals_differ(stored, again)
+    written = again.to_dict()
+    difference = first_difference(_exact_part(data), _exact_part(written))
+    difference = difference or _intervals_differ(data["payments"], written["payments"], stored)
     if difference:
         return Finding("payments", False, f"do not follow from the values: {difference}")
     return Finding("payments", True, "follow from the values and add up to the pot")
@@ -192,45 +236,47 @@ def _exact_part(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "payments": lines, "seal": None}
 
 
-def _intervals_differ(one: Settlement, other: Settlement) -> str | None:
+def _intervals_differ(
+    one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], stored: Settlement
+) -> str | None:
     """Intervals come from drawn values, where another machine may round the other way."""
-    slack = max(one.pot * Decimal("1e-6"), amount_of(1, one.decimals))
-    for name in BOUNDS:
-        stored, again = getattr(one, name), getattr(other, name)
-        if (stored is None) != (again is None):
-            return f"payments[0].{name} is known in only one of them"
-        for i, (a, b) in enumerate(zip(stored or (), again or (), strict=True)):
-            if abs(a - b) > slack:
-                return f"payments[{i}].{name} is {str(a)!r}, computed again {str(b)!r}"
+    slack = max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals))
+    for i, lines in enumerate(zip(one, other, strict=True)):
+        for name in BOUNDS:
+            a, b = (line[name] for line in lines)
+            if a != b and (None in (a, b) or abs(Decimal(a) - Decimal(b)) > slack):
+                return f"payments[{i}].{name} is {a!r}, computed again {b!r}"
     return None
 
 
 def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> Finding:
-    settled, now = (
-        {_label(entry): entry["sha256"] for entry in entries}
-        for entries in (stored.record.get("inputs", ()), inputs or ())
-    )
+    settled, now = _hashes(stored.record.get("inputs", ())), _hashes(inputs or ())
     for label in settled:
         if label not in now:
             return Finding("inputs", False, f"{label} is missing, but was part of the settlement")
         if now[label] != settled[label]:
-            return Finding(
-                "inputs",
-                False,
-                f"{label} has changed: its SHA-256 is {now[label][:16]}…, that of the settlement "
-                f"{settled[label][:16]}…",
-            )
+            short = [" and ".join(f"{one:.16}…" for one in all_[label]) for all_ in (now, settled)]
+            changed = f"its SHA-256 is {short[0]}, that of the settlement {short[1]}"
+            return Finding("inputs", False, f"{label} has changed: {changed}")
     extra = [label for label in now if label not in settled]
     if extra:
         return Finding("inputs", False, f"{extra[0]} is not an input of this settlement")
     if not settled:
         return Finding("inputs", None, "no files were recorded")
-    return Finding("inputs", True, f"all {len(settled)} files are as they were")
+    return Finding("inputs", True, f"all {sum(map(len, settled.values()))} files are as they were")
+
+
+def _hashes(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Hashes by file; files in different folders may have one name."""
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        found.setdefault(_label(entry), []).append(entry["sha256"])
+    return {label: sorted(hashes) for label, hashes in found.items()}
 
 
 def _label(entry: Mapping[str, Any]) -> str:
-    kind = "test file" if entry["role"] == "test" else "file"
-    return f"{kind} {entry['name']!r}"
+    kind = {"owners": "", "test": "test "}.get(entry["role"], f"{entry['role']!r} ")
+    return f"{kind}file {entry['name']!r}"
 
 
 def value_findings(
@@ -239,31 +285,79 @@ def value_findings(
     *,
     ledger: str | os.PathLike[str] | None = None,
     n_jobs: int = 1,
+    most_evaluations: int | None = None,
 ) -> list[Finding]:
     """What takes the game: its fingerprint, and the values computed again."""
     stored = Valuation.from_dict(data["valuation"])
     played = as_game(game, len(stored.owners))
     content = _game(played.fingerprint, stored.fingerprint)
     if content.holds is False:
-        return [content, Finding("values", None, "this is another game")]
-    again = value(
-        played,
-        stored.method_asked,
-        options=None if stored.method_asked == AUTO else dict(stored.options),
-        budget=stored.budget,
-        precision=stored.precision,
-        seed=stored.seed,
-        ledger=ledger,
-        n_jobs=n_jobs,
-    )
-    one, other = ({k: v.to_dict()[k] for k in RECOMPUTED} for v in (stored, again))
+        other = "this is another game"
+        return [content, Finding("values", None, other), Finding("notes", None, other)]
+    refuse_endless(stored, played, most_evaluations)
+    again = value(played, ledger=ledger, n_jobs=n_jobs, **_asked(stored))
     how = f"{again.n_computed:,} evaluations computed again"
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
-    difference = first_difference(one, other, tolerance=TOLERANCE)
-    same = "to the last bit" if one == other else f"but for rounding, {TOLERANCE:g}"
+    one, other_one = (_recomputed(v) for v in (stored, again))
+    difference = first_difference(one, other_one, tolerance=TOLERANCE)
+    same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
     reason = f"{difference or f'the same {same}'} ({how})"
-    return [content, Finding("values", difference is None, reason)]
+    return [content, Finding("values", difference is None, reason), _notes(stored, again)]
+
+
+def _asked(stored: Valuation) -> dict[str, Any]:
+    """What the run was asked for."""
+    return {
+        "method": stored.method_asked,
+        "options": None if stored.method_asked == AUTO else dict(stored.options),
+        "budget": stored.budget,
+        "precision": stored.precision,
+        "seed": stored.seed,
+    }
+
+
+def refuse_endless(stored: Valuation, game: Game, most: int | None = None) -> Plan:
+    """Refuse more evaluations than were agreed to, before any is paid; what would run."""
+    asked = _asked(stored)
+    plan = choose_plan(game, asked["method"], asked["options"], stored.budget)
+    stated = stored.n_evaluations
+    allowed = min(MOST_EVALUATIONS, max(UNUSED, 2 * stated)) if most is None else most
+    if plan.budget > allowed:
+        raise InvalidSettlement(
+            f"To compute this settlement again, up to {plan.budget:,} evaluations may be needed; "
+            f"it says that {stated:,} were made. Agree with most_evaluations={plan.budget} "
+            "(--yes) if that is what it is worth."
+        )
+    return plan
+
+
+def _recomputed(valuation: Valuation) -> dict[str, Any]:
+    left = {*AS_IT_WENT, *WORDS, "version"}
+    return {name: item for name, item in valuation.to_dict().items() if name not in left}
+
+
+def _notes(stored: Valuation, again: Valuation) -> Finding:
+    """What was to be read before paying: a note left out is as false as a number changed."""
+    if stored.version != again.version and stored.notes != again.notes:
+        words = f"they are of version {stored.version!r}, and this is {again.version!r}"
+        return Finding("notes", None, f"{words}: compare yourself. Here: {_quoted(again.notes)}")
+    return same_notes("notes", stored.notes, again.notes)
+
+
+def same_notes(name: str, stored: Sequence[str], again: Sequence[str]) -> Finding:
+    """Whether none is left out, and none added but on how files lay in their folders."""
+    if sorted(stored) == sorted(again):
+        return Finding(name, True, f"all {len(again)} are there, as they are found again")
+    missing = [note for note in again if note not in stored]
+    added = [note for note in stored if note not in again]
+    if missing or not all(map(OF_FILES.search, added)):
+        return Finding(name, False, f"left out: {_quoted(missing)}; added: {_quoted(added)}")
+    return Finding(name, None, f"not found again in these files: {_quoted(added)}")
+
+
+def _quoted(notes: Sequence[str]) -> str:
+    return " ".join(repr(note) for note in notes) or "nothing"
 
 
 def _game(now: str | None, settled: str | None) -> Finding:
@@ -277,6 +371,7 @@ def _game(now: str | None, settled: str | None) -> Finding:
 
 def _versions(stored: Settlement) -> Finding:
     """Other versions are not a fault, but the first suspect where something differs."""
-    then, now = stored.record.get("versions", {}), versions_here()
+    made_by = {"dushapley": stored.valuation.version}
+    then, now = made_by | dict(stored.record.get("versions", {})), versions_here()
     other = [f"{n} {then[n]} → {now.get(n, 'none')}" for n in then if then[n] != now.get(n)]
     return Finding("versions", True, "differ: " + ", ".join(other) if other else "the same")

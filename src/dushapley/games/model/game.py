@@ -25,7 +25,17 @@ from dushapley.games.model.randomness import behaviour, known_chance, refuse_dri
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest, whole_number
-from dushapley.validation import check_choice, check_seed, check_whole, is_number, pool_name
+from dushapley.validation import (
+    check_choice,
+    check_seed,
+    check_whole,
+    is_number,
+    is_whole,
+    pool_name,
+)
+
+MOST_REPEATS = 1000
+"""Trainings averaged for every pool; each has a model of its own, made beforehand."""
 
 
 class ModelGame(RowsGame):
@@ -124,6 +134,10 @@ class ModelGame(RowsGame):
         fast: bool = True,
         fingerprint: str | None = None,
     ) -> None:
+        if is_whole(repeats, MOST_REPEATS + 1):
+            raise InvalidGame(
+                f"repeats is {repeats:,}; at most {MOST_REPEATS:,} trainings a pool are averaged."
+            )
         check_choice(on_failure, "on_failure", ("raise", "empty"))
         check_choice(backend, "backend", ("numpy", "torch"))
         self.limits = Limits(timeout, memory, check_whole(repeats, "repeats"))

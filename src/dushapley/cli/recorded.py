@@ -1,0 +1,162 @@
+"""The command and the job that a settlement records, read back with care and compared."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from dushapley.cli import options as o
+from dushapley.cli.data import Inputs
+from dushapley.cli.job import Job
+from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
+from dushapley.games.model.catalogue import MODELS
+from dushapley.settlement.money import DEFAULT_FLOOR, check_decimals, check_floor, check_pot
+from dushapley.settlement.settlement import Settlement
+from dushapley.settlement.verification import Finding, same_notes
+from dushapley.validation import is_number, is_whole
+
+FILES = ("files", "test")
+"""Fields of a job that are files: recorded by name, and found by whoever verifies."""
+
+
+def recorded(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Provenance of a settlement that the command line made."""
+    record = data["record"]
+    if not {"job", "inputs", "command"} <= set(record):
+        raise InvalidSettlement(
+            "The settlement does not record the command it was made by. If it was made in Python, "
+            "verify it there: dushapley.verify(settlement, game)."
+        )
+    return record
+
+
+def recorded_job(record: Mapping[str, Any], inputs: Inputs, agreed_model: str | None) -> Job:
+    """The job that a settlement was made by, on these files."""
+    job = record["job"]
+    refuse_odd_job(job)
+    named = job.get("model")
+    if named is not None and named not in MODELS and named != agreed_model:
+        raise InvalidOption(
+            f"The settlement names the model {named!r:.200}, which is code to be imported. Pass "
+            f"--model {shlex.quote(named)} if you trust it."
+        )
+    test = None if inputs.test is None else inputs.test.path
+    return Job(**(job | {"files": [file.path for file in inputs.owners], "test": test}))
+
+
+def refuse_odd_job(job: Mapping[str, Any]) -> None:
+    """Refuse options that there are not, and those that are not of their type."""
+    hints = get_type_hints(Job)
+    for name, thing in job.items():
+        if name not in hints or (name not in FILES and not fits(thing, hints[name])):
+            raise InvalidSettlement(
+                f"The settlement records {thing!r:.60} as its option {name!r:.60}, which this "
+                "version does not take. Use the file and the version it was written by."
+            )
+    if not {"files", "target"} <= set(job):
+        raise InvalidSettlement("The settlement records no files or no target; settle again.")
+
+
+def fits(thing: Any, hint: Any) -> bool:
+    """Whether plain data is of a type, as far as options are typed."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(fits(thing, one) for one in get_args(hint))
+    if get_origin(hint) in (list, tuple):
+        inner = get_args(hint)[0] if get_args(hint) else str
+        return isinstance(thing, list) and all(fits(item, inner) for item in thing)
+    if hint is float:
+        return is_number(thing) and abs(thing) < 1e300
+    if hint is int:
+        return is_whole(thing, -(2**63), 2**63)
+    if hint in (str, Path):
+        return isinstance(thing, str) and len(thing) <= 10_000 and "\0" not in thing
+    return isinstance(thing, hint) if hint in (bool, NoneType) else True
+
+
+def command_finding(stored: Settlement) -> Finding:
+    """Whether the recorded command is the one that asks for this job and these terms."""
+    try:
+        given = parsed(stored.record["command"])
+    except (ValueError, InvalidSettlement) as error:
+        return Finding("command", False, f"cannot be read: {error}")
+    if "job" in given:
+        return Finding("command", None, "it names a job file, which was not looked at")
+    differs = [name for name, wanted in expected(stored).items() if not agrees(given, name, wanted)]
+    if differs:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in differs)
+        return Finding("command", False, f"the settlement was made with other values of {names}")
+    return Finding("command", True, "asks for this job and these terms")
+
+
+def intake_finding(record: Mapping[str, Any], job: Job) -> Finding:
+    """Whether all that was odd in the files is recorded, as it is found again."""
+    if "findings" not in record:
+        return Finding("findings", None, "none were recorded; `dushapley check` tells them")
+    stored, again = (
+        [f"{json.dumps(one, sort_keys=True)} [{one.get('code')}]" for one in some]
+        for some in (record["findings"], json.loads(json.dumps(job.findings.record())))
+    )
+    return same_notes("findings", stored, again)
+
+
+def parsed(command: str) -> dict[str, Any]:
+    """The options of a `dushapley value` command, as they were typed."""
+    import click
+    import typer
+
+    from dushapley.cli.main import app
+
+    words = shlex.split(command)
+    if words[:2] != ["dushapley", "value"]:
+        raise InvalidSettlement("it is not a `dushapley value` command")
+    commands: Any = typer.main.get_command(app)
+    value = commands.commands["value"]
+    try:
+        given, _, _ = value.make_parser(click.Context(value)).parse_args(args=words[2:])
+    except click.ClickException as error:
+        raise InvalidSettlement(error.format_message()) from error
+    known = {option.name: option.get_default(click.Context(value)) for option in value.params}
+    return known | {name: thing for name, thing in given.items() if thing not in (None, ())}
+
+
+def expected(stored: Settlement) -> dict[str, Any]:
+    """What the command must have said, by option."""
+    v = stored.valuation
+    asked = {"method": v.method_asked, "option": dict(v.options), "budget": v.budget}
+    terms = ("pot", "currency", "negative", "floor", "decimals")
+    return {
+        **stored.record["job"],
+        **asked,
+        "precision": v.precision,
+        "seed": v.seed,
+        **{name: getattr(stored, name) for name in terms},
+    }
+
+
+def agrees(given: Mapping[str, Any], name: str, wanted: Any) -> bool:
+    """Whether an option that was typed means what is recorded."""
+    typed = given.get(name)
+    with suppress(ValueError, ArithmeticError, DUShapleyError, TypeError):
+        if name in FILES:
+            files = [typed] if name == "test" else list(typed or ())
+            names = [Path(file).name for file in files if file]
+            return names == ([wanted] if isinstance(wanted, str) else list(wanted or ()))
+        if name == "pot":
+            return check_pot(typed, 18) == wanted
+        if name == "floor":
+            part = check_floor(typed, str(given.get("negative"))) or wanted
+            return wanted is None or Fraction(part or DEFAULT_FLOOR) == Fraction(wanted)
+        if name == "decimals":
+            return check_decimals(None, str(given.get("currency") or "")) == wanted
+        if name == "option":
+            return o.method_options(typed or []).items() <= dict(wanted).items()
+        if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
+            return typed is not None and float(typed) == float(wanted)
+        return bool(typed == wanted or (not typed and not wanted))
+    return False

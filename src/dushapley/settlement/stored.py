@@ -1,0 +1,141 @@
+"""A settlement as it was stored: read strictly, every field checked before anything is computed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dushapley.errors import InvalidSettlement
+from dushapley.results.schema import (
+    Rule,
+    choice,
+    fields,
+    listed,
+    mapped,
+    optional,
+    plain,
+    rule,
+    text,
+    whole,
+)
+from dushapley.settlement.money import RULES, is_floor
+from dushapley.validation import LARGEST, MOST_BYTES, strict_json
+
+FORMAT = "dushapley.settlement/1"
+AMOUNT = rule(
+    lambda thing: (
+        isinstance(thing, str) and re.fullmatch(r"-?[0-9]{1,40}(\.[0-9]{1,18})?", thing) is not None
+    ),
+    "an amount like '100.00'",
+)
+_FILE = fields({"name": text(1000), "role": text(100), "sha256": text(64)})
+
+
+def _input(thing: object, where: str) -> str | None:
+    """Name, role and hash of a file; and how it was read, where that was noted."""
+    if not isinstance(thing, Mapping) or "read" not in thing:
+        return _FILE(thing, where)
+    rest = {name: item for name, item in thing.items() if name != "read"}
+    return mapped(plain)(thing["read"], f"{where}.read") or _FILE(rest, where)
+
+
+RECORD: dict[str, Rule] = {
+    "inputs": listed(_input),
+    "versions": mapped(text(100)),
+    "command": text(),
+    "job": mapped(plain),
+    "findings": listed(mapped(plain)),
+}
+"""What is known of the record; a caller may have added more."""
+LINE = fields(
+    {
+        "owner": text(10_000),
+        "payment": AMOUNT,
+        "low": optional(AMOUNT),
+        "high": optional(AMOUNT),
+        "by_size": AMOUNT,
+    }
+)
+SETTLEMENT = fields(
+    {
+        "format": choice(FORMAT),
+        "pot": AMOUNT,
+        "currency": text(12),
+        "decimals": whole(0, 18),
+        "negative": choice(*RULES),
+        "floor": optional(rule(is_floor, "a part from 0 to 1")),
+        "rule": text(1000),
+        "interval": text(1000),
+        "payments": listed(LINE),
+        "valuation": rule(lambda thing: isinstance(thing, Mapping), "a valuation"),
+        "record": mapped(plain),
+        "seal": text(100),
+    }
+)
+KINDS = {
+    "dushapley.valuation/1": "a valuation: it says what everybody's data is worth, and shares no "
+    "money. Share a pot by it (`--pot`, dushapley.settle), and verify the settlement",
+    "dushapley.statistics/1": "owners' sums",
+}
+"""What else may have been meant, by its format."""
+
+
+def read_stored(path: str | os.PathLike[str]) -> Any:
+    """The data of a settlement file; what is not one is told apart."""
+    name = os.fspath(path)
+    try:
+        if not Path(path).is_file():
+            raise InvalidSettlement(f"There is no file {name}. Check its name and folder.")
+        if (size := Path(path).stat().st_size) > MOST_BYTES:
+            raise InvalidSettlement(f"{name} has {size:,} bytes; at most {MOST_BYTES:,} are read.")
+        data = strict_json(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidSettlement):
+            raise
+        raise InvalidSettlement(
+            f"{name} is not a readable settlement ({error}). Pass the JSON file that was written "
+            "when the pot was shared."
+        ) from error
+    refuse_unreadable(data, name)
+    return data
+
+
+def refuse_unreadable(data: object, name: str = "It") -> None:
+    """Refuse data that is not a settlement, naming the first field that is not what it must be."""
+    form = data.get("format") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or form != FORMAT:
+        found = KINDS.get(form) if isinstance(form, str) else None
+        shape = f"JSON, {'an object' if isinstance(data, Mapping) else 'but not an object'}"
+        stated = f"with the format {form!r:.60}" if form is not None else 'without a "format"'
+        raise InvalidSettlement(
+            f"{name} is not a settlement; it is {found or f'{shape} {stated}'}. It must be the "
+            f"file that was written when a pot was shared, with the format {FORMAT!r}."
+        )
+    fault = SETTLEMENT(data, "") or _record_fault(data["record"])
+    if fault is None and len(data["payments"]) != len(data["valuation"].get("owners") or ()):
+        fault = "payments do not have one line for each owner"
+    if fault:
+        raise InvalidSettlement(
+            f"{name} cannot be read as a settlement: {fault}. Use the file as it was written, or "
+            "settle again."
+        )
+
+
+def _record_fault(record: Mapping[str, Any]) -> str | None:
+    known = (check(record[key], f"record.{key}") for key, check in RECORD.items() if key in record)
+    return next(filter(None, known), None)
+
+
+def refuse_extreme(numbers: Mapping[str, Any]) -> None:
+    """Refuse values whose squares are infinite: no interval of any payment follows from them."""
+    import numpy as np
+
+    for name, array in numbers.items():
+        if array is not None and float(np.abs(array).max(initial=0.0)) > LARGEST:
+            raise InvalidSettlement(
+                f"{name} are as large as {float(np.abs(array).max()):.3g}; payments need numbers "
+                f"up to {LARGEST:g}. Divide the utility by a constant, and value again."
+            )

@@ -1,0 +1,287 @@
+"""Files that were forged, sealed again, or made to hang or mislead whoever reads them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dushapley as ds
+from dushapley.cli.main import main
+from dushapley.errors import DUShapleyError, InvalidSettlement
+from dushapley.settlement.settlement import seal
+from dushapley.settlement.stored import read_stored
+from dushapley.settlement.verification import verify
+from dushapley.validation import MOST_DEPTH, strict_json
+
+pytestmark = pytest.mark.filterwarnings("ignore::dushapley.errors.SharedRows")
+JOB = ["owners", "--by-file", "--target", "y", "--test", "test.csv", "--seed", "3"]
+JOB += ["--pot", "1000", "--currency", "EUR"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three owners, one of whom holds rows of the test set, and their settlement."""
+    place = tmp_path_factory.mktemp("forged")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    rows = pd.DataFrame(X, columns=["a", "b"]).assign(y=X @ [1, 2] + rng.normal(size=90))
+    (place / "owners").mkdir()
+    for k, name in enumerate(("north", "south", "east")):
+        rows[k * 20 : k * 20 + 20].to_csv(place / f"owners/{name}.csv", index=False)
+    rows[50:].to_csv(place / "test.csv", index=False)  # ten rows of the east's are among them
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        assert run("value", *JOB) == 0
+    return place
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return int(end.value.code or 0)
+
+
+@pytest.fixture
+def settled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(folder)
+    return json.loads((folder / "settlement.json").read_text())
+
+
+def verified(data: Any, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+    Path("forged.json").write_text(json.dumps(data))
+    capsys.readouterr()
+    code = run("verify", "forged.json", "owners", "test.csv", *more)
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+def changed(data: Any, path: str, item: Any) -> Any:
+    """The data with one entry replaced, and sealed again."""
+    forged = copy.deepcopy(data)
+    inside, (*way, last) = forged, path.split(".")
+    for key in way:
+        inside = inside[int(key) if key.isdigit() else key]
+    inside[int(last) if last.isdigit() else last] = item
+    return forged | {"seal": seal(forged)}
+
+
+def test_the_honest_one_holds(settled: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = verified(settled, capsys)
+    assert code == 0, told
+    assert any("test set" in note for note in settled["valuation"]["notes"])
+    assert "compare with what was agreed: 1,000.00 EUR, rule 'clip', method 'auto'" in told
+    assert "n_computed" in told
+
+
+@pytest.mark.parametrize(
+    ("path", "item", "said"),
+    [
+        ("valuation.notes", [], "FAILED    notes: left out"),
+        ("valuation.notes.0", "All is well.", "FAILED    notes"),
+        ("valuation.guarantee", {"bound": 0.001}, "guarantee"),
+        ("valuation.details", {"trail": {}}, "details"),
+        ("valuation.u_full", 0.123, "u_full"),
+        ("valuation.biased", True, "FAILED"),
+        ("valuation.failures", {"x": 3}, "failures"),
+        ("record.command", "dushapley value other --target z", "FAILED    command"),
+        ("record.command", "rm -rf /", "not a `dushapley value` command"),
+        ("record.command", "dushapley value 'owners", "FAILED    command: cannot be read"),
+        ("record.job.timeout", 5.0, "other values of --timeout"),
+        ("record.job.on_failure", "empty", "other values of --on-failure"),
+        ("record.inputs.0.sha256", "0" * 64, "FAILED    inputs"),
+        ("record.inputs.0.role", "test", "FAILED    inputs"),
+        ("record.findings", [], "FAILED    findings: left out"),
+        ("record.certificate", "audited by nobody", "not looked at: certificate"),
+        ("rule", "All to me.", "FAILED    payments"),
+        ("interval", "exact", "FAILED    payments"),
+        ("payments.0.owner", "nobody", "FAILED    payments"),
+        ("pot", "2000.00", "FAILED    payments"),
+        ("currency", "USD", "other values of --currency"),
+        ("valuation.seed", 4, "other values of --seed"),
+    ],
+)
+def test_whatever_is_altered_and_sealed_again_is_found(
+    settled: Any, capsys: pytest.CaptureFixture[str], path: str, item: Any, said: str
+) -> None:
+    code, told = verified(changed(settled, path, item), capsys)
+    assert "passed    seal" in told
+    assert said in told
+    assert code == (0 if "not looked at" in said else 1)
+
+
+def test_terms_changed_with_all_that_follows_are_shown(folder: Path, settled: Any) -> None:
+    v = ds.Valuation.from_dict(settled["valuation"])
+    other = ds.settle(v, 2000, currency="EUR", record=settled["record"])
+    assert "2,000.00 EUR" in repr(verify(other, ds.TableGame(np.arange(8.0))))
+
+
+HOSTILE = "\x1b[2J\x1b[1;1HThe settlement holds.\u202e\n\r"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["currency", "rule", "payments.0.owner", "valuation.owners.0", "valuation.notes.0",
+     "record.inputs.0.name", "record.versions.numpy", "record.command", "record.job.model",
+     "record.job.target", "valuation.method", "valuation.version", "valuation.fingerprint"],
+)  # fmt: skip
+def test_no_field_says_what_it_is_not(
+    settled: Any, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    code, told = verified(changed(settled, path, HOSTILE), capsys)
+    assert code in (1, 2) or "version" in path  # other versions are told, and are no fault
+    assert all(c.isprintable() or c == "\n" for c in told)
+    assert (code == 0) == any(line.startswith("The settlement holds.") for line in told.split("\n"))
+
+
+def test_a_hint_to_paste_is_quoted(settled: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = verified(changed(settled, "record.job.model", "x; touch pwned #"), capsys)
+    assert code == 1  # the command says otherwise, which is found before
+    forged = changed(settled, "record.job.model", "x; touch pwned #")
+    command = f"{settled['record']['command']} --model {shlex.quote('x; touch pwned #')}"
+    code, told = verified(changed(forged, "record.command", command), capsys)
+    assert code == 2
+    assert "--model 'x; touch pwned #'" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"pot": "1", "pot": "2"}', "'pot' stands in it twice"),
+        ('{"a": {"x": 1, "x": 1}}', "'x' stands in it twice"),
+        ("[NaN]", "NaN is not a number"),
+        ("[-Infinity]", "-Infinity is not a number"),
+        ("[1e999]", "too large"),
+        ("[" + "1" * 5000 + "]", "too long"),
+        ("[" * 100 + "]" * 100, f"more than {MOST_DEPTH} levels"),
+        ("[" * 100_000, "levels"),
+        ('{"a":' * 50_000, "levels"),
+        ("[" + "0," * 3_000_001 + "0]", "entries"),
+    ],
+)
+def test_json_has_one_reading_or_none(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        strict_json(text.encode())
+
+
+def test_double_keys_are_refused_under_a_valid_seal(
+    folder: Path, settled: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = json.dumps(settled)
+    assert json.loads(text.replace('"pot"', '"pot": "9999999.00", "pot"', 1)) == settled
+    (folder / "double.json").write_text(text.replace('"pot"', '"pot": "9999999.00", "pot"', 1))
+    assert run("verify", "double.json", "owners", "test.csv") == 2
+    assert "'pot' stands in it twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{}", 'JSON, an object without a "format"'),
+        ("[]", "but not an object"),
+        ('{"format": "dushapley.settlement/2"}', "with the format 'dushapley.settlement/2'"),
+        ('{"format": "dushapley.settlement/1"}', "it lacks ['currency'"),
+        ('{"format": [1]}', "with the format [1]"),
+        ("null", "not a settlement"),
+        ("", "not a readable settlement"),
+        ("\xff", "not a"),
+    ],
+)
+def test_other_files_are_told_apart(
+    folder: Path, settled: Any, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
+    Path("other.json").write_text(content, encoding="latin-1")
+    assert run("verify", "other.json", "owners", "test.csv") == 2
+    assert said in capsys.readouterr().err
+    Path("other.json").write_text(json.dumps(settled["valuation"]))
+    assert run("verify", "other.json", "owners", "test.csv") == 2
+    assert "it is a valuation: it says what everybody's data is worth" in capsys.readouterr().err
+
+
+def together(*changes: tuple[str, Any]) -> Callable[[Any], Any]:
+    def forged(data: Any) -> Any:
+        for path, item in changes:
+            data = changed(data, path, item)
+        return data
+
+    return forged
+
+
+@pytest.mark.parametrize(
+    ("forged", "added", "said"),
+    [
+        (together(("record.job.repeats", 10**9)), "--repeats 1000000000", "at most 1,000"),
+        (together(("valuation.budget", 10**15), ("valuation.method", "permutation"),
+                  ("valuation.options", {})), "--budget 1000000000000000 --method permutation",
+         "Agree with most_evaluations="),
+        (together(("valuation.budget", 10**16)), "", "must be a whole number"),
+        (together(("pot", "1" * 50)), "", "an amount like"),
+        (together(("floor", "1e-99999999"), ("negative", "floor")), "", "a part from 0 to 1"),
+        (together(("decimals", 10**9)), "", "a whole number from 0 to 18"),
+        (together(("valuation.values", [1e308] * 3)), "", "up to 1e+140"),
+        (together(("valuation.covariance", [[1.0]])), "", "a list of 3 entries"),
+        (together(("record.job.cv", 10**9), ("record.job.test", None)), "--cv 1000000000",
+         "values of --test"),
+        (together(("record.job.files", {"a": 1}), ("record.job.holdout", "x")), "", "holdout"),
+    ],
+)  # fmt: skip
+def test_what_would_never_end_is_asked_about_or_refused(
+    settled: Any, capsys: pytest.CaptureFixture[str], forged: Callable[[Any], Any], added: str,
+    said: str,
+) -> None:  # fmt: skip
+    data = forged(settled)
+    data = changed(data, "record.command", f"{data['record']['command']} {added}")
+    code, told = verified(data, capsys)
+    assert code in (1, 2)
+    assert said in told
+
+
+def test_the_library_asks_before_endless_work_too() -> None:
+    game = ds.CallableGame(lambda z: z.sum(axis=1), 3)
+    stored = ds.settle(ds.value(game, "permutation", budget=30), 10).to_dict()
+    stored["valuation"]["budget"] = 10**15
+    stored["seal"] = seal(stored)
+    with pytest.raises(InvalidSettlement, match="1,000,000,000,000,000 evaluations may be needed"):
+        verify(stored, game)
+    stored["valuation"]["budget"] = 60
+    stored["seal"] = seal(stored)
+    with pytest.raises(InvalidSettlement, match="most_evaluations=60"):
+        verify(stored, game, most_evaluations=59)
+    assert not verify(stored, game, most_evaluations=60).holds
+
+
+@pytest.mark.parametrize(
+    "option",
+    [["--pot", "1e99999999"], ["--pot", "1e-99999999"], ["--pot", "9" * 5000], ["--pot", "NaN"],
+     ["--negative", "floor", "--floor", "1e-99999999"], ["--pot", "1e40"],
+     ["--negative", "floor", "--floor", "1_0e-9_999_999"]],
+)  # fmt: skip
+def test_amounts_that_would_never_end_are_refused(
+    settled: Any, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    job = ["owners", "--by-file", "--target", "y", "--test", "test.csv", "--pot", "10", *option]
+    assert run("value", *job) == 2
+    assert "must be" in capsys.readouterr().err
+    v = ds.value(ds.TableGame([0, 1, 2, 4]), "exact")
+    with pytest.raises(InvalidSettlement, match="below 1e40"):
+        ds.settle(v, 10**6000)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "x/" * 3000, "no-such-file", ".", ""])
+def test_paths_that_cannot_be_are_a_sentence(settled: Any, name: str) -> None:
+    with pytest.raises(InvalidSettlement):
+        read_stored(name)
+    with pytest.raises(DUShapleyError):
+        ds.Owners.from_files([name], target="y")
+    with pytest.raises(DUShapleyError):
+        ds.Owners.from_statistics([name])
+    assert run("verify", name, "owners", "test.csv") in (1, 2)
+    assert run("verify", "settlement.json", name) in (1, 2)
+    assert name in (".", "") or run("value", name, *JOB[1:]) in (1, 2)
