@@ -24,8 +24,8 @@ from dushapley.engine.ledger import (
 from dushapley.errors import LedgerUnreadable
 
 _PAGE = 4096
-_RANGES = 2**16
-"""Ranges of keys, by their first two bytes."""
+_FEW_PAGES = 64
+"""Ranges of keys go by their first byte in files up to this, by the first two in larger ones."""
 _SCORES_A_PAGE = 128
 """More than fit on a page."""
 _AT_ONCE = 500
@@ -91,7 +91,11 @@ def salvage(
 def _copy_intact(db: sqlite3.Connection, ledger: Ledger, pages: int) -> int:
     """Copy evaluations that are intact, and whose scores are if they have any."""
     places = dict(_places(db, pages))
-    intact = (row for row in _rows(db) if unsealed(row, ledger.context) is not None)
+    intact = (
+        row
+        for row in _rows(db, 1 if pages <= _FEW_PAGES else 2)
+        if unsealed(row, ledger.context) is not None
+    )
     while some := list(islice(intact, _AT_ONCE)):
         numbers = {row[0]: places.get(row[0]) for row in some if row[4] is not None}
         scores = [_scores(db, number) for number in numbers.values() if number is not None]
@@ -137,13 +141,13 @@ def _context(db: sqlite3.Connection) -> str | None:
     return None if row is None or not isinstance(row[0], str) else row[0]
 
 
-def _rows(db: sqlite3.Connection) -> Iterator[Row]:
+def _rows(db: sqlite3.Connection, width: int) -> Iterator[Row]:
     """All evaluations that can be read.
 
     Each narrow range of keys is looked for by itself, from the root of the tree: a scan would end
     at the first damaged page, or silently at the first key that damage made too large.
     """
-    inner = (start.to_bytes(2, "big") for start in range(1, _RANGES))
+    inner = (start.to_bytes(width, "big") for start in range(1, 256**width))
     for bounds in pairwise([b"", *inner, b"\xff" * 128]):
         yield from _readable(db, "select * from evaluations where key >= ? and key < ?", bounds)
 
