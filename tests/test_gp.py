@@ -362,7 +362,7 @@ def test_order_probabilities_agree_with_the_covariance() -> None:
 def test_order_is_certain_for_exact_values_and_refused_without_errors() -> None:
     exact = ds.value(learning_game(4), "exact")
     assert set(np.unique(ds.probability_greater(exact))) == {0.0, 0.5, 1.0}
-    with pytest.raises(ds.DUShapleyError, match="no covariance"):
+    with pytest.raises(ds.DUShapleyError, match="unknown: sampling"):
         ds.probability_greater(ds.value(learning_game(), "loo"))
 
 

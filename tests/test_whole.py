@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 import dushapley as ds
+from dushapley.engine.progress import Progress, Watch
+from dushapley.engine.value import Run
+from dushapley.errors import Stopped
 from dushapley.estimators import calibration
-from dushapley.games import classic
+from dushapley.games import Game, Outcome, classic
+from dushapley.protocol import Estimate
 from dushapley.results import uncertainty
 
 
@@ -59,3 +63,91 @@ def test_owen_covers_where_few_shared_coalitions_agree():
         )
     ]
     assert np.mean(hits) >= 0.93  # it was .79: all gains of two or three coalitions agreed
+
+
+class Judged(Game):
+    """Utilities that are means over test rows, whose noise is shared by all pools of an owner."""
+
+    def __init__(self, n_players=6, rows=400, noise=1.0, deterministic=True, stop_after=None):
+        self._set_owners(np.arange(1.0, n_players + 1))
+        rng = np.random.default_rng(3)
+        self.by_owner = self.sizes + noise * rng.normal(size=(rows, n_players))
+        self.deterministic, self.stop_after, self.asked = deterministic, stop_after, 0
+
+    def evaluate(self, queries, draws):
+        return np.array([o.value for o in self.outcomes(queries, draws)])
+
+    def outcomes(self, queries, draws, twice=False):
+        self.asked += len(queries)
+        if self.stop_after is not None and self.asked > self.stop_after:
+            raise KeyboardInterrupt
+        sums = queries @ self.by_owner.T
+        rows = sums + 0.1 * sums**2
+        return [Outcome(float(row.mean()), scores=row) for row in rows]
+
+
+def part(v, errors):
+    return 1.96 * np.max(errors) / np.ptp(v.values)
+
+
+def test_precision_counts_the_total():
+    wish = 0.16
+    v = ds.value(Judged(rows=60), "permutation", budget=20_000, precision=wish)
+    assert part(v, v.errors["test set"]) > 0.05
+    assert v.n_evaluations < 20_000
+    assert part(v, v.total_errors) <= wish  # it stopped when sampling alone was
+    assert not any("precision" in note for note in v.notes)
+
+
+@pytest.mark.parametrize("method", ["permutation", "gp"])
+def test_a_wish_below_what_evaluations_remove_ends_at_once(method):
+    v = ds.value(Judged(10, rows=30, noise=3.0), method, budget=400, precision=0.001)
+    assert v.n_evaluations <= 200  # it paid for all of them
+    assert v.complete
+    note = next(note for note in v.notes if "out of reach" in note)
+    assert "more test rows would" in note
+    again = ds.value(Judged(10, rows=30, noise=3.0), method, budget=400, precision=0.001)
+    assert again.to_json() == v.to_json()
+
+
+def test_a_wish_that_cannot_be_judged_ends_at_once():
+    v = ds.value(Judged(deterministic=False), "permutation", budget=30_000, precision=0.1)
+    assert v.n_evaluations <= 200
+    assert any("cannot be judged" in note and "repeats=3" in note for note in v.notes)
+    for method in ("exact", "gp"):  # which asks all of them where it may
+        exact = ds.value(Judged(4, rows=30), method, budget=16, precision=0.0001)
+        assert exact.unknown == ()
+        assert any("out of reach" in note for note in exact.notes)
+
+
+def test_the_live_display_shows_the_total():
+    told: list[str] = []
+
+    class Bar:
+        def update(self, _task, description):
+            told.append(description)
+
+    bar, estimate = Progress(10, show=False), Estimate(np.array([1.0, 2]), np.array([0.1, 0.1]))
+    bar._bar, bar._task = Bar(), 0
+    watch = Watch(None, lambda _: {"training": [0.0, 0.0], "test set": [0.3, 0.4]})
+    assert watch.look(10, estimate)
+    assert not watch.look(12, estimate)
+    bar.show_leaders(estimate, ["a", "b"], watch)
+    watch.unknown = ("training",)
+    bar.show_leaders(estimate, ["a", "b"], watch)
+    assert told == ["b 2±0.8, a 1±0.6", "b 2± unknown, a 1± unknown"]
+
+
+def test_a_stopped_run_holds_no_conversation_again(monkeypatch):
+    held = []
+    converse = Run.converse
+    monkeypatch.setattr(Run, "converse", lambda run: held.append(1) or converse(run))
+    with pytest.raises(Stopped) as stopped:
+        ds.value(Judged(stop_after=50), "permutation", budget=5000)
+    assert len(held) == 1  # it was 101
+    v = stopped.value.valuation
+    assert v.unknown == ("test set",)
+    assert v.total_errors is None
+    with pytest.raises(Stopped) as stopped:
+        ds.value(Judged(8, stop_after=60), "gp", budget=200)
+    assert stopped.value.valuation.total_errors is not None  # by its weights

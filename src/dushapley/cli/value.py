@@ -24,7 +24,8 @@ def value(
     means: o.Means,
     wanted: Delivery,
     precision: Annotated[
-        float | None, Option(help="Stop when 95% intervals are this part of the spread.")
+        float | None,
+        Option(help="Stop when 95% intervals (of the total error) are this part of the spread."),
     ] = None,
     max_seconds: Annotated[
         float | None, Option(help="Stop after so many seconds, with the estimate so far.")

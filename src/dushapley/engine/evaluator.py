@@ -46,7 +46,12 @@ class Evaluator:
 
     def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
         """What was computed, and what else a valuation says of the answers."""
-        return {"n_computed": self.n_computed, "n_distinct": None, "details": final.details}
+        counted = {"n_computed": self.n_computed, "n_distinct": None, "details": final.details}
+        return counted | {"errors": self.errors(final, plan, begin)}
+
+    def errors(self, estimate: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
+        """Standard errors by source of this estimate; none where nothing is trained or tested."""
+        return {}
 
     def close(self) -> None:
         """Let go of what only this run needed."""
@@ -77,13 +82,12 @@ class ScoringEvaluator(Evaluator):
         self.sheet.add(queries, scored)
         return scored.values
 
-    def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
-        """The same with errors by source; sums leave nothing to chance in training."""
+    def errors(self, estimate: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
+        """Of sampling and test set; sums leave nothing to chance in training."""
         with blas_limit(self.game):
-            influence = self.sheet.influence(final, begin) if self.known else None
+            influence = self.sheet.influence(estimate, begin) if self.known else None
             test_set = None if influence is None else influence_error(influence)
-        errors = by_source(final, {"test set": test_set}, enumerated=self.enumerated)
-        return super().account(final, plan, begin) | {"errors": errors}
+        return by_source(estimate, {"test set": test_set}, enumerated=self.enumerated)
 
 
 class PaidEvaluator(Evaluator):
@@ -125,23 +129,27 @@ class PaidEvaluator(Evaluator):
         """The same with failures, errors by source, and what was noted on the way."""
         with blas_limit(self.game):
             trail = run_history(self.game.sizes, self.transcript, self.answers.values, final)
-            errors = error_bars(
+        return {
+            "n_computed": self.n_computed,
+            "n_distinct": self.answers.n_known,
+            "details": {**final.details, "trail": trail} | self._tried(),
+            "errors": self.errors(final, plan, begin),
+            "failures": dict(sorted(self.answers.causes.items())),  # workers finish in any order
+        }
+
+    def errors(self, estimate: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
+        with blas_limit(self.game):
+            return error_bars(
                 begin,
                 self.transcript,
                 self.answers,
-                final,
+                estimate,
+                sizes=self.game.sizes,
                 repeats=self.game.repeats,
                 deterministic=bool(self.deterministic),
                 judged=self.game.judged,
                 enumerated=plan.enumerates(self.game.n_players),
             )
-        return {
-            "n_computed": self.n_computed,
-            "n_distinct": self.answers.n_known,
-            "details": {**final.details, "trail": trail} | self._tried(),
-            "errors": errors,
-            "failures": dict(sorted(self.answers.causes.items())),  # workers finish in any order
-        }
 
     def close(self) -> None:
         if self.ledger is None:

@@ -34,7 +34,8 @@ class Plan:
 
     def enumerates(self, n_players: int) -> bool:
         """Whether all coalitions are asked, so that there is no sampling error."""
-        return self.method.name == "exact" or n_players == 1
+        every = self.method.name == "gp" and self.budget >= 2**n_players  # which then asks all
+        return self.method.name == "exact" or n_players == 1 or every
 
 
 def choose_plan(

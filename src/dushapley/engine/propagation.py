@@ -68,6 +68,7 @@ def error_bars(
     answers: Answers,
     estimate: Estimate,
     *,
+    sizes: FloatArray,
     repeats: int,
     enumerated: bool,
     deterministic: bool = False,
@@ -81,6 +82,8 @@ def error_bars(
         Starts the same conversation anew.
     transcript, answers, estimate
         What was asked, what it came to, and what the method made of it.
+    sizes
+        Rows of each owner.
     repeats
         Trainings per pool.
     enumerated
@@ -103,7 +106,7 @@ def error_bars(
     weights = None if columns is None else AnswerWeights(columns, transcript)
     carry = Carrier(begin, transcript, weights)
     measured = {
-        "training": _training_error(carry, answers, repeats),
+        "training": _training_error(carry, answers, repeats, sizes),
         "test set": _test_set_error(carry, answers, rows),
     }
     if deterministic and measured["training"] is None:
@@ -211,6 +214,8 @@ class Carrier:
         if not np.isfinite(utilities).all():
             return None
         talk = self.begin()
+        if talk is None:
+            return None
         for ask, answers in zip(self.transcript.asks, self.transcript.answers, strict=True):
             asked = talk.ask()
             if asked is None or not np.array_equal(asked.queries, ask.queries):
@@ -270,12 +275,14 @@ def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
     return np.atleast_2d(np.cov(rows, rowvar=False, ddof=ddof))
 
 
-def _training_error(carry: Carrier, answers: Answers, repeats: int) -> FloatArray | None:
+def _training_error(
+    carry: Carrier, answers: Answers, repeats: int, sizes: FloatArray
+) -> FloatArray | None:
     n = carry.transcript.n_answers
     spreads = answers.spreads[:n]
     if np.isnan(spreads).all():
         return None
-    noise = _noise(spreads, pool_rows(carry), repeats)
+    noise = _noise(spreads, pool_rows(carry.transcript, sizes), repeats)
     if carry.weights is None:
         values, rng = answers.values[:n], np.random.default_rng(0)
         moved = (values + noise * rng.standard_normal(n) for _ in range(NOISES))
@@ -297,9 +304,8 @@ def _noise(spreads: FloatArray, rows: FloatArray, repeats: int) -> FloatArray:
     return np.sqrt(variances / repeats)
 
 
-def pool_rows(carry: Carrier) -> FloatArray:
-    """Rows of the pool behind each different outcome."""
-    sizes, transcript = carry.begin().sizes, carry.transcript
+def pool_rows(transcript: Transcript, sizes: FloatArray) -> FloatArray:
+    """Rows of the pool behind each different answer."""
     numbers = np.concatenate(transcript.answers)
     rows = np.zeros(numbers.max() + 1)
     rows[numbers] = np.concatenate([ask.queries @ sizes for ask in transcript.asks])

@@ -32,8 +32,8 @@ GROUPS = 100
 MOST_NUMBERS = 2**23
 """Numbers of a sheet that are held in memory: 64 MB."""
 
-Begin = Callable[[], AskTell]
-"""Starts the same conversation anew."""
+Begin = Callable[[], AskTell | None]
+"""Starts the same conversation anew; None where there is no time for that."""
 
 
 class Sheet(Protocol):
@@ -139,12 +139,12 @@ class ScoreSheet:
         """Values of the same conversation on these utilities; None if it went another way."""
         talk, start = begin(), 0
         for count, seen in self.asked:
-            ask = talk.ask()
-            if ask is None or mark(ask.queries) != seen:
+            ask = None if talk is None else talk.ask()
+            if talk is None or ask is None or mark(ask.queries) != seen:
                 return None
             talk.tell(utilities[start : start + count])
             start += count
-        return None if talk.estimate is None else talk.estimate.values
+        return None if talk is None or talk.estimate is None else talk.estimate.values
 
 
 def mark(queries: Queries) -> bytes:

@@ -27,29 +27,28 @@ from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan, choose_plan
-from dushapley.engine.progress import Progress
+from dushapley.engine.progress import Progress, Watch, is_precise
 from dushapley.engine.propagation import formula_errors
+from dushapley.engine.sheet import Begin
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game, as_game
 from dushapley.hashing import package_version
 from dushapley.protocol import Estimate
-from dushapley.results.uncertainty import half_width
+from dushapley.results.uncertainty import half_width, remedy
 from dushapley.results.valuation import Valuation
 from dushapley.validation import check_seed, is_number
 
 CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
 """Pools asked at a time: many where they cost nothing (but no more than fit in memory)."""
 CHANCE = (
-    "Another seed trains another model. How much that moves the values, one training a pool cannot "
-    "tell: repeats=3 (--repeats 3) would measure it."
+    "Another seed would train another model, or may. How much that moves the values, one training "
+    "a pool cannot tell: repeated ones (ModelGame(..., repeats=3), --repeats 3) would measure it."
 )
 """What must be said where training has an error of unknown size."""
 MOST_GAP = 0.1
 """Part of the gain by which the values of an unbiased method may miss it without a note."""
-ENOUGH_REPLICATES = 30
-"""Below this many replicates a standard error is too uncertain to stop a run."""
 
 
 def value(
@@ -86,7 +85,9 @@ def value(
         method needs by default (`exact` 2^I, `du` one replicate, `auto` and `gp` 6I, sampling 2I²).
     precision
         Stop once the half-width of every 95% interval is at most this part of the spread of the
-        values (largest minus smallest); a run that ends before that says so.
+        values (largest minus smallest). It counts the total error: sampling, training and test set.
+        A run that cannot get there, because more evaluations would not help, ends as soon as that
+        is known; one that does not get there says so.
     seed
         Drives the estimator. Same inputs and seed, same bits.
     n_jobs
@@ -221,7 +222,8 @@ class Run:
                 self._drive(talk, evaluator, bar, until)
             except (KeyboardInterrupt, OutOfTime) as why:
                 raise self._stopped(talk, evaluator, late=isinstance(why, OutOfTime)) from None
-        valuation = replace(self._valuation(talk, evaluator), precision=self.precision)
+        valuation = self._valuation(talk, evaluator, self.converse)
+        valuation = replace(valuation, precision=self.precision)
         return self._judged(valuation, talk.estimate)
 
     def _evaluator(self, until: float, stack: ExitStack) -> Evaluator:
@@ -245,13 +247,20 @@ class Run:
         )
 
     def _drive(self, talk: AskTell, evaluator: Evaluator, bar: Progress, until: float) -> None:
+        def begin() -> AskTell:
+            seconds_left(until)
+            return self.converse()
+
+        watch = Watch(self.precision, lambda so_far: evaluator.errors(so_far, self.plan, begin))
         while (ask := talk.ask()) is not None:
             seconds_left(until)
-            if self.precision is not None and precise_enough(ask.so_far, self.precision):
-                talk.stop()
-                talk.finished = True  # the user's wish is the plan
-                return
-            bar.show_leaders(ask.so_far, talk.names)
+            if ask.so_far is not None and (self.precision is not None or bar.show):
+                looked = watch.look(talk.n_asked - len(ask.queries), ask.so_far)
+                bar.show_leaders(ask.so_far, talk.names, watch)
+                if looked and (watch.is_reached(ask.so_far) or watch.is_hopeless(ask.so_far)):
+                    talk.stop()
+                    talk.finished = True  # the user's wish is the plan
+                    return
             talk.tell(evaluator.answer(ask, bar))
 
     def _from_formula(self, formula: Estimate) -> Valuation:
@@ -267,7 +276,7 @@ class Run:
             **nothing,
         )
 
-    def _valuation(self, talk: AskTell, evaluator: Evaluator) -> Valuation:
+    def _valuation(self, talk: AskTell, evaluator: Evaluator, begin: Begin) -> Valuation:
         assert talk.estimate is not None
         valuation = self._built(
             talk.estimate,
@@ -275,7 +284,7 @@ class Run:
             u_empty=talk.empty,
             u_full=talk.full,
             complete=talk.finished,
-            **evaluator.account(talk.estimate, self.plan, self.converse),
+            **evaluator.account(talk.estimate, self.plan, begin),
         )
         chance = (CHANCE,) if "training" in valuation.unknown else ()
         return replace(valuation, notes=(*valuation.notes, *chance, *_shortfall(valuation)))
@@ -301,19 +310,16 @@ class Run:
         )
 
     def _judged(self, valuation: Valuation, estimate: Estimate | None) -> Valuation:
-        """Say so when the wanted precision was not reached."""
-        if (
-            self.precision is None
-            or valuation.method_run == "exact"
-            or precise_enough(estimate, self.precision)
-        ):
+        """Say so when the wanted precision was not reached, and what would help."""
+        wish, total = self.precision, valuation.total_errors
+        certain = total is None and not valuation.unknown
+        if wish is None or estimate is None or certain or is_precise(estimate, total, wish):
             return valuation
-        remedy = " or choose a method with standard errors" if valuation.std_errors is None else ""
-        note = (
-            f"The wanted precision of {self.precision:g} was not reached within "
-            f"{valuation.n_evaluations:,} evaluations; raise the budget{remedy}."
-        )
-        return replace(valuation, notes=(*valuation.notes, note))
+        asked = f"The wanted precision of {wish:g} "
+        if valuation.unknown:
+            note = f"{asked}cannot be judged: the error is {valuation.interval_meaning}. "
+            return replace(valuation, notes=(*valuation.notes, note + remedy(valuation)))
+        return replace(valuation, notes=(*valuation.notes, asked + _shortage(valuation, wish)))
 
     def _stopped(self, talk: AskTell, evaluator: Evaluator, *, late: bool) -> Stopped:
         ledger = (
@@ -321,7 +327,9 @@ class Run:
             if self.ledger is not None
             else "Nothing is kept without a ledger (ledger=)."
         )
-        so_far = None if talk.estimate is None else self._valuation(talk, evaluator)
+        known = talk.estimate is not None
+        # whoever stops a run waits for no conversation to be held again
+        so_far = self._valuation(talk, evaluator, lambda: None) if known else None
         talk.stop()
         state = "there is an estimate so far (.valuation)" if so_far else "there is no estimate yet"
         why = "Time is up" if late else "Stopped"
@@ -360,14 +368,27 @@ def check_wishes(
         )
 
 
-def precise_enough(estimate: Estimate | None, precision: float) -> bool:
-    """Whether every 95% half-width is within `precision` of the spread of the values."""
-    if estimate is None or estimate.std_errors is None:
-        return False
-    if estimate.replicates is not None and estimate.replicates < ENOUGH_REPLICATES:
-        return False
-    spread, widest = float(np.ptp(estimate.values)), half_width(float(estimate.std_errors.max()))
-    return 0 < widest <= precision * spread  # 0: nothing varied yet, so nothing is known
+def _shortage(valuation: Valuation, wish: float) -> str:
+    """Why a precision was not reached: for lack of evaluations, or by what they cannot remove."""
+    spread = float(np.ptp(valuation.values)) or 1.0
+    fixed = np.zeros(1)
+    for name in ("training", "test set"):
+        fixed = fixed + np.square(valuation.errors.get(name) or [0.0])
+    rest, total = (
+        half_width(float(np.max(errors))) / spread
+        for errors in (np.sqrt(fixed), valuation.total_errors)
+        if errors is not None
+    )
+    evaluations = f"{valuation.n_evaluations:,} evaluations"
+    if rest <= wish:
+        return f"was not reached within {evaluations} (±{total:.2g} was); raise the budget."
+    larger = max(("training", "test set"), key=lambda s: max(valuation.errors.get(s) or [0.0]))
+    help_ = "more test rows would" if larger == "test set" else "more repeats would"
+    return (
+        f"is out of reach: training and test set alone leave ±{rest:.2g} of the spread of the "
+        f"values, which more evaluations cannot remove; {help_}. The run ended after {evaluations} "
+        f"with ±{total:.2g}."
+    )
 
 
 def _batch(game: Game) -> int:

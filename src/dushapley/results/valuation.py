@@ -160,8 +160,9 @@ class Valuation:
     @property
     def is_enumerated(self) -> bool:
         """Whether all coalitions count, asked or by a formula, so that sampling has no error."""
-        everything = self.n_distinct == 2 ** len(self.values)
-        return (self.method_run == "exact" or everything) and not self.biased
+        all_of_them = 2 ** len(self.values)
+        asked = self.n_evaluations if self.method_run == "gp" else self.n_distinct
+        return (self.method_run == "exact" or asked == all_of_them) and not self.biased
 
     @property
     def total_errors(self) -> FloatArray | None:
