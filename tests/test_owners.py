@@ -76,10 +76,10 @@ def test_columns_may_stand_in_any_order():
         (table(site=["n"] * 4), {}, "single owner, 'n'"),
         (table()[:0], {}, "no rows, so no owners"),
         (table(site=[1, "1", "s", "s"]), {}, "names '1' in two ways"),
-        (table(ill=[0, 1, np.nan, np.inf]), {}, r"Owner 's' has 2 targets in 'ill'.*its row 1"),
-        (table(ill=["a", None, "b", "b"]), {}, r"Owner 'n' has 1 targets.*its row 2"),
+        (table(ill=[0, 1, np.nan, np.inf]), {}, r"Owner 's' .* target 'ill' .*: 2 of 2, .* row 1"),
+        (table(ill=["a", None, "b", "b"]), {}, r"Owner 'n' .* target 'ill' .*: 1 of 2, .* row 2"),
         (table()[["site", "ill"]], {}, "no column to learn from"),
-        (table(age=[3, 5, "8", "?"]), {}, "Column 'age' holds number for 'n' but text for 's'"),
+        (table(age=[3, 5, "8", "?"]), {}, "Column 'age' holds numbers for 'n' but text for 's'"),
         (table().rename(columns={"age": 7}), {}, "a column named 7; names of columns are text"),
         (pd.concat([table(), table()[["age"]]], axis=1), {}, "two columns named 'age'"),
     ],
@@ -105,7 +105,7 @@ def test_owners_whose_columns_differ_show_the_difference():
     [
         ({}, "No owners were given"),
         ({"a": (np.zeros((0, 2)), [])}, "'a' has no rows"),
-        ({"a": (np.zeros((2, 2)), [1])}, "2 rows but 1 targets"),
+        ({"a": (np.zeros((2, 2)), [1])}, "2 rows but targets for 1"),
         ({"a": 3.0}, "found a single value"),
         ({"a": [[1.0]], "b": [[1.0, 2.0]]}, r"rows of shape \(2,\)"),
         ({"a": [[1.0]], "b": ([[1.0]], [1])}, "differ in having a target"),
@@ -145,7 +145,7 @@ def test_a_test_table_is_put_into_the_owners_shape():
             pd.DataFrame({"ill": ["x"], "age": [1], "sex": ["f"]}),
             "has text in 'ill', where the own",
         ),
-        (pd.DataFrame({"ill": [np.nan], "age": [1], "sex": ["f"]}), "The test table has 1 targets"),
+        (pd.DataFrame({"ill": [np.nan], "age": [1], "sex": ["f"]}), "The test table has rows"),
     ]:
         with pytest.raises(InvalidOwners, match=message):
             owners.align(frame)
@@ -185,9 +185,9 @@ def test_one_file_per_owner_or_a_folder(tmp_path):
         ("age,ill\n1,0,7\n2,1,7\n", "more fields than its line of names"),
         ("age,ill\n1,0\n2,1,7,8\n", "row 2, has 4: '2,1,7,8'"),
         ('age,ill\n"1,0\n', "row 1, has 1"),
-        (b"age,ill\n\xff\xfe,1\n", "number for 'good' but text for 'bad'"),
+        (b"age,ill\n\xff\xfe,1\n", "numbers for 'good' but text for 'bad'"),
         ("age,il\n1,0\n", "no target column 'ill'"),
-        ("age,ill\nx,0\n", "holds text for 'bad' but number for 'good'|number for 'good' but text"),
+        ("age,ill\nx,0\n", "holds text for 'bad' but numbers for 'good'|numbers for 'good' but text"),
     ],
 )
 def test_bad_files_are_explained(tmp_path, text, message):

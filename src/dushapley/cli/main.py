@@ -12,6 +12,7 @@ each an option, and the dataclass checks them when it is made: before any file i
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -70,6 +71,14 @@ WRONG_COMMAND = (
     errors.UnresolvedFindings,
 )
 """Mistakes in what was typed, or in the files that it names: exit code 2. All else fails: 1."""
+TYPED = {
+    r"\.$": "",
+    "Input should be a valid integer.*": "it takes a whole number",
+    "Input should be a valid number.*": "it takes a number",
+    "Input should be greater than or equal to": "it takes at least",
+    r"\(Possible options: (.*)\)": r"(there is \1)",
+}
+"""What typer says of types, in words that do not come from Python."""
 INTERRUPTED = (
     "Stopped. What was paid is in the ledger, if there is one; run the same again to go on."
 )
@@ -166,7 +175,10 @@ def sentence_on(error: Exception, given: Sequence[str]) -> str:
         told = error.format_message()
         if told.lstrip().startswith("Usage"):
             return told
-        return f"error: {told.rstrip('.')}. See dushapley {command} --help.".replace("  ", " ")
+        for theirs, ours in TYPED.items():
+            told = re.sub(theirs, ours, told)
+        ended = told if told.endswith((".", "?")) else f"{told}."
+        return " ".join(f"error: {ended} See dushapley {command} --help.".split())
     if isinstance(error, typer.Abort):
         return "Stopped."
     if isinstance(error, errors.DUShapleyError):

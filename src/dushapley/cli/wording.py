@@ -26,7 +26,8 @@ _NAMES = "|".join(OPTIONS)
 _GIVEN = re.compile(rf"(?<![\w'\"=.-])({_NAMES})=(?:'([^']*)'|\"([^\"]*)\"|([\w.+-]*\w)|\.\.\.)?")
 _JUDGED = re.compile(rf"^({_NAMES}) is ")
 _PYTHON = re.compile(
-    r"\bModelGame\(([^()]*)\)|,? or None(?: for no limit)?(?=[.;,])| \(\.valuation\)"
+    r"\bModelGame\(([^()]*)\)|\b\w+=\S+ \((--[^()]+)\)"
+    r"|,? or None(?: for no limit)?(?=[.;,])| \(\.valuation\)"
 )
 
 
@@ -40,7 +41,7 @@ def in_options(message: str) -> str:
     >>> in_options("Take n_jobs=1, or ModelGame(memory=..., on_failure='empty').")
     'Take --jobs 1, or --memory, --on-failure empty.'
     """
-    plain = _PYTHON.sub(lambda found: found[1] or "", message)
+    plain = _PYTHON.sub(lambda found: found[1] or found[2] or "", message)
     judged = _JUDGED.sub(lambda found: f"{OPTIONS[found[1]]} is ", plain)
     return _GIVEN.sub(_option, judged)
 

@@ -256,7 +256,7 @@ def _as_pair(name: str, block: Any) -> tuple[Array, Array | None]:
     if target is not None and (target.ndim == 0 or len(target) != len(features)):
         raise InvalidOwners(
             f"Owner {name!r} has {len(features)} rows but "
-            f"{target.shape[0] if target.ndim else 'no'} targets; one per row is needed."
+            f"targets for {target.shape[0] if target.ndim else 'none'}; one per row is needed."
         )
     return features, target
 

@@ -82,6 +82,10 @@ def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     return list(orders.pop()) if len(orders) == 1 else sorted(orders.pop())
 
 
+MANY = {"number": "numbers", "date": "dates", "text": "text", "nothing": "nothing"}
+"""Kinds of columns in the plural."""
+
+
 def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Array:
     """Features of another table, the test set say, in the shape of the owners'."""
     check_columns(table.columns, whose)
@@ -95,8 +99,8 @@ def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Arr
     for name, kind in features.items():
         if kinds[name] not in (kind, "nothing") and kind != "text":
             raise InvalidOwners(
-                f"Column {name!r} holds {kinds[name]} in {whose[0].lower()}{whose[1:]} but {kind} "
-                "for the owners; the same type is needed."
+                f"Column {name!r} holds {MANY[kinds[name]]} in {whose[0].lower()}{whose[1:]} but "
+                f"{MANY[kind]} for the owners; the same type is needed."
             )
     return features_of(table, features)
 
@@ -152,7 +156,8 @@ def common_kinds(tables: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> 
         holders = {of[column]: name for name, of in reversed(by_owner.items())}
         holders.pop("nothing", None)
         if len(holders) > 1:
-            holds = " but ".join(f"{kind} for {name!r}" for kind, name in sorted(holders.items()))
+            known = sorted(holders.items())
+            holds = " but ".join(f"{MANY[kind]} for {name!r}" for kind, name in known)
             raise InvalidOwners(
                 f"Column {column!r} holds {holds}; all owners need the same type. Look for stray "
                 "text among numbers, or for different missing-value marks."
@@ -190,9 +195,9 @@ def checked_targets(target: pd.Series[Any], kind: str, whose: str) -> Array:
     bad = ~np.isfinite(values) if kind == "number" else target.isna().to_numpy()
     if bad.any():
         raise InvalidOwners(
-            f"{whose} has {int(bad.sum())} targets in {target.name!r} that are missing or "
-            f"not finite, the first in its row {int(np.flatnonzero(bad)[0]) + 1}. Drop these "
-            "rows or fill them in."
+            f"{whose} has rows whose target {target.name!r} is missing or not finite: "
+            f"{int(bad.sum())} of {len(bad)}, the first its row {int(np.flatnonzero(bad)[0]) + 1}. "
+            "Drop these rows or fill them in."
         )
     return values
 

@@ -29,7 +29,7 @@ def check_executor(name: object, n_jobs: object, address: object) -> None:
     if name == "local" and address is not None:
         raise InvalidOption(
             f"address is {address!r}, but executor='local' is this machine. Leave it out, or "
-            "choose executor='dask' or 'ray'."
+            "choose executor='dask' or executor='ray'."
         )
 
 

@@ -82,7 +82,8 @@ class Scorer:
             ),
             (
                 not metric.classes and y.dtype.kind not in "fiub",
-                f"scoring={self.name!r} needs numbers as targets; found text.",
+                f"scoring={self.name!r} needs numbers as targets; found text. Choose a score of "
+                "classes, such as 'accuracy'.",
             ),
             (
                 metric.rows is determination and bool((y == y[0]).all()),
