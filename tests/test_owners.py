@@ -187,7 +187,7 @@ def test_one_file_per_owner_or_a_folder(tmp_path):
         ('age,ill\n"1,0\n', "row 1, has 1"),
         (b"age,ill\n\xff\xfe,1\n", "numbers for 'good' but text for 'bad'"),
         ("age,il\n1,0\n", "no target column 'ill'"),
-        ("age,ill\nx,0\n", "holds text for 'bad' but numbers for 'good'|numbers for 'good' but text"),
+        ("age,ill\nx,0\n", "text for 'bad' but numbers for 'good'|numbers for 'good' but text"),
     ],
 )
 def test_bad_files_are_explained(tmp_path, text, message):
