@@ -399,6 +399,27 @@ def test_mojibake_is_mended_only_where_it_is() -> None:
     assert mended("São Tomé, Ärzte, naïve") == "São Tomé, Ärzte, naïve"
 
 
+@pytest.mark.parametrize(
+    ("words", "encoding"),
+    [
+        ("Zürich", "cp1252"),
+        ("Größe,Köln", "cp1252"),
+        ("Müller,Köln", "cp850"),
+        ("Иван,Москва", "cp1251"),
+        ("東京,大阪", "cp932"),
+    ],
+)
+def test_encodings_are_detected_and_said(tmp_path: Path, words: str, encoding: str) -> None:
+    path = tmp_path / "a.csv"
+    cells = ",".join([*words.split(","), ""][:2])
+    path.write_bytes(("x,y\n" + f"{cells}\n" * 20).encode(encoding))
+    file = SourceFile.read(path)
+    assert words.split(",")[0] in file.table().iloc[0].tolist()
+    assert file.detected["encoding"] == encoding
+    assert file.findings[0].code == "encoding"
+    assert file.record()["read"]["encoding"] == encoding
+
+
 def test_a_blank_date_is_a_missing_value_also_in_the_test_set(clean: Path, tmp_path: Path) -> None:
     owners = ds.Owners.from_files(clean, target="ill")
     table = rows(9).astype({"visit": str})
@@ -530,3 +551,113 @@ def test_sheets_and_tables_are_chosen_by_name(tmp_path: Path) -> None:
     (tmp_path / "two.db-wal").write_bytes(b"x")
     refused(path, "changes that wait in two.db-wal", sheet="b")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["two.db", "two.db-wal", "two.xlsx"]
+
+
+# -- job files
+
+
+def ran(capsys: pytest.CaptureFixture[str], *command: object) -> tuple[int, str, str]:
+    from dushapley.cli.main import main
+
+    code = 0
+    try:
+        main([str(word) for word in command])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def job(clean: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A job file beside a folder in which Dresden's file is German and has a column of names."""
+    (tmp_path / "owners").mkdir()
+    folder_with(
+        clean,
+        tmp_path / "owners",
+        text(
+            lambda t: german(t).assign(name="Müller").to_csv(index=False, sep=";", decimal=","),
+            "cp1252",
+        ),
+    )
+    for table in TABLES.values():
+        table["ill"] = np.where(table["age"] > 50, "yes", "no")
+    rows(9).assign(ill=lambda t: np.where(t["age"] > 50, "yes", "no")).to_csv(
+        tmp_path / "test.csv", index=False
+    )
+    files = [tmp_path / "owners", "--by-file", "--target", "ill", "--test", tmp_path / "test.csv"]
+    path = tmp_path / "job.toml"
+    code, _, err = ran(capsys, "check", *files, "--read", "drop=name", "--write-job", path)
+    assert code == 0, err
+    return path
+
+
+def test_a_job_file_is_written_and_run(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tomllib
+
+    keys = tomllib.loads(job.read_text())
+    assert keys["files"] == ["owners"]
+    assert keys["test"] == "test.csv"
+    assert keys["by-file"] is True
+    assert keys["read"] == {
+        "drop": ["name"],
+        "files": {
+            "Dresden.csv": {
+                "sep": ";", "encoding": "cp1252", "decimal": ",", "dates": "%d.%m.%Y",
+            }
+        },
+    }  # fmt: skip
+    run = ["value", "--job", job, "--method", "loo", "--no-ledger", "--json"]
+    code, out, err = ran(capsys, *run)
+    assert code == 0, err
+    code, typed, err = ran(
+        capsys, "value", tmp_path / "owners", "--by-file", "--target", "ill", "--test",
+        tmp_path / "test.csv", "--read", "drop=name", *run[3:],
+    )  # fmt: skip
+    assert code == 0, err
+    import json
+
+    assert json.loads(out)["values"] == json.loads(typed)["values"]
+
+
+def test_what_is_typed_wins_over_the_job_file(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = ran(
+        capsys, "value", "--job", job, "--method", "loo", "--no-ledger", "--holdout", "0.2",
+        "--read", "drop=town",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "4 columns" in err  # neither name, by the file, nor town
+
+
+def test_unknown_keys_of_a_job_file_are_refused(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line, message in [
+        ("budgett = 9", "Did you mean 'budget'?"),
+        ("[read]\nsepp = 1", "Did you mean 'sep'?"),
+        ("read = 3", "it must be a table"),
+        ("budget = [", "It must be TOML"),
+    ]:
+        job.write_text(line)
+        code, _, err = ran(capsys, "value", "--job", job)
+        assert code == 2
+        assert message in err
+
+
+def test_a_settlement_records_how_files_were_read_and_verify_reads_so_again(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settlement = tmp_path / "s.json"
+    code, _, err = ran(
+        capsys, "value", "--job", job, "--method", "loo", "--no-ledger", "--pot", "100",
+        "--settlement", settlement, "--negative", "floor",
+    )  # fmt: skip
+    assert code == 0, err
+    detector = "dushapley.data.formats.text._detected_encoding"
+    monkeypatch.setattr(detector, lambda *_: pytest.fail("detected again"))
+    code, out, err = ran(capsys, "verify", settlement, tmp_path / "owners", tmp_path / "test.csv")
+    assert "The settlement holds." in out, out + err

@@ -27,7 +27,9 @@ from dushapley import errors
 from dushapley.cli import options as o
 from dushapley.cli.check import check
 from dushapley.cli.compare import compare
+from dushapley.cli.data import Data
 from dushapley.cli.demo import demo
+from dushapley.cli.jobfile import Job, decide
 from dushapley.cli.methods import methods
 from dushapley.cli.panels import in_panel
 from dushapley.cli.quote import quote
@@ -94,6 +96,12 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
             options |= signature(groups[name], eval_str=True).parameters
         else:
             options[name] = parameter
+    takes_job = any(issubclass(group, Data) for group in groups.values())
+    takes_context = "context" in options
+    if takes_job:
+        given = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        job = Parameter("job", Parameter.KEYWORD_ONLY, default=None, annotation=Job)
+        options = {"context": given} | options | {"job": job}
     options["debug"] = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=o.Debug)
     keywords = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
     listed = [in_panel(option, grouped=bool(groups)) for option in keywords]
@@ -103,6 +111,9 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
         del debug  # read by main
         with results_only():
             try:
+                if takes_job:
+                    del given["job"]  # its options are defaults by now
+                    decide(given["context"] if takes_context else given.pop("context"), given)
                 for name, group in groups.items():
                     own = {field.name: given.pop(field.name) for field in fields(group)}
                     given[name] = group(**own)

@@ -23,7 +23,9 @@ PANELS = {
     ),
     "Where it runs and is kept": ("jobs", "executor", "address", "ledger", "no_ledger", "yes"),
     "Sharing money": ("pot", "currency", "negative", "floor", "settlement"),
-    "What is written": ("report", "report_for", "picture", "force", "json", "debug"),
+    "What is written": (
+        "report", "report_for", "picture", "write_job", "force", "json", "debug",
+    ),
 }  # fmt: skip
 """Titles and the options under them; those of no group stand under "Options"."""
 PANEL_OF = {name: title for title, names in PANELS.items() for name in names}

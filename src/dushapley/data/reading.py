@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from io import StringIO
 from typing import Any, TypedDict
 
 from dushapley.errors import InvalidOption
@@ -177,6 +179,15 @@ class Reading:
             )
         return cls.from_keys(keys)
 
+    def pairs(self) -> list[str]:
+        """The keys as `from_pairs` takes them."""
+        inner = {f"{name}:": Reading.from_keys(keys) for name, keys in self.files.items()}
+        return [
+            f"{place}{key.replace('_', '-')}={typed(value)}"
+            for place, reading in {"": self, **inner}.items()
+            for key, value in reading.changed().items()
+        ]
+
     def changed(self) -> dict[str, Any]:
         """The keys that differ from the defaults."""
         plain = [f for f in fields(self) if f.name != "files"]
@@ -199,10 +210,21 @@ ESCAPES = {r"\t": "\t", "tab": "\t", "space": " "}
 """What is hard to type."""
 
 
+def typed(value: Any) -> str:
+    """The value of a key as it would be typed; words with commas in quotes."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, tuple):
+        return str(value)
+    line = StringIO()
+    csv.writer(line, lineterminator="").writerow(value)
+    return line.getvalue()
+
+
 def worded(key: str, text: str) -> Any:
     """The value of a key, from the command line's text."""
     if key in LISTS:
-        return tuple(text.split(","))
+        return tuple(next(csv.reader([text]), [""]))
     if key in FLAGS:
         return text.lower() in ("true", "yes", "1", "mend")
     if key in NUMBERS:

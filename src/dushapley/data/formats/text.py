@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import csv
+import re
+import unicodedata
 from collections.abc import Sequence
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
@@ -28,7 +30,7 @@ ENCODINGS = (
     "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp850", "mac_roman",
     "cp932", "gb18030", "big5", "euc_kr", "utf_16", "utf_16_le", "utf_16_be", "utf_32",
 )  # fmt: skip
-"""What people's programs write, beside UTF-8."""
+"""What people's programs write, beside UTF-8; of those as likely, the first is taken."""
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -37,6 +39,8 @@ MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """Byte-order marks, the longer ones first where one begins another."""
+CLOSE = 0.2
+"""Coherence by which charset-normalizer's candidates may differ and still be as likely."""
 SAMPLE, DETECTED_ON = 1 << 16, 1 << 13
 """Bytes looked at for the layout, and characters for the separator."""
 
@@ -80,7 +84,7 @@ def _is_utf8(content: bytes) -> bool:
 
 
 def _detected_encoding(content: bytes, account: Account) -> str:
-    """The likeliest encoding; where cp1252 is as likely as another, Windows wins."""
+    """The likeliest encoding, by charset-normalizer and by where its special letters stand."""
     from charset_normalizer import from_bytes
 
     odd = next((k for k, byte in enumerate(content) if byte > 127 or byte == 0), 0)
@@ -91,10 +95,11 @@ def _detected_encoding(content: bytes, account: Account) -> str:
             f"{account.name} is not text in any encoding that is common (UTF-8 fails at byte "
             f"{odd}). Name the encoding with --read encoding=NAME, or save the file as UTF-8."
         )
-    best = min((match.chaos, -match.coherence) for match in matches)
-    tied = [m for m in matches if (m.chaos, -m.coherence) == best]
-    able = {name for match in tied for name in match.could_be_from_charset}
-    encoding = "cp1252" if "cp1252" in able else tied[0].encoding
+    sane = [m for m in matches if m.chaos == min(match.chaos for match in matches)]
+    fluent = max(match.coherence for match in sane) - CLOSE
+    able = {code for m in sane if m.coherence >= fluent for code in m.could_be_from_charset}
+    known = [code for code in ENCODINGS if code in able]
+    encoding = max(known, key=lambda code: plausibility(near.decode(code, "replace")))
     account.detected["encoding"] = encoding
     word = _first_foreign_word(near.decode(encoding, "replace"))
     account.note(
@@ -103,6 +108,25 @@ def _detected_encoding(content: bytes, account: Account) -> str:
         "--read encoding=NAME takes another.",
     )
     return encoding
+
+
+def plausibility(text: str) -> float:
+    """The part of special characters that are letters, and not capitals inside a word.
+
+    Examples
+    --------
+    >>> plausibility("Müller"), plausibility("M³ller"), plausibility("MŸller")
+    (1.0, 0.0, 0.0)
+    """
+    found = re.findall(r"(.?)([^\x00-\x7f])(.?)", text)
+    return sum(_fits(*one) for one in found) / max(len(found), 1)
+
+
+def _fits(left: str, letter: str, right: str) -> bool:
+    inside = left.isalpha() and letter.isupper() and right.islower()
+    latin = (left + right).isascii() and (left + right).strip(" ,;\t").isalpha()
+    foreign = latin and not unicodedata.name(letter, "").startswith("LATIN")
+    return letter == "€" or (letter.isalpha() and not inside and not foreign)
 
 
 def _first_foreign_word(text: str) -> str:
