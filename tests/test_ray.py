@@ -15,7 +15,7 @@ import pytest
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.engine.executors import remote
+from dushapley.engine.executors import make_executor, remote
 from faults import Faulty, faulty_game, payments, sleepy_game, unimportable_game
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -107,3 +107,11 @@ def test_a_models_own_error_comes_home_from_ray(ray: Any, tmp_path: Any) -> None
 def test_a_ray_cluster_without_the_models_module_is_told_what_it_needs(ray: Any) -> None:
     with pytest.raises(errors.WorkersDiffer, match=r"No module named 'my_models'.*install both"):
         ds.value(unimportable_game(), "exact", executor="ray")
+
+
+def test_a_crash_on_ray_names_pool_and_cause(ray: Any) -> None:
+    from test_chaos import LAST_TWO, TOLD, crashing_game
+
+    executor = make_executor("ray", 2)
+    with pytest.raises(errors.WorkersLost, match=TOLD["segfault"]):
+        list(executor.run(crashing_game("segfault"), [(LAST_TWO, None)]))

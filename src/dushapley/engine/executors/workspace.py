@@ -1,14 +1,15 @@
 """Where a run puts data while it is on its way, and what is swept of runs that were killed.
 
-Local workers map the game into memory from a file; Dask has a folder of its own. All of that goes
+Local workers map the game into memory from a file; Dask and Ray need folders, too. All of that goes
 into one folder of the running process, which only its user can enter:
 
     /dev/shm/dushapley-UID/PID-START
 
 (in `JOBLIB_TEMP_FOLDER` where that is set, in the temporary folder where shared memory is small,
-and always there for Dask, which writes what does not fit into memory). The process locks it as long
-as it lives, and removes it when it ends. A process that is killed cannot; so every run begins by
-removing the folders that nobody locks any more, and what joblib left under the same numbers.
+and always there for Dask and Ray, which write what does not fit into memory). The process locks it
+as long as it lives, and removes it when it ends. A process that is killed cannot; so every run
+begins by removing the folders that nobody locks any more, and what joblib left under the same
+numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
-from time import time_ns
+from time import time
 
 from dushapley.errors import WorkersLost
 
@@ -45,7 +46,7 @@ def workspace(*, on_disk: bool = False) -> Path:
 def _made(root: Path) -> tuple[Path, int]:
     try:
         with _locked(root):
-            folder = root / f"{os.getpid()}-{time_ns()}"
+            folder = root / f"{os.getpid()}-{int(time())}"
             folder.mkdir(mode=0o700)
             lock = os.open(folder, os.O_RDONLY)
             flock(lock, LOCK_EX)
