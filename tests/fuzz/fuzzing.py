@@ -39,7 +39,7 @@ from hypothesis import strategies as st
 from dushapley.errors import DUShapleyError
 
 SECONDS, BYTES = 10, 2**30
-"""What reading one file may take, beyond what the process had before."""
+"""What reading one file may take: processor time, and memory beyond what the process had."""
 CASES = st.integers(0, 2**40)
 EXECUTED = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "pickle.find_class",
             "os.fork", "socket.connect")  # fmt: skip
@@ -180,14 +180,14 @@ def _limits() -> Iterator[None]:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGPROF, late)
     resource.setrlimit(resource.RLIMIT_AS, (size + BYTES, hard))
-    signal.alarm(SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # others may keep the machine busy
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

@@ -159,11 +159,12 @@ DEFAULTS = {field.name: field.default for field in fields(Job)}
 
 def _same(one: Any, other: Any) -> bool:
     """Equal but for what `verify` said that nothing can check; what is left out is a default."""
+    one = copy.deepcopy(one)
     one["valuation"] = {k: v for k, v in other["valuation"].items() if v is None} | one["valuation"]
     usual = {k: v for k, v in other["record"]["job"].items() if DEFAULTS.get(k) == v}
     one["record"]["job"] = usual | one["record"]["job"]
     for data in (one, other):
-        notes = data["valuation"]["notes"]
+        notes = data["valuation"]["notes"] or ()
         data["valuation"]["notes"] = [note for note in notes if not OF_FILES.search(note)]
         data["seal"] = data["valuation"]["n_computed"] = data["record"]["versions"] = None
         del data["record"]["versions"]
