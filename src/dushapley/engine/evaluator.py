@@ -36,6 +36,7 @@ class Evaluator:
     def __init__(self, game: Game) -> None:
         self.game = game
         self.n_computed = 0
+        self.influence: FloatArray | None = None
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         """Utilities of the pools asked for."""
@@ -85,8 +86,8 @@ class ScoringEvaluator(Evaluator):
     def errors(self, estimate: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
         """Of sampling and test set; sums leave nothing to chance in training."""
         with blas_limit(self.game):
-            influence = self.sheet.influence(estimate, begin) if self.known else None
-            test_set = None if influence is None else influence_error(influence)
+            self.influence = self.sheet.influence(estimate, begin) if self.known else None
+            test_set = influence_error(self.influence)
         return by_source(estimate, {"test set": test_set}, enumerated=self.enumerated)
 
 
@@ -139,7 +140,7 @@ class PaidEvaluator(Evaluator):
 
     def errors(self, estimate: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
         with blas_limit(self.game):
-            return error_bars(
+            errors, self.influence = error_bars(
                 begin,
                 self.transcript,
                 self.answers,
@@ -150,6 +151,7 @@ class PaidEvaluator(Evaluator):
                 judged=self.game.judged,
                 enumerated=plan.enumerates(self.game.n_players),
             )
+        return errors
 
     def close(self) -> None:
         if self.ledger is None:

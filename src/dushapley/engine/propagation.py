@@ -73,7 +73,7 @@ def error_bars(
     enumerated: bool,
     deterministic: bool = False,
     judged: bool = False,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], FloatArray | None]:
     """Standard errors by source, their total with its covariance, and the source that dominates.
 
     Parameters
@@ -96,22 +96,25 @@ def error_bars(
 
     Returns
     -------
-    dict
+    errors
         Empty where nothing is trained and no pool has scores by row.
+    influence
+        Values by test row or group of them, shape (rows, I), where they are known.
     """
     rows = answers.rows(transcript.n_answers)
     if rows == 0 and np.isnan(answers.spreads).all() and not judged:
-        return {}
+        return {}, None
     columns = enumeration_weights(transcript) if enumerated else _stated_weights(estimate)
     weights = None if columns is None else AnswerWeights(columns, transcript)
     carry = Carrier(begin, transcript, weights)
+    influence = _influence(carry, answers, rows)
     measured = {
         "training": _training_error(carry, answers, repeats, sizes),
-        "test set": _test_set_error(carry, answers, rows),
+        "test set": influence_error(influence),
     }
     if deterministic and measured["training"] is None:
         del measured["training"]
-    return by_source(estimate, measured, enumerated=enumerated)
+    return by_source(estimate, measured, enumerated=enumerated), influence
 
 
 def by_source(
@@ -142,8 +145,7 @@ def formula_errors(formula: Estimate) -> dict[str, Any]:
     """Of a formula's values, which only the test set makes uncertain; empty without one."""
     if formula.by_row is None:
         return {}
-    test_set = influence_error(formula.by_row) if len(formula.by_row) > 1 else None
-    return by_source(formula, {"test set": test_set}, enumerated=True)
+    return by_source(formula, {"test set": influence_error(formula.by_row)}, enumerated=True)
 
 
 def _sampling_error(estimate: Estimate) -> FloatArray | None:
@@ -233,7 +235,7 @@ class Carrier:
         return np.array(replayed)
 
 
-def _test_set_error(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None:
+def _influence(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None:
     if rows < 2:
         return None
     if carry.weights is None:
@@ -241,19 +243,19 @@ def _test_set_error(carry: Carrier, answers: Answers, rows: int) -> FloatArray |
     influence: FloatArray | float = 0.0
     for start, scores in answers.blocks(carry.transcript.n_answers):
         influence += carry.weights.block(start, start + len(scores)) @ scores
-    return influence_error(np.transpose(influence))
+    return np.transpose(influence)
 
 
 def _jackknife(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None:
     groups = min(rows, GROUPS)
     member = np.random.default_rng(0).permutation(rows) % groups
     left_out = carry.replays(_without_groups(carry, answers, member))
-    return None if left_out is None else influence_error(pseudo_values(left_out))
+    return None if left_out is None else pseudo_values(left_out)
 
 
-def influence_error(influence: FloatArray) -> FloatArray | None:
+def influence_error(influence: FloatArray | None) -> FloatArray | None:
     """Covariance of the means of values by test row, shape (rows, I); None where one is unknown."""
-    if not np.isfinite(influence).all():
+    if influence is None or len(influence) < 2 or not np.isfinite(influence).all():
         return None
     return covariance_of(influence, ddof=1) / len(influence)
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from dushapley.arrays import FloatArray
 from dushapley.engine.asktell import AskTell, ends
 from dushapley.engine.evaluator import (
     Evaluator,
@@ -150,6 +151,8 @@ class Run:
     ----------
     plan
         What will run, and why.
+    influence
+        Once paid: values by test row or group of them, shape (rows, I), where they are known.
 
     Examples
     --------
@@ -175,6 +178,7 @@ class Run:
     ledger: str | os.PathLike[str] | None = None
     progress: bool | None = None
     plan: Plan = field(init=False)
+    influence: FloatArray | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         with blas_limit(self.game):  # a formula has the same bits as well
@@ -224,6 +228,7 @@ class Run:
                 raise self._stopped(talk, evaluator, late=isinstance(why, OutOfTime)) from None
         valuation = self._valuation(talk, evaluator, self.converse)
         valuation = replace(valuation, precision=self.precision)
+        self.influence = evaluator.influence
         return self._judged(valuation, talk.estimate)
 
     def _evaluator(self, until: float, stack: ExitStack) -> Evaluator:
@@ -264,6 +269,7 @@ class Run:
             talk.tell(evaluator.answer(ask, bar))
 
     def _from_formula(self, formula: Estimate) -> Valuation:
+        self.influence = formula.by_row
         with blas_limit(self.game):
             empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
         nothing = dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0)

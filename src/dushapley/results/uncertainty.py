@@ -77,15 +77,13 @@ def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
     return np.asarray(scaled)
 
 
-def sampling_variances(valuation: Valuation) -> dict[str, float]:
-    """Squared sampling errors by owner: 0 where all coalitions were asked, NaN where unknown.
-
-    A what-if scores both worlds on the same test set, so much of that set's error cancels, and
-    none of it is counted.
-    """
-    errors, none = valuation.std_errors, 0.0 if valuation.is_enumerated else np.nan
-    variances = np.full(len(valuation.owners), none) if errors is None else errors**2
-    return dict(zip(valuation.owners, variances.tolist(), strict=True))
+def sampling_covariance(valuation: Valuation) -> FloatArray:
+    """Covariance of sampling errors: 0 where all coalitions were asked, NaN where unknown."""
+    errors, joint = valuation.std_errors, valuation.covariance
+    if errors is None:
+        none = 0.0 if valuation.is_enumerated else np.nan
+        return np.full((len(valuation.owners),) * 2, none)
+    return np.diag(errors**2) if joint is None else with_errors(joint, errors)
 
 
 def plausible_values(

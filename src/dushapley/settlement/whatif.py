@@ -7,7 +7,7 @@ is not is quoted before it is paid.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dushapley.arrays import FloatArray
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.value import Run, value
+from dushapley.engine.value import Run
 from dushapley.games import Game
-from dushapley.results.uncertainty import is_clear, sampling_variances
+from dushapley.results.uncertainty import is_clear, sampling_covariance
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
 from dushapley.terminal import printable, short_name, table
@@ -42,12 +43,15 @@ class WhatIf:
         The two valuations; `n_computed` of each says what had to be paid now.
     scale
         Part of everybody's rows at which both were measured: 1, except for more rows.
+    influences
+        Values of both by test row (`Run.influence`), where they are known.
     """
 
     change: Change
     before: Valuation
     after: Valuation
     scale: float = 1.0
+    influences: tuple[FloatArray | None, FloatArray | None] = (None, None)
 
     @property
     def n_found(self) -> int:
@@ -58,22 +62,41 @@ class WhatIf:
     def to_frame(self) -> pd.DataFrame:
         """One row per owner of either world: owner, before, after, change, std_error.
 
-        The standard error of a change is of sampling, taken as independent in the two worlds.
+        The standard error of a change is of all sources: sampling, taken as independent in the two
+        worlds; the test set, which is the same in both, by the change that each test row makes; and
+        training, at most the sum of its errors in the two worlds. NaN where one is unknown.
         """
         import pandas as pd
 
-        worlds = [dict(zip(v.owners, v.values, strict=True)) for v in (self.before, self.after)]
-        errors = [sampling_variances(v) for v in (self.before, self.after)]
-        if isinstance(self.change, Merge):
-            pair = (self.change.first, self.change.second)
-            worlds[0][self.change.name] = sum(worlds[0].pop(name) for name in pair)
-            errors[0][self.change.name] = sum(errors[0].pop(name) for name in pair)
-        names = dict.fromkeys([*worlds[1], *worlds[0]])
-        frame = pd.DataFrame({"owner": list(names)})
-        frame["before"], frame["after"] = ([w.get(n, np.nan) for n in names] for w in worlds)
+        merged = self.change if isinstance(self.change, Merge) else None
+        joined = {merged.first: merged.name, merged.second: merged.name} if merged else {}
+        names = [joined.get(name, name) for name in self.before.owners]
+        order = list(dict.fromkeys([*self.after.owners, *names]))
+        parts = [_membership(order, names), _membership(order, self.after.owners)]
+        frame = pd.DataFrame({"owner": order})
+        for world, part in zip(("before", "after"), parts, strict=True):
+            sums = part @ getattr(self, world).values
+            frame[world] = np.where(part.any(axis=1), sums, np.nan)
         frame["change"] = frame["after"].fillna(0) - frame["before"].fillna(0)
-        frame["std_error"] = [np.sqrt(sum(e.get(n, 0.0) for e in errors)) for n in names]
+        frame["std_error"] = self._errors(*parts)
         return frame
+
+    def _errors(self, before: FloatArray, after: FloatArray) -> FloatArray:
+        """Standard errors of the changes; the matrices say whose values count to which row."""
+        worlds = ((self.before, before), (self.after, after))
+        sampling = sum(np.diag(part @ sampling_covariance(v) @ part.T) for v, part in worlds)
+        training = sum(part @ _training_errors(v) for v, part in worlds)
+        return np.sqrt(sampling + training**2 + self._test_set_variance(before, after))
+
+    def _test_set_variance(self, before: FloatArray, after: FloatArray) -> FloatArray:
+        unknown = np.full(len(before), np.nan)
+        if not self.before.errors and not self.after.errors:  # there is no test set
+            return np.zeros(len(before))
+        first, second = self.influences
+        if first is None or second is None or len(first) != len(second) or len(first) < 2:
+            return unknown
+        moved = second @ after.T - first @ before.T
+        return np.asarray(moved.var(axis=0, ddof=1) / len(moved))
 
     def __repr__(self) -> str:
         """The question, the two worlds side by side, and what it cost."""
@@ -167,8 +190,9 @@ def what_if(
     with TemporaryDirectory() as folder:
         if ledger is None and game.context is not None and not game.cheap:
             ledger = Path(folder) / "both-worlds.sqlite"  # so that they share what they pay
-        before, after = (
-            value(
+        results = []
+        for world in worlds:
+            with Run(
                 world,
                 method=method,
                 options=options,
@@ -177,10 +201,22 @@ def what_if(
                 seed=seed,
                 n_jobs=n_jobs,
                 ledger=ledger,
-            )
-            for world in worlds
-        )
-    return WhatIf(change, before, after, scale)
+            ) as run:
+                results.append((run.pay(), run.influence))
+    (before, first), (after, second) = results
+    return WhatIf(change, before, after, scale, (first, second))
+
+
+def _membership(names: Sequence[str], owners: Sequence[str]) -> FloatArray:
+    """Which owners count to which name, shape (names, owners)."""
+    return (np.array(names)[:, None] == np.array(owners)).astype(np.float64)
+
+
+def _training_errors(valuation: Valuation) -> FloatArray:
+    """Standard errors of training: none where nothing is trained, NaN where unknown."""
+    none = np.zeros(len(valuation.owners))
+    error = valuation.errors.get("training", none)
+    return none + np.nan if error is None else np.asarray(error, dtype=np.float64)
 
 
 def quote_change(
