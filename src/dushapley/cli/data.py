@@ -125,20 +125,16 @@ class Data:
             return Findings(())
         return examine(self.intake, self.target, self.accept or ())
 
-    @property
-    def untold(self) -> Findings:
-        """Findings that the game does not tell by itself: equal rows it does."""
-        told = ("shared-rows", "tested-rows")
-        return replace(self.findings, found=tuple(f for f in self.findings if f.code not in told))
-
     def owners(self) -> ds.Owners:
         """The owners, once nothing stops the run; notes are said aloud."""
         if self.from_statistics:
             return self._reduced()
         self.findings.refuse_stops()
-        if untold := self.untold:
-            say(untold.told(untold.notes, "note"))
-        return ds.Owners.from_tables(self._accepted.tables, target=self.target)
+        new = self.findings.not_told_by_games()
+        if new.notes:
+            say(new.told(new.notes, "note"))
+        owners = ds.Owners.from_tables(self._accepted.tables, target=self.target)
+        return replace(owners, notes=new.sentences())
 
     @cached_property
     def _accepted(self) -> Intake:

@@ -110,7 +110,6 @@ class Job(Data):
             assert self.holdout is not None
             game = tested(*owners.hold_out(self.holdout, self.model_seed))
             game.notes = (*game.notes, HELD_OUT)
-        game.notes = (*game.notes, *self.untold.sentences())
         say(f"{choice.model}: {model_in_words(game)}")
         return game
 

@@ -132,7 +132,7 @@ def _hashed(block: Array, position: int) -> Array:
     """Hashes of a block's rows; columns count from `position`, so that none can be exchanged."""
     salts = np.arange(position, position + block.shape[1], dtype=np.uint64)
     salts = salts * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
-    rows = max(1, BLOCK // block.shape[1])
+    rows = max(1, BLOCK // max(1, block.shape[1]))
     parts = (block[k : k + rows] for k in range(0, len(block), rows))
     return np.concatenate([_stirred(_bits(part) * salts).sum(axis=1) for part in parts])
 

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import Array, FloatArray
 from dushapley.data import splits
 from dushapley.data.files import PathLike, SourceFile, opened
-from dushapley.data.findings import refuse_stops
-from dushapley.data.intake import take_in, take_in_table
+from dushapley.data.intake import Intake, take_in, take_in_table
 from dushapley.data.overlap import row_hashes, warn_of_shared_rows
 from dushapley.data.reading import Keys, Reading, TableKeys
 from dushapley.data.tables import aligned, aligned_target, as_blocks
@@ -52,6 +51,8 @@ class Owners:
         objects, which `ModelGame` encodes.
     reduced
         The statistics, where owners handed them over instead of rows; X and y then hold no rows.
+    notes
+        What was odd in their tables and may be real, in sentences (`dushapley.check` tells all).
     """
 
     names: tuple[str, ...]
@@ -61,6 +62,7 @@ class Owners:
     columns: Mapping[str, str] | None = None
     target: str | None = None
     reduced: tuple[Statistics, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def from_arrays(cls, blocks: Mapping[str, ArrayLike | tuple[ArrayLike, ArrayLike]]) -> Owners:
@@ -122,8 +124,17 @@ class Owners:
         (('n', 's'), {'age': 'number'})
         """
         found = take_in_table(table, owner=owner, target=target, reading=Reading.from_keys(read))
-        refuse_stops(found.findings, accept)
-        return cls.from_tables(found.tables, target=target)
+        return cls.from_intake(found, target, accept)
+
+    @classmethod
+    def from_intake(cls, intake: Intake, target: str, accept: Collection[str] = ()) -> Owners:
+        """Owners of tables that were read before, once nothing odd about them stops it."""
+        from dushapley.data.check import accepted_tables, examine  # it knows all of this room
+
+        findings = examine(intake, target, accept)
+        findings.refuse_stops(in_python=True)
+        owners = cls.from_tables(accepted_tables(intake, findings).tables, target=target)
+        return replace(owners, notes=findings.not_told_by_games().sentences())
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, pd.DataFrame], *, target: str) -> Owners:
@@ -163,8 +174,8 @@ class Owners:
         files, skipped = opened(paths)
         how = Reading.from_keys(read)
         found = take_in(files, target=target, owner=owner, reading=how)
-        refuse_stops([*skipped, *found.findings], accept)
-        return cls.from_tables(found.tables, target=target)
+        found = replace(found, findings=(*skipped, *found.findings))
+        return cls.from_intake(found, target, accept)
 
     def hold_out(self, fraction: float, seed: int = 0) -> tuple[Owners, Array, Array]:
         """Keep back a random part of every owner's rows as a test set: (owners, X_test, y_test).

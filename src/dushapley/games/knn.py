@@ -57,7 +57,7 @@ class KNNGame(RowsGame):
         self.X_test, self.y_test = check_test_set(owners, np.asarray(X_test), np.asarray(y_test))
         self.k = check_k(k)
         tested = tested_rows(owners, self.X_test, self.y_test)
-        self.notes = (*copied_rows(owners), *tested)
+        self.notes = (*owners.notes, *copied_rows(owners), *tested)
         labels = [str(label) for label in self.y_test.tolist()]
         self._identify(digest("knn game", self.k, self.X_test, *labels))
         rows = np.concatenate([as_numbers(owners.X[j]) for j in self.order])

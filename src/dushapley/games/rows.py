@@ -180,7 +180,7 @@ class DatasetGame(RowsGame):
             )
         super().__init__(owners)
         self.utility = utility
-        self.notes = tuple(copied_rows(owners))
+        self.notes = (*owners.notes, *copied_rows(owners))
         self._identify(None if fingerprint is None else digest("dataset game", fingerprint))
 
     def with_owners(self, owners: Owners) -> Self:

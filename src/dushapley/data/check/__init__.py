@@ -122,6 +122,6 @@ def accepted_tables(intake: Intake, findings: Findings) -> Intake:
     if "no-rows" in findings.accepted:
         tables = {name: table for name, table in tables.items() if len(table)}
     if "missing-target" in findings.accepted:
-        tables = {name: table[table[target].notna()] for name, table in tables.items()}
-        test = None if test is None else test[test[target].notna()]
+        tables = {n: t[~columns.lacks_target(t, target)] for n, t in tables.items()}
+        test = None if test is None else test[~columns.lacks_target(test, target)]
     return replace(intake, tables=tables, test=test)

@@ -19,11 +19,14 @@ class Code:
         What was found, in a few words.
     why_not
         Why a stop cannot be accepted; None where it can.
+    of_file
+        Whether it is about how a file is written: one example stands for all of them.
     """
 
     severity: Severity
     meaning: str
     why_not: str | None = None
+    of_file: bool = False
 
     @property
     def acceptable(self) -> bool:
@@ -38,6 +41,7 @@ _WAYS = "it has to be said which way it is read"
 CODES: dict[str, Code] = {
     "file-skipped": Code("stop", "a file or folder that is not read"),
     "unreadable-file": Code("stop", "a file that holds no table, or is damaged"),
+    "columns-differ": Code("stop", "files of several owners whose columns differ"),
     "ragged-row": Code("stop", "rows with more or fewer fields than there are names"),
     "unnamed-column": Code("stop", "a column without a name that holds something"),
     "stray-text": Code("stop", "a word among numbers or dates"),
@@ -46,17 +50,17 @@ CODES: dict[str, Code] = {
     "percent-sign": Code("stop", "percent signs that others do not write", _WAYS),
     "mojibake": Code("stop", "text that was decoded wrongly before it was saved"),
     "totals-row": Code("stop", "a last row that holds the sums of the others", _WAYS),
-    "encoding": Code("note", "another encoding than UTF-8"),
-    "separator": Code("note", "another separator than the name of the file says"),
-    "header-row": Code("note", "names of columns that are not in the first line"),
-    "second-header": Code("note", "a second line of names, or one of units"),
-    "index-column": Code("note", "a column without a name that only counts the rows"),
-    "empty-columns": Code("note", "columns without names and values"),
-    "decimal-comma": Code("note", "decimal commas"),
-    "thousands": Code("note", "marks between thousands"),
-    "decimal-marks": Code("note", "decimal commas and decimal points in one file"),
-    "date-format": Code("note", "dates that are not written like 2022-12-31"),
-    "serial-dates": Code("note", "dates as numbers of days, as spreadsheets count"),
+    "encoding": Code("note", "another encoding than UTF-8", of_file=True),
+    "separator": Code("note", "another separator than the name of the file says", of_file=True),
+    "header-row": Code("note", "names of columns that are not in the first line", of_file=True),
+    "second-header": Code("note", "a second line of names, or one of units", of_file=True),
+    "index-column": Code("note", "a column without a name that only counts the rows", of_file=True),
+    "empty-columns": Code("note", "columns without names and values", of_file=True),
+    "decimal-comma": Code("note", "decimal commas", of_file=True),
+    "thousands": Code("note", "marks between thousands", of_file=True),
+    "decimal-marks": Code("note", "decimal commas and decimal points in one file", of_file=True),
+    "date-format": Code("note", "dates that are not written like 2022-12-31", of_file=True),
+    "serial-dates": Code("note", "dates as numbers of days, as spreadsheets count", of_file=True),
     "owner-spelling": Code("stop", "two owners' names differ in spelling only"),
     "label-spelling": Code("stop", "labels of the target differ in spelling only"),
     "category-spelling": Code("stop", "categories of a feature differ in spelling only"),

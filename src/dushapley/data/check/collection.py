@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dushapley.data.check.codes import CODES
 from dushapley.data.findings import Finding
+from dushapley.data.intake import TEST
 from dushapley.errors import InvalidOption, UnresolvedFindings
 from dushapley.terminal import columns, short_name, table
 from dushapley.validation import suggestion
@@ -78,7 +80,7 @@ class Findings(Sequence[Finding]):
     def remedies(self) -> tuple[str, ...]:
         """Options that resolve all stops for which there is one, each once."""
         options = (finding.remedy or "" for finding in self.stops)
-        return tuple(dict.fromkeys(o for o in options if o.startswith("--") and " (" not in o))
+        return tuple(dict.fromkeys(o for o in options if re.fullmatch(r"--read [^\s]+", o)))
 
     def accepting(self, codes: Iterable[str]) -> Findings:
         """The same where stops of these codes are notes that say so."""
@@ -93,22 +95,35 @@ class Findings(Sequence[Finding]):
         )
         return replace(self, found=found, accepted=wanted)
 
-    def refuse_stops(self) -> None:
-        """Raise one error that tells everything that stops a run."""
+    def refuse_stops(self, *, in_python: bool = False) -> None:
+        """Raise one error that tells everything that stops a run, and which options resolve it."""
         if self.stops:
-            raise UnresolvedFindings(self.told(self.stops, "stop"), self)
+            keywords = "\n".join(as_keywords(str(stop)) for stop in self.stops)
+            raise UnresolvedFindings(keywords if in_python else self.told(self.stops, "stop"), self)
 
     def sentences(self) -> tuple[str, ...]:
         """Notes as sentences for a valuation, a page and a settlement; not too many of one kind."""
+        return tuple(f"{sentence} [{code}]" for code, sentence in self._few(self.notes))
+
+    def not_told_by_games(self) -> Findings:
+        """The same without what games tell by themselves: rows that are equal."""
+        told = ("shared-rows", "tested-rows")
+        return replace(self, found=tuple(f for f in self.found if f.code not in told))
+
+    def _few(self, findings: Sequence[Finding]) -> list[tuple[str, str]]:
+        """Codes and sentences; of how files are written one example stands for all."""
+        counts = Counter(finding.code for finding in findings)
         seen: Counter[str] = Counter()
         told = []
-        for note in self.notes:
-            seen[note.code] += 1
-            if seen[note.code] <= MOST_OF_A_CODE or note.message.startswith("Accepted"):
-                told.append(f"{note.message} [{note.code}]")
-        more = {code: n - MOST_OF_A_CODE for code, n in seen.items() if n > MOST_OF_A_CODE}
-        hidden = [f"{n} more notes [{c}]; `dushapley check` tells all." for c, n in more.items()]
-        return (*told, *hidden)
+        for finding in findings:
+            code = finding.code
+            seen[code] += 1
+            most = 1 if CODES[code].of_file else MOST_OF_A_CODE
+            accepted = finding.message.startswith("Accepted")
+            if seen[code] <= most or finding.severity == "stop" or accepted:
+                more = counts[code] - most if seen[code] == most and not accepted else 0
+                told.append((code, f"{finding.message}{_remedy(finding)}{_more(more)}"))
+        return told
 
     def record(self) -> list[dict[str, Any]]:
         """Plain data, for the record of a settlement."""
@@ -129,21 +144,21 @@ class Findings(Sequence[Finding]):
             "stop": f"{count}: nothing is trained or paid before this is resolved.",
             "note": f"{count}: may be real; the run goes on.",
         }[what]
-        rows = [(f.code, f"{f.message}{_remedy(f)}") for f in findings]
-        lines = [head, table((), rows, left=(0, 1), width=columns())]
+        lines = [head, table((), self._few(findings), left=(0, 1), width=columns())]
         if what == "stop" and self.remedies:
             lines.append(f"  To resolve: {' '.join(self.remedies)}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         """Sizes, how files were read, and all findings, stops first."""
-        held = {name: cells for name, cells in self.cells.items() if name in self.sizes}
-        n_columns = len({column for cells in held.values() for column in cells} - {self.target})
+        names = {column for cells in self.cells.values() for column in cells} - {self.target}
+        owners = len(self.sizes) - (TEST in self.sizes)
+        tested = " and a test set" if TEST in self.sizes else ""
         lines = [
-            f"{len(self.sizes)} holders of {sum(self.sizes.values()):,} rows, {n_columns} columns "
-            f"and the target {self.target!r}",
+            f"{owners} owners{tested}, {sum(self.sizes.values()):,} rows, {len(names)} columns and "
+            f"the target {self.target!r}",
             table(
-                ("holder", "rows"),
+                ("owner", "rows"),
                 [(short_name(name), f"{rows:,}") for name, rows in self.sizes.items()][
                     :MOST_OWNERS
                 ],
@@ -162,6 +177,23 @@ class Findings(Sequence[Finding]):
 
 def _read_as(how: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value!r}" for key, value in how.items())
+
+
+def as_keywords(text: str) -> str:
+    """Options of the command line as keywords of Python.
+
+    Examples
+    --------
+    >>> as_keywords("Resolve it with --read common-columns=true or --accept file-skipped.")
+    "Resolve it with common_columns='true' or accept=['file-skipped']."
+    """
+    text = re.sub(r"--accept ([a-z-]+)", r"accept=['\1']", text)
+    option = re.compile(r"--read ([a-z-]+)=('[^']*'|[^\s']*[^\s'.])")
+    return option.sub(lambda m: f"{m[1].replace('-', '_')}={m[2].strip(chr(39))!r}", text)
+
+
+def _more(count: int) -> str:
+    return f" (And {count} more like this.)" if count > 0 else ""
 
 
 def _remedy(finding: Finding) -> str:

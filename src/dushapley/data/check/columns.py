@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,14 @@ from dushapley.data.check.survey import Survey, row_of
 from dushapley.data.findings import Finding
 from dushapley.data.intake import TEST
 from dushapley.data.tables import listed
+from dushapley.validation import suggestion
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FEW_ROWS = 50
 """Rows of all owners below which unique entries or a perfect rule may be chance."""
+WORDS = {"number": "numbers", "date": "dates", "text": "text"}
 BY_CHANCE = 1e-5
 """Chance below which a pattern is not put down to it."""
 PURE = 0.999
@@ -28,8 +33,8 @@ def differing_columns(survey: Survey) -> Iterator[Finding]:
     holders = Counter(c for table in survey.tables.values() for c in table.columns)
     total = len(survey.tables)
     for name, table in survey.tables.items():
-        lacking = [c for c, n in holders.items() if c not in table.columns and n > total / 2]
-        extra = [c for c in table.columns if holders[c] <= total / 2]
+        lacking = [c for c, n in holders.items() if c not in table.columns and 2 * n >= total]
+        extra = [c for c in table.columns if 2 * holders[c] < total]
         for column in lacking:
             twin = next((c for c in extra if folded(str(c)) == folded(str(column))), None)
             spelt = f" It has {twin!r}: rename that column." if twin is not None else ""
@@ -38,13 +43,23 @@ def differing_columns(survey: Survey) -> Iterator[Finding]:
         for column in extra:
             others = f"which {total - holders[column]} of {total} owners lack"
             yield _differing("has", name, str(column), f"{others}.", survey.target)
-    yield from _test_columns(survey, [c for c, n in holders.items() if n > total / 2])
+    if holders and survey.target not in holders:
+        names = [str(column) for column in holders]
+        yield Finding(
+            "lacking-column",
+            "stop",
+            f"There is no target column {survey.target!r}.{suggestion(survey.target, names)} "
+            f"Columns: {listed(names)}.",
+            column=survey.target,
+            remedy="--target NAME",
+        )
+    yield from _test_columns(survey, [c for c, n in holders.items() if 2 * n >= total])
 
 
 def _differing(verb: str, name: str, column: str, others: str, target: str) -> Finding:
     remedy = "--read common-columns=true"
     if column == target:
-        remedy = "another --target, or that column in the file"
+        remedy = "that column in the file, under this name"
     return Finding(
         "lacking-column" if verb == "lacks" else "extra-column",
         "stop",
@@ -107,7 +122,8 @@ def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Fin
     return Finding(
         "mixed-types",
         "stop",
-        f"{_whose(name)} has {kind} in {column!r} ({value!r} in row {row}), others have {usual}.",
+        f"{_whose(name)} has {WORDS[kind]} in {column!r} ({value!r} in row {row}), others have "
+        f"{WORDS[usual]}.",
         owner=name,
         column=column,
         row=row,
@@ -152,13 +168,13 @@ def missing_targets(survey: Survey) -> Iterator[Finding]:
     for name, table in {**survey.tables, **tested}.items():
         if survey.target not in table.columns:
             continue
-        gone = np.flatnonzero(table[survey.target].isna().to_numpy())
+        gone = np.flatnonzero(lacks_target(table, survey.target))
         if len(gone):
             row = row_of(table, int(gone[0]))
             yield Finding(
                 "missing-target",
                 "stop",
-                f"{_whose(name)} has no target in {len(gone):,} of {len(table):,} rows of "
+                f"{_whose(name)} has no finite target in {len(gone):,} of {len(table):,} rows of "
                 f"{survey.target!r}, the first in row {row}. Fill them in; if accepted, these rows "
                 "are left out.",
                 owner=name,
@@ -166,6 +182,16 @@ def missing_targets(survey: Survey) -> Iterator[Finding]:
                 row=row,
                 remedy="--accept missing-target",
             )
+
+
+def lacks_target(table: pd.DataFrame, target: str) -> Array:
+    """Which rows have no target, or an infinite one."""
+    import pandas as pd
+
+    gone = table[target].isna().to_numpy(dtype=bool)
+    if pd.api.types.is_float_dtype(table[target].dtype):
+        gone = gone | np.isinf(table[target].to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(gone)
 
 
 def no_rows(survey: Survey) -> Iterator[Finding]:

@@ -316,7 +316,7 @@ class ModelGame(RowsGame):
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
         notes += unseen_classes(self.owners, self.y_test, self.classes)
-        notes += copied_rows(self.owners)
+        notes += [*self.owners.notes, *copied_rows(self.owners)]
         for note in tested_rows(self.owners, self.X_test, self.y_test):
             notes.append(note)
             warnings.warn(note, SharedRows, stacklevel=3)
