@@ -35,7 +35,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.engine.scores import AT_ONCE, Answers
 from dushapley.engine.sheet import GROUPS, Begin, coalition_weights, pseudo_values
-from dushapley.estimators.calibration import pooled_variances
+from dushapley.estimators.calibration import Spread, pooled_variances, sum_of_cubes
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.uncertainty import std_errors_of, with_errors
 
@@ -254,10 +254,17 @@ def _jackknife(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None
 
 
 def influence_error(influence: FloatArray | None) -> FloatArray | None:
-    """Covariance of the means of values by test row, shape (rows, I); None where one is unknown."""
+    """Covariance of the means of values by test row, shape (rows, I); None where one is unknown.
+
+    Calibrated as standard errors of sampling are: by Student's t, and where few rows decide (one
+    bad prediction in a hundred) by their skewness, see `estimators.calibration`.
+    """
     if influence is None or len(influence) < 2 or not np.isfinite(influence).all():
         return None
-    return covariance_of(influence, ddof=1) / len(influence)
+    n, away = len(influence), influence - influence.mean(axis=0)
+    joint = covariance_of(influence, ddof=1) / n
+    spread = Spread(np.diag(joint), sum_of_cubes(away) / n**3, np.full(len(joint), n - 1.0))
+    return with_errors(joint, spread.errors)
 
 
 def _without_groups(carry: Carrier, answers: Answers, member: IntArray) -> Iterator[FloatArray]:
