@@ -217,7 +217,7 @@ def test_a_source_without_error_says_why_and_a_large_one_what_helps() -> None:
     summary = report.summarize(replace(valued(), errors=errors))
     told = {row["name"]: (row["text"], row["meaning"]) for row in summary["sources"]}
     assert told["sampling"] == ("none", "all pools were tried")
-    assert told["training"] == ("none", "the model uses no random seed")
+    assert told["training"] == ("none", "another seed trains the same model")
     error = next(check for check in summary["checks"] if check["name"] == "Error")
     assert "more test rows would narrow it" in error["text"]
 

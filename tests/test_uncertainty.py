@@ -123,4 +123,4 @@ def test_a_what_if_without_errors_is_not_called_clear() -> None:
     game = ds.ModelGame(owners, LogisticRegression(), X[340:], Y[340:])
     answer = ds.what_if(game, ds.Copy("a", "b"), method="loo")
     assert np.isnan(answer.to_frame()["std_error"]).all()
-    assert "cannot tell" in answer.verdict()[0]
+    assert "is unknown: sampling" in answer.verdict()[0]

@@ -90,7 +90,7 @@ def test_table_is_read_at_a_glance() -> None:
     assert lines[0].startswith("Valuation of 2 owners by auto → permutation: 10 evaluations")
     assert "small" in lines[2]
     assert "0.2500" in lines[2]
-    assert "0.0196" in lines[2]
+    assert "0.020" in lines[2]
     assert "bad�name" in lines[3]
     assert "note: read this" in text
     assert "2 utilities failed" in text

@@ -151,3 +151,55 @@ def test_a_stopped_run_holds_no_conversation_again(monkeypatch):
     with pytest.raises(Stopped) as stopped:
         ds.value(Judged(8, stop_after=60), "gp", budget=200)
     assert stopped.value.valuation.total_errors is not None  # by its weights
+
+
+def shown(values, std_errors, **fields):
+    n = len(values)
+    owners = tuple(f"o{i}" for i in range(n))
+    known = {"n_evaluations": 9, "n_distinct": 9, "n_computed": 9, "u_empty": 0.0, "seed": 0}
+    return ds.Valuation(
+        owners, np.ones(n), values, std_errors, "gp", u_full=float(np.sum(values)), **known | fields
+    )
+
+
+def test_certainty_is_in_words_of_money_and_one_bad_owner_does_not_help_it():
+    values, errors = np.array([1.0, 1, 0.5, -9]), np.array([0.1, 0.1, 0.15, 0.1])
+    v = shown(values, errors, covariance=np.diag(errors**2))
+    check = next(c for c in ds.report.summarize(v)["checks"] if c["name"] == "Error")
+    assert check["state"] == "look"  # ±2% of the spread was ticked
+    assert check["text"].startswith("Values are known to ±27% (the smallest to ±59%)")
+    paid = ds.settle(v, 100, currency="EUR")
+    assert "payments known to ±" in repr(paid)
+    assert "(the smallest to ±" in ds.report.text_table(v, ds.report.summarize(v, paid), paid)
+    check = next(c for c in ds.report.summarize(v, paid)["checks"] if c["name"] == "Error")
+    assert check["text"].startswith("Payments known to ±")
+
+
+def test_an_unknown_part_stands_in_the_numbers_place():
+    errors = {"sampling": [0.1, 0.1], "training": [0.0, 0.0], "test set": None, "total": None,
+              "dominant": "sampling", "unknown": ["test set"]}  # fmt: skip
+    v = shown(np.array([2.0, 1.0]), np.array([0.1, 0.1]), errors=errors)
+    assert "± unknown: test set" in repr(v)
+    assert "unknown" in repr(v).splitlines()[2]
+    assert v.to_frame()["std_error"].isna().all()
+    assert v.to_frame()["unknown"].tolist() == ["test set"] * 2
+    summary = ds.report.summarize(v)
+    assert [row["error_text"] for row in summary["rows"]] == ["unknown"] * 2
+    assert [row["rank_range"] for row in summary["rows"]] == [None] * 2
+    check = next(c for c in summary["checks"] if c["name"] == "Error")
+    assert check["state"] == "unknown"
+    assert "unknown: test set" in ds.report.text_table(v, summary)
+    assert "± unknown" in ds.report.report(v)
+    assert "± unknown" in ds.report.owner_page(v, "o1")
+    assert "unknown: test set" in repr(ds.settle(v, 10))
+    blind = ds.report.summarize(ds.value(classic.airport([1, 2, 4]), "loo"))["checks"][0]
+    assert "larger budget" not in blind["text"]
+
+
+def test_errors_have_their_own_decimals_and_ties_one_rank():
+    v = shown(np.array([5.0, 3.0, 3.0 + 1e-15, 1.0]), np.full(4, 1e-5))
+    assert "0.000020" in repr(v)
+    assert v.ranks.tolist() == [1, 2, 2, 4]
+    assert v.order.tolist() == [0, 1, 2, 3]
+    assert v.to_frame()["rank"].tolist() == [1, 2, 2, 4]
+    assert [row["rank"] for row in ds.report.summarize(v)["rows"]] == [1, 2, 2, 4]

@@ -216,3 +216,18 @@ def decimals_for(values: ArrayLike) -> int:
     if largest != 0 and not 1e-6 < largest < 1e12:
         return -1
     return 4 if largest == 0 else int(np.clip(4 - np.ceil(np.log10(largest)), 0, 12))
+
+
+def error_text(half_width: float) -> str:
+    """What stands after ±: two figures of the error itself, however large the value is.
+
+    Examples
+    --------
+    >>> error_text(0.00012345), error_text(31.4)
+    ('0.00012', '31')
+    """
+    if half_width == 0:
+        return "0"
+    if not 1e-9 < half_width < 1e12:
+        return f"{half_width:.1e}"
+    return f"{half_width:,.{max(0, 1 - int(np.floor(np.log10(half_width))))}f}"

@@ -7,23 +7,32 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import IntArray
-from dushapley.report.numbers import decimal, percent, plural
-from dushapley.results.uncertainty import half_width, root_mean_square
+from dushapley.report.numbers import percent, plural
+from dushapley.results.uncertainty import (
+    certainty,
+    half_width,
+    known_to,
+    remedy,
+    root_mean_square,
+)
 from dushapley.results.valuation import Valuation
-from dushapley.terminal import decimals_for
+from dushapley.settlement.settlement import Settlement
+from dushapley.terminal import error_text
 
 SOURCES = {
     "sampling": "not all pools were tried",
     "training": "another random seed would train another model",
     "test set": "another test set of this size would score differently",
 }
-WITHOUT = {"sampling": "all pools were tried", "training": "the model uses no random seed"}
+WITHOUT = {"sampling": "all pools were tried", "training": "another seed trains the same model"}
 """Why a source has no error."""
 REMEDIES = {
     "sampling": "Most of that is sampling: a larger budget would narrow it.",
     "training": "Most of that is chance in training: more repeats would narrow it.",
     "test set": "Most of that is the test set: more test rows would narrow it.",
 }
+FINE = 0.1
+"""Error as a part of the values below which they count as well known."""
 GIANT = 0.4
 """An owner with more than this part of all rows is called very large."""
 STRIKING, NEIGHBOURS = 3.0, 15
@@ -33,12 +42,12 @@ STRIKING, NEIGHBOURS = 3.0, 15
 Check = dict[str, Any]
 
 
-def checks(valuation: Valuation) -> list[Check]:
+def checks(valuation: Valuation, settlement: Settlement | None = None) -> list[Check]:
     """Each check: its name, whether it is good, worth a look or unknown, and a sentence."""
     stopped = _check("Finished", "look", "The run was stopped early; values will move.")
     return [
         *([] if valuation.complete else [stopped]),
-        _errors(valuation),
+        _errors(valuation, settlement),
         _efficiency(valuation),
         *_stable(valuation),
         *_pooling(valuation),
@@ -51,11 +60,11 @@ def sources(valuation: Valuation) -> list[dict[str, Any]]:
     """Standard errors by where they come from, where the run could tell them apart."""
     if not valuation.errors:
         return []
-    digits, rows = decimals_for(valuation.values), []
+    rows = []
     for name, meaning in SOURCES.items():
         errors = valuation.errors.get(name)
         typical = None if errors is None else half_width(root_mean_square(errors))
-        text = "unknown" if typical is None else "±" + decimal(typical, digits)
+        text = "unknown" if typical is None else "±" + error_text(typical)
         if typical == 0:
             text, meaning = "none", WITHOUT.get(name, meaning)
         dominant = valuation.errors.get("dominant") == name
@@ -67,26 +76,32 @@ def _check(name: str, state: str, text: str) -> Check:
     return {"name": name, "state": state, "text": text}
 
 
-def _errors(valuation: Valuation) -> Check:
+def _errors(valuation: Valuation, settlement: Settlement | None) -> Check:
+    """How well values, or payments, are known, in parts of themselves: not of their spread.
+
+    One owner of very bad data stretches the spread, and leaves the others no better known.
+    """
+    if valuation.unknown:
+        meaning = f"The error of these values is {valuation.interval_meaning}."
+        return _check("Error", "unknown", f"{meaning} {remedy(valuation)}")
     if valuation.total_errors is None:
-        if valuation.method_run == "exact":
-            return _check("Error", "good", "All coalitions count: no error of sampling is left.")
-        return _check(
-            "Error",
-            "unknown",
-            "This run has no estimate of its own error; a larger budget would give one.",
-        )
-    typical = half_width(root_mean_square(valuation.total_errors))
-    spread = float(np.ptp(valuation.values))
-    if spread == 0:
-        return _check("Error", "unknown", "All values are equal: there is no spread to compare to.")
-    relative = typical / spread
-    text = f"Values are known to ±{percent(relative, 0)} of their spread (95%, typical owner)."
+        return _check("Error", "good", "All coalitions count: no error of sampling is left.")
+    if not valuation.total_errors.any():
+        return _check("Error", "good", "No error was found.")
+    if settlement is not None and settlement.low is None:
+        text = "Any payment is plausible: it is not sure that there is a gain to share."
+        return _check("Error", "look", text)
+    parts = known_to(valuation.values, half_width(valuation.total_errors))
+    if parts is None:
+        return _check("Error", "unknown", "No value is positive: there is nothing to compare to.")
+    text = f"Values are known to {certainty(parts)}, 95%."
+    if settlement is not None and settlement.certainty:
+        text = f"{settlement.certainty[0].upper()}{settlement.certainty[1:]}, 95%."
     if valuation.biased:
-        text += " This counts sampling error only: the method also has a bias it cannot see."
-    if relative >= 0.1 and valuation.errors.get("dominant"):
+        text += " This leaves out a bias that the method has and cannot see."
+    if parts[0] >= FINE and valuation.errors.get("dominant"):
         text += f" {REMEDIES[valuation.errors['dominant']]}"
-    state = "good" if relative < 0.1 and not valuation.biased else "look"
+    state = "good" if parts[0] < FINE and not valuation.biased else "look"
     return _check("Error", state, text)
 
 

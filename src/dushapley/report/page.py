@@ -89,7 +89,7 @@ def private(summary: Plain, position: int) -> Plain:
             "fitted": shown["fitted"],
         }
     method = {k: summary["method"][k] for k in ("label", "summary", "evaluations", "version")}
-    totals = ("title", "facts", "pot", "has_error", "interval", "about", "bibtex")
+    totals = ("title", "facts", "pot", "has_error", "unknown", "interval", "about", "bibtex")
     return {name: summary[name] for name in totals} | {
         "lead": summary["lead"][:1],
         "rows": [row],

@@ -17,7 +17,7 @@ from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import RULES, money
 from dushapley.settlement.settlement import Settlement
-from dushapley.terminal import decimals_for
+from dushapley.terminal import decimals_for, error_text
 
 Plain = dict[str, Any]
 
@@ -49,7 +49,7 @@ def summarize(
     >>> [row["name"] for row in ds.report.summarize(v)["rows"]]
     ['owner 2', 'owner 1']
     """
-    order = np.argsort(-valuation.values, kind="stable")
+    order = valuation.order
     rows = _rows(valuation, settlement, order)
     return {
         "title": title,
@@ -59,7 +59,8 @@ def summarize(
         "has_error": valuation.total_errors is not None,
         "pot": None if settlement is None else _pot(settlement),
         "interval": valuation.interval_meaning,
-        "checks": checks(valuation),
+        "unknown": list(valuation.unknown),
+        "checks": checks(valuation, settlement),
         "sources": sources(valuation),
         "figures": _figures(valuation, order),
         "method": _method(valuation),
@@ -81,23 +82,24 @@ def _rows(
     digits = decimals_for(valuation.values)
     shares = valuation.shares
     rows = []
-    for rank, i in enumerate(int(i) for i in order):
+    nothing = "unknown" if valuation.unknown else ""
+    for place_of, i in enumerate(int(i) for i in order):
         value = float(valuation.values[i])
         error = None if errors is None else half_width(float(errors[i]))
         row: Plain = {
-            "rank": rank + 1,
+            "rank": int(valuation.ranks[i]),
             "name": valuation.owners[i],
             "size": float(valuation.sizes[i]),
             "size_text": whole(valuation.sizes[i]),
             "value": value,
             "value_text": decimal(value, digits),
             "error": error,
-            "error_text": "" if error is None else decimal(error, digits),
+            "error_text": nothing if error is None else error_text(error),
             "share": None if np.isnan(shares[i]) else float(shares[i]),
             "share_text": "–" if np.isnan(shares[i]) else percent(float(shares[i])),
             "size_share_text": percent(float(size_shares[i])),
             "negative": value < 0,
-            "rank_range": ranks[rank],
+            "rank_range": ranks[place_of],
             "at": place(value),
             "zero": place(0.0),
             "by_size_at": place(float(by_size[i])),
@@ -207,6 +209,7 @@ def _pot(settlement: Settlement) -> Plain:
         "rule": RULES[settlement.negative],
         "floor": settlement.floor,
         "interval": settlement.interval_meaning,
+        "certainty": settlement.certainty,
     }
 
 

@@ -20,7 +20,7 @@ def text_table(
         ("name", "owner", True),
         ("size_text", "rows", True),
         ("value_text", "value", True),
-        ("error_text", "± 95%", has_error),
+        ("error_text", "± 95%", has_error or summary["unknown"]),
         ("share_text", "share", True),
         ("size_share_text", "by size", True),
         ("rank_text", "rank", has_error),
@@ -39,5 +39,6 @@ def text_table(
         lines.append(f"  ... {len(summary['rows']) - MOST_ROWS} more; --json has all ...")
     if settlement is not None:
         lines.append(f"  pot {pot['amount_text']}: {pot['rule']}")
+        lines += [f"  {text}" for text in [pot["certainty"] or pot["interval"]]]
         lines += [f"  note: {note}" for note in settlement.notes]
     return "\n".join([*lines, *valuation.footnotes()])

@@ -86,6 +86,38 @@ def sampling_covariance(valuation: Valuation) -> FloatArray:
     return np.diag(errors**2) if joint is None else with_errors(joint, errors)
 
 
+def known_to(amounts: ArrayLike, half_widths: ArrayLike) -> tuple[float, float] | None:
+    """How well amounts are known, as parts of themselves: all together, and the smallest.
+
+    Half-widths added up over the sum of the amounts, and half-width of the smallest over it; of
+    amounts above 0. None where there is none.
+
+    Examples
+    --------
+    >>> known_to([10, 2, 0], [1, 1, 1])
+    (0.16666666666666666, 0.5)
+    """
+    worth, error = np.asarray(amounts, dtype=np.float64), np.asarray(half_widths, dtype=np.float64)
+    paid = worth > 0
+    if not paid.any():
+        return None
+    worth, error = worth[paid], error[paid]
+    smallest = int(worth.argmin())
+    return float(error.sum() / worth.sum()), float(error[smallest] / worth[smallest])
+
+
+def certainty(parts: tuple[float, float]) -> str:
+    """In words: ±21% (the smallest to ±60%).
+
+    Examples
+    --------
+    >>> certainty((0.211, 0.6))
+    '±21% (the smallest to ±60%)'
+    """
+    together, smallest = (f"±{100 * p:.0f}%" if p >= 0.095 else f"±{100 * p:.1g}%" for p in parts)
+    return f"{together} (the smallest to {smallest})"
+
+
 def plausible_values(
     valuation: Valuation, seed: int = 0, most: int = INTERVAL_DRAWS
 ) -> FloatArray | None:
@@ -185,7 +217,7 @@ def rank_ranges(valuation: Valuation) -> RankRanges | None:
         return None
     ranks = _plausible_ranks(valuation)
     low, high = np.quantile(ranks, MIDDLE_95, axis=0, method="nearest")
-    sure = (ranks == ranks_of(valuation.values[None])).mean(axis=0)
+    sure = (ranks == np.argsort(valuation.order)).mean(axis=0)
     return RankRanges(low + 1, high + 1, sure)
 
 

@@ -16,7 +16,7 @@ from dushapley.errors import InvalidValuation
 from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.results.schema import valuation_fault
 from dushapley.results.uncertainty import half_width, root_mean_square, with_errors
-from dushapley.terminal import decimals_for, json_text, printable, short_name, table
+from dushapley.terminal import decimals_for, error_text, json_text, printable, short_name, table
 from dushapley.validation import check_format
 
 if TYPE_CHECKING:
@@ -227,6 +227,26 @@ class Valuation:
         largest = max(abs(self.u_full), abs(self.u_empty), float(np.abs(self.values).max()))
         return 1e-12 * largest
 
+    @property
+    def order(self) -> IntArray:
+        """Positions of the owners, best first; values that differ by rounding stay as named."""
+        by_value, group = self._groups()
+        return by_value[np.lexsort((by_value, group))]
+
+    @property
+    def ranks(self) -> IntArray:
+        """Rank of each owner, the best having 1; owners of equal value have the better one."""
+        by_value, group = self._groups()
+        ranks = np.empty(len(by_value), dtype=np.int64)
+        ranks[by_value] = 1 + np.searchsorted(group, group)
+        return ranks
+
+    def _groups(self) -> tuple[IntArray, IntArray]:
+        """Positions by value, and which of them are equal up to rounding."""
+        by_value = np.argsort(-self.values, kind="stable")
+        apart = -np.diff(self.values[by_value]) > self.rounding
+        return by_value, np.concatenate([[0], np.cumsum(apart)])
+
     def uniformity(self, gamma: ArrayLike | None = None) -> Uniformity:
         """How uniform is this collaboration? Theorem 1's law of coalition sizes, see `guarantees`.
 
@@ -238,7 +258,8 @@ class Valuation:
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best first: owner, size, value, std_error, low, high, share, rank.
 
-        `std_error` is of all known sources together, see `total_errors`.
+        `std_error` is of all sources together, see `total_errors`; where a part of it is unknown it
+        is missing, and a column `unknown` names the part.
         """
         import pandas as pd
 
@@ -255,9 +276,10 @@ class Valuation:
                 "share": self.shares,
             }
         )
-        frame = frame.sort_values("value", ascending=False, kind="stable", ignore_index=True)
-        frame["rank"] = frame["value"].rank(ascending=False, method="min").astype(int)
-        return frame
+        frame["rank"] = self.ranks
+        if self.unknown:
+            frame["unknown"] = ", ".join(self.unknown)
+        return frame.iloc[self.order].reset_index(drop=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` gives the same bits back, also through JSON text."""
@@ -291,7 +313,7 @@ class Valuation:
         """Bars of the values, largest on top, with 95% error bars where they are known."""
         import matplotlib.pyplot as plt
 
-        order = np.argsort(self.values, kind="stable")
+        order = self.order[::-1]
         if ax is None:
             height = max(1.5, 0.32 * len(order) + 0.8)
             _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
@@ -313,6 +335,7 @@ class Valuation:
         ax.axvline(0, color="#222222", linewidth=0.8)
         ax.spines[["top", "right"]].set_visible(False)
         meaning = "" if errors is None else f", bars: {self.interval_meaning}"
+        meaning = f", ± {self.interval_meaning}" if self.unknown else meaning
         ax.set_xlabel(f"value ({self.method}, {self.n_evaluations} evaluations{meaning})")
         return ax
 
@@ -326,7 +349,7 @@ class Valuation:
         rows = "".join(
             f"<tr><td style='text-align:left'><bdi>{escape(name)}</bdi></td>"
             f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-            for name, *cells in self._cells(np.argsort(-self.values, kind="stable")[:200])
+            for name, *cells in self._cells(self.order[:200])
         )
         footer = "\n".join(escape(line.strip()) for line in self.footnotes())
         return (
@@ -343,7 +366,7 @@ class Valuation:
         )
 
     def _table(self) -> str:
-        order = np.argsort(-self.values, kind="stable")
+        order = self.order
         left_out = len(order) - 30
         if left_out <= 0:
             return table(TITLES, self._cells(order))
@@ -354,12 +377,13 @@ class Valuation:
         """What the table shows of the owners at these positions."""
         digits, shares, known = decimals_for(self.values), self.shares, self.total_errors
         number = ".3e" if digits < 0 else f".{digits}f"
+        nothing = "unknown" if self.unknown else "-"
         return [
             [
                 short_name(self.owners[i]),
                 f"{self.sizes[i]:.6g}",
                 format(self.values[i], number),
-                "-" if known is None else format(half_width(known[i]), number),
+                nothing if known is None else error_text(half_width(known[i])),
                 "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}",
             ]
             for i in positions
@@ -372,7 +396,9 @@ class Valuation:
             f"  u(nobody) = {self.u_empty:.6g}, u(all) = {self.u_full:.6g}, "
             f"efficiency gap = {0 if abs(gap) <= self.rounding else gap:.2g}"
         ]
-        if self.total_errors is not None:
+        if self.unknown:
+            lines.append(f"  ± {self.interval_meaning}")
+        elif self.total_errors is not None:
             lines.append(f"  ± means: {self.interval_meaning}")
         if self.errors:
             sources = ", ".join(map(self._source, ("sampling", "training", "test set")))

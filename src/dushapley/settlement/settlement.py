@@ -15,7 +15,7 @@ import numpy as np
 
 from dushapley.errors import InvalidSettlement
 from dushapley.hashing import sha256, versions
-from dushapley.results.uncertainty import MIDDLE_95, plausible_values
+from dushapley.results.uncertainty import MIDDLE_95, certainty, known_to, plausible_values
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import (
     RULES,
@@ -85,12 +85,20 @@ class Settlement:
     @property
     def interval_meaning(self) -> str:
         """What the intervals of the payments cover."""
+        if self.low is None and self.valuation.unknown:
+            return f"no interval: the error of the values is {self.valuation.interval_meaning}"
         if self.low is None:
             return "no interval: the values come without standard errors"
-        apart = self.valuation.std_errors is not None and self.valuation.covariance is None
-        kind = "sampling errors" if self.valuation.errors.get("total") is not None else "errors"
-        joint = f", {kind} of different owners taken as independent" if apart else ""
-        return f"{self.valuation.interval_meaning}{joint}"
+        return self.valuation.interval_meaning
+
+    @property
+    def certainty(self) -> str:
+        """How well the payments are known, in parts of themselves; "" where that is unknown."""
+        if self.low is None or self.high is None:
+            return ""
+        half_widths = [float(h - low) / 2 for low, h in zip(self.low, self.high, strict=True)]
+        parts = known_to([float(amount) for amount in self.payments], half_widths)
+        return "" if parts is None else f"payments known to {certainty(parts)}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -196,7 +204,7 @@ class Settlement:
                 printable(f"{head} among {len(order)} owners, rule {self.negative!r}"),
                 table((), rows),
                 f"  {RULES[self.negative]}",
-                printable(f"  {self.interval_meaning}"),
+                printable(f"  {', '.join(filter(None, [self.certainty, self.interval_meaning]))}"),
                 *(printable(f"  note: {note}") for note in self.notes),
             ]
         )

@@ -19,7 +19,7 @@ from dushapley.arrays import FloatArray
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.value import Run
 from dushapley.games import Game
-from dushapley.results.uncertainty import is_clear, sampling_covariance
+from dushapley.results.uncertainty import is_clear, remedy, sampling_covariance
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
 from dushapley.terminal import printable, short_name, table
@@ -121,7 +121,8 @@ class WhatIf:
         name = self.change.name if isinstance(self.change, Merge) else self.change.owner
         row: Any = self.to_frame().set_index("owner").loc[name]
         if np.isnan(row["std_error"]):
-            return ["How sure the difference is, this method cannot tell; gp or exact can."]
+            blind = self.after if self.after.unknown else self.before
+            return [f"How sure the difference is, is {blind.interval_meaning}. {remedy(blind)}"]
         if not is_clear(row["change"], row["std_error"]):
             return ["The difference is within the error: a larger budget may settle it."]
         if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
