@@ -569,6 +569,14 @@ def _(f: Folder) -> None:
     f.text("Bonn", lambda text: text.replace("bmi", "age", 1))
 
 
+@case("files of several owners, of which one lacks a column", code="lacking-column", stop=True,
+      owner="rest.csv", column="bp", like=without_bp)  # fmt: skip
+def _(f: Folder) -> None:
+    in_one_file(f)
+    table = f.tables.pop("all")
+    f.tables = {"first": table[:120], "rest": table[120:].drop(columns="bp")}
+
+
 # What may be real: told, and the run goes on.
 
 

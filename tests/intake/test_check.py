@@ -115,6 +115,17 @@ def test_the_check_is_the_first_step_of_every_command(
     assert "--read merge=labels" in err
 
 
+def test_a_newcomer_is_checked_like_everybody(tmp_path: Path, capfd: Any) -> None:
+    folder = Folder.at(tmp_path / "f")
+    newcomer = folder.tables.pop("Celle")
+    folder.write()
+    newcomer.replace("yes", "Yes").to_csv(tmp_path / "Celle.csv", index=False)
+    change = ["--join", str(tmp_path / "Celle.csv"), "--model", "naive-bayes"]
+    code, _, err = run(capfd, command(folder, *change, name="what-if"))
+    assert code == 2
+    assert "Owner 'Celle' writes 'Yes'" in err
+
+
 def test_the_page_maps_owners_and_columns(tmp_path: Path, capfd: Any) -> None:
     folder = made(Folder.at(tmp_path / "f"), *EIGHT)
     page = tmp_path / "check.html"

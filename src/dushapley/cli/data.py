@@ -15,7 +15,6 @@ from dushapley.cli.outputs import identity
 from dushapley.data.check import Findings, accepted_tables, examine
 from dushapley.data.check.collection import refuse_unknown
 from dushapley.data.files import STATISTICS, Listing, SourceFile, listing
-from dushapley.data.findings import refuse_stops
 from dushapley.data.intake import Intake, take_in
 from dushapley.data.reading import MAX_ROWS, Reading
 from dushapley.errors import InvalidOption
@@ -159,8 +158,13 @@ class Data:
         """Name and table of an owner who joins, read as the other files are."""
         file = SourceFile.read(path, self.reading.max_bytes)
         taken = take_in([file], target=self.target, reading=self.reading)
-        refuse_stops(taken.findings, self.accept or ())
-        return file.owner, taken.tables[file.owner]
+        everybody = {**self._accepted.tables, **taken.tables}
+        joined = replace(taken, tables=everybody, test=self._accepted.test)
+        findings = examine(joined, self.target, self.accept or ()).of(file.owner)
+        findings.refuse_stops()
+        if findings.notes:
+            say(findings.told(findings.notes, "note"))
+        return file.owner, accepted_tables(joined, findings).tables[file.owner]
 
     def record(self) -> dict[str, Any]:
         """The options as plain data; files by their names only."""

@@ -41,7 +41,6 @@ _WAYS = "it has to be said which way it is read"
 CODES: dict[str, Code] = {
     "file-skipped": Code("stop", "a file or folder that is not read"),
     "unreadable-file": Code("stop", "a file that holds no table, or is damaged"),
-    "columns-differ": Code("stop", "files of several owners whose columns differ"),
     "ragged-row": Code("stop", "rows with more or fewer fields than there are names"),
     "unnamed-column": Code("stop", "a column without a name that holds something"),
     "stray-text": Code("stop", "a word among numbers or dates"),

@@ -105,6 +105,11 @@ class Findings(Sequence[Finding]):
         """Notes as sentences for a valuation, a page and a settlement; not too many of one kind."""
         return tuple(f"{sentence} [{code}]" for code, sentence in self._few(self.notes))
 
+    def of(self, owner: str) -> Findings:
+        """What is about one owner, or names it."""
+        own = (f for f in self.found if f.owner == owner or repr(owner) in f.message)
+        return replace(self, found=tuple(own))
+
     def not_told_by_games(self) -> Findings:
         """The same without what games tell by themselves: rows that are equal."""
         told = ("shared-rows", "tested-rows")
