@@ -1,13 +1,14 @@
 """Do total 95% intervals hold? Training noise and test sets drawn anew, the truth on held-out rows.
 
 Three tables × five models (two of them sums, one torch net without `random_state`) × five scores.
-Owners are fixed; in each of 400 runs the models get another seed and the test set is 300 other
-rows of 9,000 held out. The truth is the value on all held-out rows, averaged over 100 trainings
-where a model is random. Then the same with methods that ask few pools, and a reliability table:
-owners drawn anew in each run, stated probabilities of orders beside how often they were right.
-Everything goes through `dushapley.value(dushapley.ModelGame(...))`.
+Owners are fixed; in each of 400 runs the models are trained from other seeds and the test set is
+300 other rows of 9,000 held out. The truth is the value on all held-out rows, averaged over all
+trainings. Then the same with methods that ask few pools, and a reliability table: owners drawn
+anew in each run, stated probabilities of orders beside how often they were right. Pools are trained
+once (`whole_errors_bank`); the first run of every cell is held against `dushapley.value` itself.
 
-Run: python benchmarks/whole_errors.py [--runs 400] [--jobs 2] [--only TEXT] [--out FOLDER]
+Run: python benchmarks/whole_errors.py [--runs 400] [--jobs 2] [--only TEXT] [--sizes A,B,C,D]
+                                           [--out FOLDER]
      python benchmarks/whole_errors.py --prepare FOLDER     tables as plain arrays, to take along
      python benchmarks/whole_errors.py --write-docs         stored results into docs/error-bars.md
 Needs torch and the data folder (`dushapley_paper.data`), or a folder that was prepared.
@@ -29,146 +30,173 @@ import numpy as np
 
 import dushapley as ds
 from tables import RESULTS, load
+from whole_errors_bank import Bank, Drawn
 from whole_errors_cases import (
     DATA,
     METRICS,
+    OWN_SCORES,
+    SIZES,
     TEST,
     Case,
     cases,
     data,
     draw_owners,
     fixed_owners,
-    forget,
     prepare,
+    started,
 )
 from whole_errors_tables import SOURCES, show, summary, write_docs
 
-CHUNK = 25
-"""Runs of one piece of work."""
-TRUTH_REPEATS, TRUTH_SEED = 100, 10**6
-BUDGETS = {"exact": None, "permutation": 14, "gp": 12}
-"""Methods with the pools they may ask for, of 16."""
-SAMPLED = {"adult": "LDA (sums)", "bank": "logistic", "cal-housing": "tree"}
-"""Models on which methods that ask few pools are measured, by the first score."""
+CHECKED = 1
+"""Runs of every cell that are held against the front door."""
+BUDGETS = {"permutation": 14, "gp": 12}
+"""Methods that do not ask all of the 16 pools, and how many they may."""
+SAMPLED = {"adult": "torch net", "bank": "logistic", "cal-housing": "tree"}
+"""Models on which these are measured, by the first score."""
 REDRAWN = {"adult": "LDA (sums)", "bank": "logistic", "cal-housing": "ridge (sums)"}
 """Models of the reliability table; without chance, so that the truth is one training."""
-SLOW = ("torch net", "small MLP (batched)", "tree")
-"""What to begin with."""
+PARTS = 4
+"""Pieces that the runs of the reliability table are cut into."""
 
 
 class Piece(NamedTuple):
-    """Some runs of one table, model and method."""
+    """Some runs of one table and model."""
 
     table: str
     model: str
-    metrics: tuple[str, ...]
     kind: str
-    runs: range = range(0)
+    runs: range
+    sizes: tuple[int, ...] = SIZES
 
     @property
-    def method(self) -> str:
-        """What values the owners; the truth and fresh owners by all coalitions."""
-        return self.kind if self.kind in BUDGETS else "exact"
+    def case(self) -> Case:
+        return cases(data(self.table).task)[self.model]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return METRICS[data(self.table).task]
 
 
-def pieces(runs: int, only: str) -> list[Piece]:
+def pieces(runs: int, only: str, sizes: tuple[int, ...]) -> Iterator[Piece]:
     """All the work, the longest first."""
-    chunks = [range(start, min(start + CHUNK, runs)) for start in range(0, runs, CHUNK)]
-    work = [piece for name in DATA for piece in pieces_of(name, chunks)]
-    chosen = [p for p in work if only in f"{p.table} {p.model} {p.kind}" or p.kind == "truth"]
-    models = {(p.table, p.model) for p in chosen if p.kind != "truth"}
-    return sorted(
-        (p for p in chosen if (p.table, p.model) in models),
-        key=lambda p: (p.model not in SLOW, p.kind != "truth"),
-    )
+    work = []
+    for name in DATA:
+        for model, case in cases(data(name).task).items():
+            work.append((case.repeats == 1, Piece(name, model, "fixed", range(runs), sizes)))
+            if REDRAWN[name] == model:
+                cuts = [range(k, runs, PARTS) for k in range(PARTS)]
+                work += [(True, Piece(name, model, "redrawn", cut)) for cut in cuts]
+    for _, piece in sorted(work, key=lambda pair: pair[0]):
+        if only in f"{piece.table} {piece.model} {piece.kind}":
+            yield piece
 
 
-def pieces_of(name: str, chunks: list[range]) -> Iterator[Piece]:
-    task = data(name).task
-    metrics = METRICS[task]
-    for model in cases(task):
-        yield Piece(name, model, metrics, "truth")
-        kinds = {"exact": metrics}
-        if SAMPLED[name] == model:
-            kinds |= {method: metrics[:1] for method in BUDGETS if method != "exact"}
-        if REDRAWN[name] == model:
-            kinds["redrawn"] = metrics[:3]
-        yield from (Piece(name, model, s, kind, c) for kind, s in kinds.items() for c in chunks)
-
-
-def worked(piece: Piece) -> list[tuple[str, Any]]:
-    """What the runs of a piece came to, each with its score."""
+def worked(piece: Piece) -> dict[tuple[str, str, str, str], list[Any]]:
+    """All that was stated in the runs of a piece, by table, model, kind and score."""
     import torch
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    return redrawn(piece) if piece.kind == "redrawn" else fixed(piece)
+
+
+def fixed(piece: Piece) -> dict[tuple[str, str, str, str], list[Any]]:
+    """The same owners in every run, by all methods."""
     table = data(piece.table)
-    case = cases(table.task)[piece.model]
-    found = []
-    for run in piece.runs or [None]:
-        owners = fixed_owners(table) if piece.kind != "redrawn" else fresh_owners(piece.table, run)
-        for metric in piece.metrics:
-            valuation = valued(piece, owners, case, metric, run)
-            stated = what_is_stated(valuation)
-            if piece.kind == "redrawn" and stated["joint"] is not None:
-                stated["truth"] = valued(piece, owners, case, metric, None).values
-                stated["order"] = ds.probability_greater(valuation)
-                stated["first"] = ds.rank_probabilities(valuation)[:, 0]
-            found.append((metric, stated))
-        if case.repeats > 1 or piece.kind == "redrawn":
-            forget()
+    bank = Bank(table, fixed_owners(table, piece.sizes), piece.case)
+    methods = BUDGETS if SAMPLED[piece.table] == piece.model else {}
+    found: dict[tuple[str, str, str, str], list[Any]] = {}
+    for metric in piece.metrics:
+        cell = piece.table, piece.model
+        found[*cell, "truth", metric] = [bank.truth(metric)]
+        found[*cell, "checked", metric] = [check(bank, metric, run) for run in piece.runs[:CHECKED]]
+        for run in piece.runs:
+            rows, starts = test_rows(run, len(table.y_held)), bank.chance(run)
+            stated = what_is_stated(**bank.valued(metric, rows, starts))
+            found.setdefault((*cell, "exact", metric), []).append(stated)
+            sampled = metric == piece.metrics[0] and run % 2 == 0  # these are slow: every other run
+            for method, budget in methods.items() if sampled else ():
+                game = Drawn(bank, bank.outcomes(metric, rows, starts))
+                v = ds.value(game, method, budget=budget, seed=run, progress=False)
+                stated = what_is_stated(v.values, v.errors)
+                found.setdefault((*cell, method, metric), []).append(stated)
     return found
 
 
-def valued(piece: Piece, owners: Any, case: Case, metric: str, run: int | None) -> ds.Valuation:
-    """One valuation through the front door: on a fresh test set; without a run, on all rows."""
+def redrawn(piece: Piece) -> dict[tuple[str, str, str, str], list[Any]]:
+    """Fresh owners in each run: what is said of their order, and what is true."""
+    found: dict[tuple[str, str, str, str], list[Any]] = {}
     table = data(piece.table)
-    rows: Any = slice(None)
-    if run is not None:
-        rows = np.random.default_rng([7, run]).choice(len(table.X_held), TEST, replace=False)
-    repeats = TRUTH_REPEATS if run is None and case.repeats > 1 else case.repeats
+    for run in piece.runs:
+        bank = Bank(table, fresh_owners(piece.table, run), piece.case)
+        rows = test_rows(run, len(table.y_held))
+        for metric in piece.metrics[::2]:
+            game = Drawn(bank, bank.outcomes(metric, rows, bank.chance(run)))
+            v = ds.value(game, "exact", progress=False)
+            stated = {"truth": bank.truth(metric), "order": ds.probability_greater(v)}
+            stated["first"] = ds.rank_probabilities(v)[:, 0]
+            found.setdefault((piece.table, piece.model, "redrawn", metric), []).append(stated)
+    return found
+
+
+def test_rows(run: int, held: int) -> np.ndarray:
+    """The test set of a run."""
+    return np.random.default_rng([7, run]).choice(held, TEST, replace=False)
+
+
+def what_is_stated(values: np.ndarray, errors: Any) -> dict[str, Any]:
+    """Values and the law of their errors, or that it is not known."""
+    whole = not errors["unknown"]
+    parts = {s: float(np.square(errors[s]).mean()) for s in SOURCES} if whole else {}
+    joint = np.array(errors["covariance"]) if whole else None
+    return {"values": values, "joint": joint, "parts": parts}
+
+
+def check(bank: Bank, metric: str, run: int) -> float:
+    """How far a run of the bank is from the front door: of values, and of their covariance."""
+    table, case = bank.table, bank.case
+    rows = test_rows(run, len(table.y_held))
+    started.clear()
     game = ds.ModelGame(
-        owners,
+        bank.owners,
         case.model,
         table.X_held[rows],
         table.y_held[rows],
-        scoring=metric,
-        seed=TRUTH_SEED if run is None else run,
-        repeats=repeats,
+        scoring=OWN_SCORES.get(metric, metric),
+        seed=run,
+        repeats=case.repeats,
     )
-    method = "exact" if run is None else piece.method
-    return ds.value(game, method, budget=BUDGETS[method], seed=run or 0, progress=False)
+    front = ds.value(game, "exact", progress=False)
+    pools = [game.pool(game.counts(pool), None)[0].tobytes() for pool in bank.pools[1:]]
+    if case.seeded_by == "start":
+        same = bank.valued(metric, rows, np.array([started[pool] for pool in pools]))
+    elif case.seeded_by:
+        case = case._replace(seeds=tuple(model.random_state for model in game.templates))
+        own_starts = np.arange(case.repeats)[None].repeat(len(pools), axis=0)
+        same = Bank(table, bank.owners, case).valued(metric, rows, own_starts)
+    else:
+        same = bank.valued(metric, rows, bank.chance(run))
+    joint, own = np.array(front.errors["covariance"]), np.array(same["errors"]["covariance"])
+    away = np.abs(front.values - same["values"]).max() / np.abs(front.values).max()
+    return float(max(away, np.abs(joint - own).max() / np.abs(joint).max()))
 
 
-def what_is_stated(valuation: ds.Valuation) -> dict[str, Any]:
-    """Values and the law of their errors, or that it is not known."""
-    parts = {source: valuation.errors.get(source) for source in SOURCES}
-    whole = valuation.errors.get("total") is not None and None not in parts.values()
-    return {
-        "values": valuation.values,
-        "joint": valuation.total_covariance if whole else None,
-        "parts": {s: None if e is None else float(np.square(e).mean()) for s, e in parts.items()},
-    }
-
-
-def fresh_owners(name: str, run: int | None) -> ds.Owners:
-    """Five owners of 20 to 320 rows, some with wrong targets, drawn for this run."""
-    assert run is not None
+def fresh_owners(name: str, run: int) -> ds.Owners:
+    """Four owners of 20 to 320 rows, some with wrong targets, drawn for this run."""
     rng = np.random.default_rng([11, run])
-    sizes = np.exp(rng.uniform(np.log(20), np.log(320), 5)).astype(int)
-    return draw_owners(data(name), sizes, rng.choice([0.0, 0.0, 0.4], 5), seed=1000 + run)
+    sizes = np.exp(rng.uniform(np.log(20), np.log(320), 4)).astype(int)
+    return draw_owners(data(name), sizes, rng.choice([0.0, 0.0, 0.4], 4), seed=1000 + run)
 
 
-def measured(runs: int, jobs: int, only: str) -> dict[tuple[str, str, str, str], list[Any]]:
-    """All that was stated, by table, model, kind and score."""
+def measured(work: list[Piece], jobs: int) -> dict[tuple[str, str, str, str], list[Any]]:
+    """All pieces together."""
     found: dict[tuple[str, str, str, str], list[Any]] = {}
-    work, start = pieces(runs, only), time.monotonic()
+    start = time.monotonic()
     with ProcessPoolExecutor(jobs) as pool:
-        for done, (piece, stated) in enumerate(zip(work, pool.map(worked, work), strict=True), 1):
-            for metric, entry in stated:
-                key = (piece.table, piece.model, piece.kind, metric)
-                found.setdefault(key, []).append(entry)
-            print(f"{done}/{len(work)} pieces, {time.monotonic() - start:.0f} s", flush=True)
+        for piece, stated in zip(work, pool.map(worked, work), strict=True):
+            for cell, entries in stated.items():
+                found.setdefault(cell, []).extend(entries)
+            print(f"{time.monotonic() - start:.0f} s: {' '.join(piece[:3])}", flush=True)
     return found
 
 
@@ -177,6 +205,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="part of 'table model kind'")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="rows of four owners")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--prepare", type=Path)
     parser.add_argument("--write-docs", action="store_true")
@@ -187,7 +216,9 @@ def main() -> None:
     elif asked.write_docs:
         write_docs(load("whole_errors"))
     else:
-        result = summary(measured(asked.runs, asked.jobs, asked.only))
+        sizes = tuple(map(int, asked.sizes.split(",")))
+        work = list(pieces(asked.runs, asked.only, sizes))
+        result = summary(measured(work, asked.jobs))
         asked.out.mkdir(parents=True, exist_ok=True)
         (asked.out / "whole_errors.json").write_text(json.dumps(result, indent=1) + "\n")
         print("\n\n".join(f"{title}\n\n{table}" for title, table in show(result).items()))

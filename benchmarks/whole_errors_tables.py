@@ -23,15 +23,13 @@ def summary(found: dict[tuple[str, str, str, str], list[Any]]) -> dict[str, Any]
     """Everything in plain JSON types: cells of coverage, and bins of reliability."""
     cells = [
         {"table": table, "model": model, "method": kind, "metric": metric}
-        | judged(entries, found[table, model, "truth", metric][0]["values"])
+        | judged(entries, found[table, model, "truth", metric][0])
+        | {"off the front door": max(found[table, model, "checked", metric])}
         for (table, model, kind, metric), entries in found.items()
-        if kind not in ("truth", "redrawn")
+        if kind not in ("truth", "checked", "redrawn")
     ]
     redrawn = [e for (_, _, kind, _), some in found.items() if kind == "redrawn" for e in some]
-    return {
-        "cells": cells,
-        "reliability": reliability([e for e in redrawn if "order" in e]),
-    }
+    return {"cells": cells, "reliability": reliability(redrawn)}
 
 
 def judged(entries: Cells, truth: np.ndarray) -> dict[str, Any]:

@@ -1,0 +1,133 @@
+"""All that a model can say of the held-out rows, trained once; runs then draw from it.
+
+The library's own code scores the answers (`Scorer`), averages repeats (`average`) and carries
+errors to values (`error_bars`); what is saved is training the same pools again in every run.
+`whole_errors.py` holds the first run of every cell against `dushapley.value` itself.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import dushapley as ds
+from dushapley.engine.propagation import Transcript, coalition_weights, error_bars
+from dushapley.engine.scores import Answers
+from dushapley.games.base import Game, Outcome
+from dushapley.games.model.game import empty_outcome
+from dushapley.games.model.scoring.scorer import Scorer, constant_label
+from dushapley.games.model.training import average
+from whole_errors_cases import OWN_SCORES, Case, Data
+
+Said = dict[str, np.ndarray]
+
+
+class Recalled:
+    """A trained model as it answered: asked for rows by their numbers."""
+
+    def __init__(self, said: Said, classes: Any) -> None:
+        self.said = said
+        if classes is not None:
+            self.classes_ = classes
+
+    def predict(self, rows: Any) -> Any:
+        return self.said["predict"][rows[:, 0]]
+
+    def predict_proba(self, rows: Any) -> Any:
+        return self.said["predict_proba"][rows[:, 0]]
+
+
+class Bank:
+    """Every training of every pool of some owners, and what it says of all held-out rows."""
+
+    def __init__(self, table: Data, owners: ds.Owners, case: Case) -> None:
+        self.table, self.owners, self.case = table, owners, case
+        self.classes = np.unique(table.y_held) if table.task == "classification" else None
+        n = len(owners)
+        self.pools = np.array(list(product((False, True), repeat=n)))
+        game = ds.DatasetGame(
+            owners, len
+        )  # never asked: it knows the rows of pools, in their order
+        self.models = [
+            [self._trained(model, *game.pool(game.counts(pool), None)) for model in case.trainings]
+            for pool in self.pools[1:]
+        ]
+
+    def _trained(self, model: Any, X: np.ndarray, y: Any) -> Recalled:
+        single = self.classes is not None and bool((y == y[0]).all())
+        model = constant_label(y[0], self.classes) if single else model.fit(X, y)
+        voices = ("predict",) if self.classes is None else ("predict", "predict_proba")
+        said = {voice: np.asarray(getattr(model, voice)(self.table.X_held)) for voice in voices}
+        return Recalled(said, self.classes)
+
+    def chance(self, run: int) -> np.ndarray:
+        """Which trainings a run sees, shape (pools, repeats): as the library seeds them.
+
+        A `random_state` is the same for every pool, the global generators differ.
+        """
+        rng, shape = np.random.default_rng([13, run]), (len(self.models), self.case.repeats)
+        drawn = rng.integers(0, len(self.models[0]), shape)
+        return (
+            drawn[:1].repeat(len(drawn), axis=0) if self.case.seeded_by == "random_state" else drawn
+        )
+
+    def outcomes(self, metric: str, rows: np.ndarray, starts: np.ndarray) -> list[Outcome]:
+        """What all pools are worth on some of the held-out rows, by the library's scoring."""
+        scorer = Scorer(
+            OWN_SCORES.get(metric, metric), rows[:, None], self.table.y_held[rows], self.classes
+        )
+        trained = [
+            average([scorer(models[k]) for k in own])
+            for models, own in zip(self.models, starts.tolist(), strict=True)
+        ]
+        return [empty_outcome("constant", scorer), *trained]
+
+    def truth(self, metric: str) -> np.ndarray:
+        """Values on all held-out rows, averaged over all trainings there are."""
+        rows = np.arange(len(self.table.y_held))
+        scorer = Scorer(
+            OWN_SCORES.get(metric, metric), rows[:, None], self.table.y_held, self.classes
+        )
+        utilities = [np.mean([scorer.value(model) for model in models]) for models in self.models]
+        return coalition_weights(self.pools) @ [empty_outcome("constant", scorer).value, *utilities]
+
+    def valued(self, metric: str, rows: np.ndarray, starts: np.ndarray) -> dict[str, Any]:
+        """Values by all coalitions with their errors, by the library's propagation."""
+        outcomes = self.outcomes(metric, rows, starts)
+        values = coalition_weights(self.pools) @ [outcome.value for outcome in outcomes]
+        transcript = Transcript()
+        transcript.add(ds.Ask(self.pools), range(len(self.pools)))
+        errors, _ = error_bars(
+            lambda: None,  # a conversation to replay: never asked for, since weights are known
+            transcript,
+            Answers.of(outcomes),
+            ds.Estimate(values),
+            sizes=self.owners.sizes,
+            repeats=self.case.repeats,
+            enumerated=True,
+            deterministic=self.case.repeats == 1,
+            judged=True,
+        )
+        return {"values": values, "errors": errors}
+
+
+class Drawn(Game):
+    """One run of a bank as a game, for methods that do not ask for all pools."""
+
+    judged = True
+    block = 1
+
+    def __init__(self, bank: Bank, outcomes: list[Outcome]) -> None:
+        self._set_owners(bank.owners.sizes, bank.owners.names)
+        self.repeats, self.deterministic = bank.case.repeats, bank.case.repeats == 1
+        self.known = {
+            pool.tobytes(): outcome for pool, outcome in zip(bank.pools, outcomes, strict=True)
+        }
+
+    def evaluate(self, queries: Any, draws: Any) -> Any:
+        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
+
+    def outcomes(self, queries: Any, draws: Any, twice: bool = False) -> list[Outcome]:
+        return [self.known[np.asarray(query, dtype=bool).tobytes()] for query in queries]
