@@ -7,6 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from dushapley.data.formats.raw import Account, Raw
+from dushapley.data.formats.text import as_utf8
 from dushapley.data.formats.unpacking import refuse_too_many_bytes, refuse_too_many_rows
 from dushapley.data.reading import Reading
 from dushapley.errors import InvalidOwners
@@ -97,7 +98,7 @@ def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
     import pyarrow.json as arrow
 
     refuse_too_many_rows(account.name, content.count(b"\n"), reading)
-    text = content.removeprefix(b"\xef\xbb\xbf")
+    text = as_utf8(content, reading, account)
     try:
         table = arrow.read_json(
             BytesIO(text),

@@ -41,6 +41,17 @@ ENDINGS = (
 
 def read_frame(path: Path, content: bytes, reading: Reading, account: Account) -> pd.DataFrame:
     """The table in a file, or an explanation of why there is none."""
+    import pyarrow as pa
+
+    try:
+        return _read_frame(path, content, reading, account)
+    except (pa.ArrowException, UnicodeError, OverflowError, MemoryError) as error:
+        raise InvalidOwners(
+            f"{account.name} holds what cannot be read: {str(error).strip()[:200]}. Save it again."
+        ) from error
+
+
+def _read_frame(path: Path, content: bytes, reading: Reading, account: Account) -> pd.DataFrame:
     refuse_too_many_bytes(account.name, len(content), reading.max_bytes)
     name, content = unpacked(path.name, content, reading)
     ending = Path(name).suffix.lower()

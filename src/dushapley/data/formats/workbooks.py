@@ -20,8 +20,10 @@ ARCHIVES = (".xlsx", ".xlsb", ".ods", ".xlsm")
 MOST_CELLS = 50_000_000
 """Cells of a sheet, empty ones between included: calamine makes room for all of them."""
 SAMPLED = 200
-REFERENCE = re.compile(rb'<(?:\w+:)?c [^>]*?r="([A-Z]{1,3})([0-9]{1,7})"')
-REPEATED = re.compile(rb'number-(columns|rows)-repeated="([0-9]{1,9})"')
+REFERENCE = re.compile(rb"<(?:\w+:)?c [^>]*?r=[\"']([A-Z]{1,3})([0-9]{1,7})[\"']")
+ROW = re.compile(rb"<\w+:table-row\b([^>]*)>(.*?)</\w+:table-row>", re.DOTALL)
+REPEATED_CELL = re.compile(rb"number-columns-repeated=[\"']([0-9]{1,9})[\"']")
+REPEATED_ROW = re.compile(rb"number-rows-repeated=[\"']([0-9]{1,9})[\"']")
 
 
 def read_workbook(content: bytes, ending: str, reading: Reading, account: Account) -> Raw:
@@ -112,8 +114,11 @@ def _far_corner(xml: bytes) -> int:
 
 
 def _repeats(xml: bytes) -> int:
-    """Cells that the largest repetitions of columns and rows make together."""
-    most = {b"columns": 1, b"rows": 1}
-    for kind, number in REPEATED.findall(xml):
-        most[kind] = max(most[kind], int(number))
-    return 0 * most[b"columns"]
+    """Cells of an OpenDocument sheet, those that repeat another counted."""
+    total = 0
+    for about, inside in ROW.findall(xml):
+        if b"value-type" in inside:  # empty ones take no room
+            columns = sum(int(number) for number in REPEATED_CELL.findall(inside))
+            rows = sum(int(number) for number in REPEATED_ROW.findall(about))
+            total += max(rows, 1) * max(columns, 1)
+    return total
