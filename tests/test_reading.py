@@ -481,6 +481,17 @@ def test_a_workbook_with_a_cell_far_out_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "far.xlsx", "17,179,869,184 cells")
 
 
+def test_sums_that_do_not_fit_are_not_computed() -> None:
+    X = np.random.default_rng(0).normal(size=(12, 30_000))
+    y = np.arange(12) % 2
+    owners = ds.Owners.from_arrays({"a": (X[:6], y[:6]), "b": (X[6:], y[6:])})
+    with pytest.raises(InvalidOwners, match=r"Statistics of 30,000 columns take 14,400"):
+        owners.statistics("classification")
+    game = ds.ModelGame(owners, "naive-bayes", X + 1, y)
+    assert game.path is None
+    assert np.isfinite(ds.value(game, "exact").values).all()
+
+
 def test_pipes_devices_and_odd_names_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     for path, message in [

@@ -45,6 +45,9 @@ MOST_BYTES, MOST_ROWS = 2**28, 2**53
 SLACK = 1e-6
 """Relative error that rounding may leave in a matrix of sums."""
 
+MOST_SCATTER = 8 * 10**9
+"""Bytes of all owners' co-moments together."""
+
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
@@ -237,6 +240,7 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
     makers = {"regression": regression_statistics, "classification": classification_statistics}
     if chosen not in makers:
         raise InvalidOwners(f"kind is {kind!r}; choose 'regression' or 'classification'.")
+    refuse_wide(owners)
     columns = () if owners.columns is None else (*owners.columns, str(owners.target))
     statistics = []
     for name, X, y in zip(owners.names, owners.X, owners.y, strict=True):
@@ -249,6 +253,22 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
         made.check()
         statistics.append(replace(made, columns=columns))
     return tuple(statistics)
+
+
+def scatter_bytes(owners: Owners) -> int:
+    """Memory that the co-moments of all owners' columns take together."""
+    widths = [X.shape[1] + 1 if X.ndim == 2 else 1 for X in owners.X]
+    return sum(8 * width**2 for width in widths)
+
+
+def refuse_wide(owners: Owners) -> None:
+    """Refuse rows of so many columns that their co-moments do not fit."""
+    if scatter_bytes(owners) > MOST_SCATTER:
+        raise InvalidOwners(
+            f"Statistics of {owners.X[0].shape[1]:,} columns take {scatter_bytes(owners):,} bytes "
+            f"for {len(owners)} owners; at most {MOST_SCATTER:,} are computed. Leave out columns, "
+            "or let models be trained on the rows."
+        )
 
 
 def _kind(owners: Owners) -> Kind:

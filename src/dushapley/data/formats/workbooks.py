@@ -114,11 +114,13 @@ def _far_corner(xml: bytes) -> int:
 
 
 def _repeats(xml: bytes) -> int:
-    """Cells of an OpenDocument sheet, those that repeat another counted."""
-    total = 0
+    """Rows times columns of an OpenDocument sheet, those that repeat another counted."""
+    rows = columns = empty = 0
     for about, inside in ROW.findall(xml):
-        if b"value-type" in inside:  # empty ones take no room
-            columns = sum(int(number) for number in REPEATED_CELL.findall(inside))
-            rows = sum(int(number) for number in REPEATED_ROW.findall(about))
-            total += max(rows, 1) * max(columns, 1)
-    return total
+        repeated = max(sum(int(number) for number in REPEATED_ROW.findall(about)), 1)
+        if b"value-type" not in inside:
+            empty += repeated  # takes room only if something comes below
+            continue
+        rows, empty = rows + empty + repeated, 0
+        columns = max(columns, sum(int(number) for number in REPEATED_CELL.findall(inside)), 1)
+    return rows * columns

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
-from dushapley.data.summaries import Statistics
+from dushapley.data.summaries import MOST_SCATTER, Statistics, scatter_bytes
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Outcome, Scored
 from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
@@ -147,6 +147,8 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
     """
     if game.backend != "numpy" or game.scorer.metric is None or game.y_test.ndim != 1:
         return None
+    if game.owners.reduced is None and scatter_bytes(game.owners) > MOST_SCATTER:
+        return None  # so many columns are trained on as they are
     rows = (game.X_test, *game.owners.X)
     if not all(X.ndim == 2 and X.dtype.kind in "fiub" and (np.abs(X) < FAR).all() for X in rows):
         return None
