@@ -30,7 +30,7 @@ import dushapley as ds
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 STORED = Path(__file__).parent / "results" / "kills.json"
-SHARES = {"local": 0.45, "dask": 0.3, "ray": 0.25}
+SHARES = {"local": 0.45, "dask": 0.4, "ray": 0.15}
 SECONDS, PLAYERS, WORKERS_A_LIFE = 0.08, 9, 12
 MARKS = {"local": "popen_loky", "dask": "multiprocessing.spawn", "ray": "ray::pay_there"}
 TRAINER = "executors.isolation"
@@ -141,16 +141,22 @@ class Soak:
 
     def leftovers(self) -> list[str]:
         """Files and processes that carry a number or the folder of one of the processes."""
-        time.sleep(3)
-        files = [str(path) for path in self.temporary.rglob("*")]
-        for path in [*Path("/dev/shm").rglob("*")]:
+        deadline = time.monotonic() + 30
+        while (processes := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.5)  # those of Ray take a while to notice
+        files = [*processes, *map(str, self.temporary.rglob("*"))]
+        for path in [*Path("/dev/shm").rglob("*"), *Path("/tmp").glob("dushapley-*/*")]:
             numbers = path.name.replace("_", "-").replace(".", "-").split("-")
             files += [str(path)] * any(n.isdecimal() and int(n) in self.pids for n in numbers)
+        return files
+
+    def processes(self) -> list[str]:
+        found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.environ().get("TMPDIR") == str(self.temporary):
-                    files.append(f"process {process.pid}: {' '.join(process.cmdline())[:80]}")
-        return files
+                    found.append(f"process {process.pid}: {' '.join(process.cmdline())[:80]}")
+        return found
 
 
 def main() -> None:

@@ -93,6 +93,22 @@ def test_folders_of_living_processes_are_left_alone(temporary: Path) -> None:
     assert (mine.parent / "notes").exists()  # not a name of ours
 
 
+def test_a_process_whose_end_nobody_has_noticed_is_swept_later(temporary: Path) -> None:
+    mine = workspace.workspace()
+    zombie = subprocess.Popen(["true"])
+    wait_until(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_ZOMBIE)
+    folder, left = mine.parent / f"{zombie.pid}-1", temporary / f"sem.loky-{zombie.pid}-x"
+    (folder / "inside").mkdir(parents=True, mode=0o700)
+    left.touch()
+    workspace.sweep()
+    assert folder.is_dir()  # or nobody would ever look for what joblib left
+    assert not (folder / "inside").exists()
+    zombie.wait()
+    workspace.sweep()
+    assert not folder.exists()
+    assert not left.exists()
+
+
 def test_a_folder_that_others_can_enter_is_not_used(temporary: Path) -> None:
     (temporary / f"dushapley-{os.getuid()}").mkdir(mode=0o755)
     with pytest.raises(errors.WorkersLost, match=r"others can enter it.*JOBLIB_TEMP_FOLDER"):

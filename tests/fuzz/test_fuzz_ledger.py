@@ -174,6 +174,6 @@ TARGET = Target("ledger", "l.sqlite", corpus, read, mutate)
 
 
 @given(CASES)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_any_ledger_ends_clearly(case: int) -> None:
     check(TARGET, case)

@@ -79,6 +79,7 @@ class Dask(Remote):
         from dask import config
 
         settings: dict[str, Any] = {
+            "temporary-directory": str(workspace(on_disk=True)),
             "distributed.scheduler.http.routes": [],
             "distributed.worker.http.routes": [],
             "distributed.scheduler.allowed-failures": 0,  # what dies is ours to try again
@@ -90,7 +91,6 @@ class Dask(Remote):
                     threads_per_worker=1,
                     security=self._security(),
                     dashboard_address="127.0.0.1:0",
-                    local_directory=str(workspace(on_disk=True)),
                 )
         except RuntimeError as error:
             raise WorkersLost(

@@ -13,7 +13,7 @@ from dushapley.engine.executors.transport import Parcel, cannot_unpack
 from dushapley.engine.executors.workspace import workspace
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
 
-LONGEST_NAME = 44
+LONGEST_NAME = 43
 """Letters that Ray leaves for the folder in the 107 that the name of a socket may have."""
 
 
@@ -69,7 +69,7 @@ class Ray(Remote):
                 include_dashboard=False,
                 log_to_driver=False,
                 configure_logging=False,
-                _temp_dir=_folder(),
+                _temp_dir=str(workspace(on_disk=True, longest=LONGEST_NAME)),
             )
         except Exception as error:  # Ray has no kind of its own for this
             raise WorkersLost(
@@ -130,9 +130,3 @@ class Ray(Remote):
         self._game = None
         if self._mine:
             self.ray.shutdown()
-
-
-def _folder() -> str | None:
-    """The run's own folder; Ray's where names of sockets in it would be too long."""
-    folder = str(workspace(on_disk=True))
-    return folder if len(folder) <= LONGEST_NAME else None

@@ -27,6 +27,7 @@ from time import time
 from dushapley.errors import WorkersLost
 
 SHARED = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
+SHORT = Path("/tmp")  # noqa: S108 - a name that leaves room for those of sockets
 ENOUGH = 2 * 10**9
 """Bytes that shared memory must have free to be used; joblib's own rule."""
 
@@ -34,19 +35,33 @@ _FOLDERS: dict[tuple[int, Path], tuple[Path, int]] = {}
 """Folder and lock of this process, by its number (a fork is another) and by where it is."""
 
 
-def workspace(*, on_disk: bool = False) -> Path:
-    """This process's own folder; made when it is first needed."""
-    place = os.getpid(), _folder_in(Path(tempfile.gettempdir())) if on_disk else _root()
-    if place not in _FOLDERS:
-        _FOLDERS[place] = _made(place[1])
-        atexit.register(_remove, *place)
-    return _FOLDERS[place][0]
+def workspace(*, on_disk: bool = False, longest: int = 255) -> Path:
+    """This process's own folder; made when it is first needed.
+
+    Parameters
+    ----------
+    on_disk
+        Whether it may not be in shared memory.
+    longest
+        Letters that its name may have; a longer one makes room for one in /tmp.
+    """
+    root = _folder_in(Path(tempfile.gettempdir())) if on_disk else _root()
+    if len(str(root)) + len(_name()) + 1 > longest:
+        root = _folder_in(SHORT)
+    if (os.getpid(), root) not in _FOLDERS:
+        _FOLDERS[os.getpid(), root] = _made(root)
+        atexit.register(_remove, os.getpid(), root)
+    return _FOLDERS[os.getpid(), root][0]
+
+
+def _name() -> str:
+    return f"{os.getpid()}-{int(time())}"
 
 
 def _made(root: Path) -> tuple[Path, int]:
     try:
         with _locked(root):
-            folder = root / f"{os.getpid()}-{int(time())}"
+            folder = root / _name()
             folder.mkdir(mode=0o700)
             lock = os.open(folder, os.O_RDONLY)
             flock(lock, LOCK_EX)
@@ -101,15 +116,41 @@ def _remove(number: int, root: Path) -> None:
 
 def sweep() -> None:
     """Remove what killed processes of this user left."""
-    for root in dict.fromkeys([_root(), *map(_folder_in, (SHARED, Path(tempfile.gettempdir())))]):
+    places = SHARED, SHORT, Path(tempfile.gettempdir())
+    for root in dict.fromkeys([_root(), *map(_folder_in, places)]):
         if root.is_dir():
             with suppress(OSError), _locked(root):
                 for folder in root.iterdir():
                     if _is_abandoned(folder):
-                        _sweep_joblib(int(folder.name.partition("-")[0]))
-                        shutil.rmtree(folder, ignore_errors=True)
+                        _sweep(folder, int(folder.name.partition("-")[0]))
                 if not any(root.iterdir()):
                     root.rmdir()
+
+
+def _sweep(folder: Path, number: int) -> None:
+    """Remove what is in an abandoned folder; itself once its process has quite gone.
+
+    As long as the number is somebody's (of a process whose parent has not noticed its end, say),
+    what joblib left under it is not ours to judge, and the empty folder reminds us of it.
+    """
+    for inside in folder.iterdir():
+        if inside.is_dir() and not inside.is_symlink():
+            shutil.rmtree(inside, ignore_errors=True)
+        else:
+            inside.unlink()
+    if not _is_alive(number):
+        _sweep_joblib(number)
+        folder.rmdir()
+
+
+def _is_alive(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except (ProcessLookupError, OverflowError):  # no process can have such a number
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def _is_abandoned(folder: Path) -> bool:
@@ -129,10 +170,7 @@ def _is_abandoned(folder: Path) -> bool:
 
 
 def _sweep_joblib(number: int) -> None:
-    """Semaphores and folders that joblib made for a process of ours, unless it lives again."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(number, 0)
-        return
+    """Semaphores and folders that joblib made for a process of ours."""
     for place in (SHARED, Path(tempfile.gettempdir())):
         for left in place.glob(f"joblib_memmapping_folder_{number}_*"):
             shutil.rmtree(left, ignore_errors=True)
