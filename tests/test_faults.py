@@ -340,16 +340,17 @@ def test_the_command_line_uses_the_cluster(cluster: DaskCluster, tmp_path: Path)
     (tmp_path / "rows.csv").write_text("who,x,y\n" + "\n".join(rows) + "\n")
     command = [sys.executable, "-m", "dushapley.cli.main", "value", str(tmp_path / "rows.csv")]
     command += ["--owner", "who", "--target", "y", "--holdout", "0.25", "--task", "regression"]
-    command += [
-        "--model",
-        "knn",
-        "--method",
-        "exact",
+    command += ["--model", "knn", "--method", "exact", "--json"]
+    there = [
         "--ledger",
         str(tmp_path / "l.sqlite"),
-        "--json",
+        "--executor",
+        "dask",
+        "--address",
+        cluster.address,
+        "--timeout",
+        "20",
     ]
-    there = ["--executor", "dask", "--address", cluster.address, "--timeout", "20"]
     there += ["--memory", "2GB", "--max-seconds", "500"]
     run = subprocess.run([*command, *there], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
