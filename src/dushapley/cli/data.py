@@ -128,10 +128,10 @@ class Data:
         """The owners, once nothing stops the run; notes are said aloud."""
         if self.from_statistics:
             return self._reduced()
-        self.findings.refuse_stops()
         new = self.findings.not_told_by_games()
-        if new.notes:
+        if new.notes:  # also where something stops the run: all is told at once
             say(new.told(new.notes, "note"))
+        self.findings.refuse_stops()
         owners = ds.Owners.from_tables(self._accepted.tables, target=self.target)
         return replace(owners, notes=new.sentences())
 
