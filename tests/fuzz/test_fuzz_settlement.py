@@ -163,12 +163,16 @@ def _same(one: Any, other: Any) -> bool:
     one["valuation"] = {k: v for k, v in other["valuation"].items() if v is None} | one["valuation"]
     usual = {k: v for k, v in other["record"]["job"].items() if DEFAULTS.get(k) == v}
     one["record"]["job"] = usual | one["record"]["job"]
+    for data in (one, other):  # of the rest of the record it says that it did not look at it
+        known = ("inputs", "command", "job", "versions", "findings")
+        record = {"findings": []} | data["record"]
+        data["record"] = {key: record.get(key) for key in known}
     for data in (one, other):
         notes = data["valuation"]["notes"] or ()
         data["valuation"]["notes"] = [note for note in notes if not OF_FILES.search(note)]
         data["seal"] = data["valuation"]["n_computed"] = data["record"]["versions"] = None
-        del data["record"]["versions"]
-        if data["valuation"]["version"] != "0.1.0":
+    if one["valuation"]["version"] != other["valuation"]["version"]:  # notes are left to the reader
+        for data in (one, other):
             data["valuation"]["notes"] = data["valuation"]["version"] = None
     return _near(one, other)
 

@@ -85,7 +85,7 @@ def command_finding(stored: Settlement) -> Finding:
         given = parsed(stored.record["command"])
     except (ValueError, InvalidSettlement) as error:
         return Finding("command", False, f"cannot be read: {error}")
-    if "job" in given:
+    if given.get("job"):
         return Finding("command", None, "it names a job file, which was not looked at")
     differs = [name for name, wanted in expected(stored).items() if not agrees(given, name, wanted)]
     if differs:
@@ -96,11 +96,9 @@ def command_finding(stored: Settlement) -> Finding:
 
 def intake_finding(record: Mapping[str, Any], job: Job) -> Finding:
     """Whether all that was odd in the files is recorded, as it is found again."""
-    if "findings" not in record:
-        return Finding("findings", None, "none were recorded; `dushapley check` tells them")
     stored, again = (
         [f"{json.dumps(one, sort_keys=True)} [{one.get('code')}]" for one in some]
-        for some in (record["findings"], json.loads(json.dumps(job.findings.record())))
+        for some in (record.get("findings", ()), json.loads(json.dumps(job.findings.record())))
     )
     return same_notes("findings", stored, again)
 
