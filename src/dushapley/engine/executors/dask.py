@@ -15,7 +15,7 @@ from dushapley.engine.executors.base import FAREWELL, Group, Results, WorkerLost
 from dushapley.engine.executors.isolation import dismiss
 from dushapley.engine.executors.remote import Remote, library, pay_there
 from dushapley.engine.executors.transport import Parcel, cannot_unpack
-from dushapley.engine.executors.workspace import workspace
+from dushapley.engine.executors.workspace import name_semaphores, workspace
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
 
 
@@ -78,6 +78,7 @@ class Dask(Remote):
         """
         from dask import config
 
+        name_semaphores()
         settings: dict[str, Any] = {
             "temporary-directory": str(workspace(on_disk=True)),
             "distributed.scheduler.http.routes": [],

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from multiprocessing import current_process
 from pathlib import Path
 from time import time
 
@@ -174,9 +175,16 @@ def _sweep_joblib(number: int) -> None:
     for place in (SHARED, Path(tempfile.gettempdir())):
         for left in place.glob(f"joblib_memmapping_folder_{number}_*"):
             shutil.rmtree(left, ignore_errors=True)
-        for left in place.glob(f"sem.loky-{number}-*"):
-            with suppress(OSError):
-                left.unlink()
+        for maker in ("loky", "dushapley"):
+            for left in place.glob(f"sem.{maker}-{number}-*"):
+                with suppress(OSError):
+                    left.unlink()
+
+
+def name_semaphores() -> None:
+    """Have Python name this process's semaphores so that they can be swept if it is killed."""
+    with suppress(AttributeError, KeyError):
+        current_process()._config["semprefix"] = f"/dushapley-{os.getpid()}"  # type: ignore[attr-defined]
 
 
 def _root() -> Path:
