@@ -351,7 +351,7 @@ def same_notes(name: str, stored: Sequence[str], again: Sequence[str]) -> Findin
         return Finding(name, True, f"all {len(again)} are there, as they are found again")
     missing = [note for note in again if note not in stored]
     added = [note for note in stored if note not in again]
-    if missing or not all(map(OF_FILES.search, added)):
+    if missing or not added or not all(map(OF_FILES.search, added)):  # none: one stands twice
         return Finding(name, False, f"left out: {_quoted(missing)}; added: {_quoted(added)}")
     return Finding(name, None, f"not found again in these files: {_quoted(added)}")
 
