@@ -220,7 +220,7 @@ def together(*changes: tuple[str, Any]) -> Callable[[Any], Any]:
         (together(("record.job.repeats", 10**9)), "--repeats 1000000000", "at most 1,000"),
         (together(("valuation.budget", 10**15), ("valuation.method", "permutation"),
                   ("valuation.options", {})), "--budget 1000000000000000 --method permutation",
-         "Agree with most_evaluations="),
+         "Agree with --yes"),
         (together(("valuation.budget", 10**16)), "", "must be a whole number"),
         (together(("pot", "1" * 50)), "", "an amount like"),
         (together(("floor", "1e-99999999"), ("negative", "floor")), "", "a part from 0 to 1"),

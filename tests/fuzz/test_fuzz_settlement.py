@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import io
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -44,6 +46,7 @@ TEXTS = (
 def folder() -> Path:
     """Four owners' files, a test file and a few settlements of them."""
     place = Path(tempfile.mkdtemp(prefix="fuzz-owners-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     rng = np.random.default_rng(0)
     (place / "owners").mkdir()
     for name in ("north", "south", "east", "test"):
