@@ -90,6 +90,16 @@ def test_a_payment_changed_is_named(stored: dict[str, Any], name: str) -> None:
     assert f"payments[2].{name} is '0.77'" in repr(verdict)
 
 
+def test_an_interval_invented_for_one_owner_is_refused(stored: dict[str, Any]) -> None:
+    found = copy.deepcopy(stored)
+    for line in found["payments"]:
+        line["low"] = line["high"] = None
+    found["payments"][2]["low"] = "0.77"
+    found["seal"] = seal(found)
+    with pytest.raises(InvalidSettlement, match="some payments have an interval"):
+        verify(found, game())
+
+
 def test_values_changed_with_all_that_follows_are_found(stored: dict[str, Any]) -> None:
     data = copy.deepcopy(stored["valuation"])
     data["values"][0] += 1e-4

@@ -25,6 +25,8 @@ from dushapley.settlement.money import RULES, is_floor
 from dushapley.validation import LARGEST, MOST_BYTES, strict_json
 
 FORMAT = "dushapley.settlement/1"
+BOUNDS = ("low", "high")
+"""Ends of the interval of a payment: known for all owners, or for none."""
 AMOUNT = rule(
     lambda thing: (
         isinstance(thing, str) and re.fullmatch(r"-?[0-9]{1,40}(\.[0-9]{1,18})?", thing) is not None
@@ -117,6 +119,8 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
     fault = SETTLEMENT(data, "") or _record_fault(data["record"])
     if fault is None and len(data["payments"]) != len(data["valuation"].get("owners") or ()):
         fault = "payments do not have one line for each owner"
+    if fault is None and len({line[b] is None for line in data["payments"] for b in BOUNDS}) > 1:
+        fault = "some payments have an interval and others have none"
     if fault:
         raise InvalidSettlement(
             f"{name} cannot be read as a settlement: {fault}. Use the file as it was written, or "

@@ -19,12 +19,11 @@ from dushapley.games import Game, as_game
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import amount_of, money
 from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
-from dushapley.settlement.stored import read_stored, refuse_unreadable
+from dushapley.settlement.stored import BOUNDS, read_stored, refuse_unreadable
 from dushapley.terminal import table
 
 TOLERANCE = 1e-9
 """Relative difference of values that another machine's arithmetic may explain."""
-BOUNDS = ("low", "high")
 STATES = {True: "passed", False: "FAILED", None: "not made"}
 AS_IT_WENT = {"n_computed": "how many evaluations were computed, not found, at the time"}
 """What of a valuation nobody can compute again, and what it says."""
