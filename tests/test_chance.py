@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,12 +12,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
 
 import dushapley as ds
 from dushapley.engine.ledger import Ledger
 from dushapley.estimators.calibration import pooled_variances
 from dushapley.games import SmallMLP, SoftmaxRegression
-from dushapley.games.model.randomness import behaviour, same_behaviour, seeded_generators
+from dushapley.games.model.randomness import (
+    behaviour,
+    same_behaviour,
+    seeded_generators,
+    seeds_by_pool,
+)
 
 
 def labels(n, rng):
@@ -210,3 +217,32 @@ def test_variances_of_few_trainings_learn_from_other_pools():
     assert pooled.mean(axis=0) == pytest.approx(truth, rel=0.15)
     assert ((pooled - truth) ** 2).mean() < 0.2 * ((raw - truth) ** 2).mean()
     assert pooled_variances(np.zeros(4), 2, rows[:4]).tolist() == [0.0] * 4
+
+
+class Seen(RandomForestClassifier):
+    """Keeps the seeds that it was trained with."""
+
+    seeds: ClassVar[list[int]] = []
+
+    def fit(self, X, y):
+        Seen.seeds.append(self.random_state)
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "repeats", "different"), [(None, 1, 7), (None, 2, 14), (5, 1, 1), (5, 2, 14)]
+)
+def test_every_pool_and_repeat_has_seeds_of_its_own(fixed, repeats, different):
+    Seen.seeds = []
+    game = ds.ModelGame(owners(3), Seen(1, random_state=fixed), *TEST, repeats=repeats)
+    everything = game([[bool(k & 1), bool(k & 2), bool(k & 4)] for k in range(8)])
+    assert len(set(Seen.seeds)) == different  # one for all pools of a repeat, before
+    assert game([[1, 1, 0]])[0] == everything[3]
+
+
+def test_only_our_own_nets_share_the_weights_they_start_from():
+    piped = make_pipeline(RandomForestClassifier(random_state=3))
+    assert seeds_by_pool(piped, repeated=False) == ()
+    assert seeds_by_pool(piped, repeated=True) == ("randomforestclassifier__random_state",)
+    assert seeds_by_pool(SmallMLP(), repeated=True) == ()
+    assert seeds_by_pool(make_pipeline(SmallMLP()), repeated=True) == ()

@@ -21,7 +21,13 @@ from dushapley.games.model.encoding import Encoding
 from dushapley.games.model.packages import packages_of
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
-from dushapley.games.model.randomness import behaviour, known_chance, refuse_drifting, seeded
+from dushapley.games.model.randomness import (
+    behaviour,
+    known_chance,
+    refuse_drifting,
+    seeded,
+    seeds_by_pool,
+)
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest, whole_number
@@ -49,9 +55,9 @@ class ModelGame(RowsGame):
         A scikit-learn estimator or pipeline, unfitted; or one of `dushapley.models()` by name (or
         a dotted path), which is then made as the command line makes it: columns scaled where the
         model needs that, holes filled by column means, and `logistic` and `mlp` trained in
-        gradient steps on large tables. Every `random_state` left open, nested ones too, is derived
-        from `seed` and the repeat, and is the same for every pool. The global generators (Python's,
-        numpy's, torch's) are seeded before every training, from `seed`, the pool and the repeat.
+        gradient steps on large tables. Before every training, each `random_state` left open, nested
+        ones too, and the global generators (Python's, numpy's, torch's) are set from `seed`, the
+        pool's content and the repeat. One that is an integer stays, unless trainings are repeated.
     X_test, y_test
         The test set, which belongs to nobody who is valued.
     scoring
@@ -196,7 +202,8 @@ class ModelGame(RowsGame):
         return other
 
     def _maker(self, repeat: int) -> training.Fresh:
-        return training.Fresh(seeded(self.model, self.seed, repeat))
+        open_seeds = seeds_by_pool(self.model, repeated=self.repeats > 1 or repeat > 0)
+        return training.Fresh(seeded(self.model, self.seed, repeat), open_seeds)
 
     def prepared(self, X: Array) -> Array:
         """A newcomer's rows, encoded as everybody's were."""
@@ -349,6 +356,7 @@ class ModelGame(RowsGame):
             self.backend if self.path is not None else "fit",
             None if self.path is None else self.path.name,
             self.block,
+            *(["seeds by pool"] if any(make.open_seeds for make in self._makers) else []),
         )
 
 

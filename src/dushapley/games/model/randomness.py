@@ -1,17 +1,21 @@
 """Chance in training: where its seeds are, and whether another seed trains another model.
 
 A model may be seeded by parameters (`random_state`) or draw from the generators of the whole
-process. The former are set from the game's seed, the latter are seeded before every training from
-the game's seed, the pool's content and the repeat; so a training has the same bits wherever and
-whenever it runs, and another repeat is another draw of chance. Whether chance matters at all is
-seen by training one pool twice (`same_behaviour`), never by what parameters are called.
+process. Both are set before every training from the game's seed, the pool's content and the repeat;
+so a training has the same bits wherever and whenever it runs, another repeat is another draw of
+chance, and so is another pool: one seed for all of them would move all pools that hold an owner
+together, which no spread of repeats could tell. Whether chance matters at all is seen by training a
+few pools twice (`same_behaviour`), never by what parameters are called.
+
+This library's own gradient models are the exception: pools that are trained together start from the
+same weights in each repeat.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -32,16 +36,38 @@ MOST_ROWS = 2000
 def seeded(model: Any, seed: int, repeat: int) -> Any:
     """A copy of the model in which every seed, nested ones too, is fixed.
 
-    Those left open are derived from the game's seed, the repeat and the parameter's name, so they
-    are the same for every pool. Those that are set are those of the first training; repeats take
-    others, or there would be nothing to see in them.
+    Those left open are derived from the game's seed, the repeat and the parameter's name. Those
+    that are set are those of the first training; repeats take others, or there would be nothing to
+    see in them. Pools take others still, see `seeds_by_pool`.
     """
     from sklearn.base import clone
 
     copy = clone(model)
     unset = [name for name, state in random_states(copy).items() if state is None or repeat]
-    seeds = {name: whole_number(f"{seed} {repeat} {name}", 4) >> 1 for name in unset}  # 31 bits
-    return copy.set_params(**seeds)
+    return copy.set_params(**derived_seeds(unset, f"{seed} {repeat}"))
+
+
+def seeds_by_pool(model: Any, *, repeated: bool) -> tuple[str, ...]:
+    """Names of the seeds that every pool has its own of.
+
+    Those left open; where trainings are repeated those that are set as well. Never those of this
+    library's models, whose pools share the weights they start from.
+    """
+    parts = {"": model, **model.get_params(deep=True)}
+    return tuple(
+        name
+        for name, state in random_states(model).items()
+        if (state is None or repeated) and not _is_ours(parts[name.rpartition("__")[0]])
+    )
+
+
+def derived_seeds(names: Iterable[str], seed: int | str) -> dict[str, int]:
+    """Seeds of these parameters, from the seed of one training."""
+    return {name: whole_number(f"{seed} {name}", 4) >> 1 for name in names}  # 31 bits
+
+
+def _is_ours(model: Any) -> bool:
+    return type(model).__module__.split(".")[0] == "dushapley"
 
 
 def random_states(model: Any) -> dict[str, Any]:
@@ -67,7 +93,7 @@ def refuse_drifting(model: Any) -> None:
 
 def known_chance(model: Any) -> bool | None:
     """Whether another seed trains the same model, for this library's own; None for others."""
-    if type(model).__module__.split(".")[0] != "dushapley":
+    if not _is_ours(model):
         return None
     unseeded = not random_states(model)
     return unseeded or (type(model).__name__ == "SoftmaxRegression" and model.batch_size is None)

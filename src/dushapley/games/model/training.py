@@ -20,7 +20,7 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Limits, Outcome
-from dushapley.games.model.randomness import same_behaviour, seeded_generators
+from dushapley.games.model.randomness import derived_seeds, same_behaviour, seeded_generators
 from dushapley.validation import is_number, is_whole, refuse
 
 LONGEST = 1e8
@@ -54,22 +54,34 @@ class Fresh:
 
     A copy through bytes in memory takes a twentieth of the time of scikit-learn's clone; models
     that do not allow it are cloned.
+
+    Parameters
+    ----------
+    template
+        The unfitted model.
+    open_seeds
+        Parameters that are set anew in every copy, from the seed of its training.
     """
 
-    def __init__(self, template: Any) -> None:
-        self.template = template
+    def __init__(self, template: Any, open_seeds: tuple[str, ...] = ()) -> None:
+        self.template, self.open_seeds = template, open_seeds
         try:
             self.frozen: bytes | None = pickle.dumps(template)
-            self()
+            self(0)
         except (pickle.PicklingError, AttributeError, TypeError):
             self.frozen = None
-            self()  # imports what a clone needs now, not in the time of the first training
+            self(0)  # imports what a clone needs now, not in the time of the first training
 
-    def __reduce__(self) -> tuple[type[Fresh], tuple[Any]]:
+    def __reduce__(self) -> tuple[type[Fresh], tuple[Any, tuple[str, ...]]]:
         """Travel as the model: a class written in a script has no bytes that a worker can read."""
-        return Fresh, (self.template,)
+        return Fresh, (self.template, self.open_seeds)
 
-    def __call__(self) -> Any:
+    def __call__(self, seed: int) -> Any:
+        copy = self._copy()
+        seeds = derived_seeds(self.open_seeds, seed)
+        return copy.set_params(**seeds) if seeds else copy
+
+    def _copy(self) -> Any:
         if self.frozen is not None:
             return pickle.loads(self.frozen)  # noqa: S301 - our own bytes, never stored
         from sklearn.base import clone
@@ -101,7 +113,7 @@ def train(
     while True:
         loaded = "torch" in sys.modules
         with seeded_generators(seed), time_limit(seconds):
-            model = make().fit(*rows)
+            model = make(seed).fit(*rows)
             trained = Trained(score(model), listen(model))
         if loaded or "torch" not in sys.modules:
             return trained
