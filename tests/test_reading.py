@@ -672,3 +672,49 @@ def test_a_settlement_records_how_files_were_read_and_verify_reads_so_again(
     monkeypatch.setattr(detector, lambda *_: pytest.fail("detected again"))
     code, out, err = ran(capsys, "verify", settlement, tmp_path / "owners", tmp_path / "test.csv")
     assert "The settlement holds." in out, out + err
+
+
+def test_a_mark_of_missing_values_is_compared_as_a_number_and_must_be_there(tmp_path: Path) -> None:
+    text = "age,bp,y\n34,-999.0,0\n51,71.5,1\n"
+    (tmp_path / "a.csv").write_text(text)
+    (tmp_path / "b.csv").write_text(text.replace(",", ";").replace(".", ","))
+    findings = ds.check(tmp_path, by_file=True, target="y", missing="-999")
+    assert [findings.cells[name]["bp"] for name in "ab"] == [("number", 0.5)] * 2
+    with pytest.raises(InvalidOwners, match=r"missing names '-99', which no cell"):
+        ds.check(tmp_path, by_file=True, target="y", missing="-99")
+    opened_files = [SourceFile.read(tmp_path / "a.csv"), SourceFile.read(tmp_path / "b.csv")]
+    with pytest.raises(InvalidOwners, match=r"'51.5', which no cell of b.csv holds"):
+        take_in(opened_files, target="y", reading=Reading.from_pairs(["b.csv:missing=51.5"]))
+
+
+def test_keys_for_a_file_that_is_not_read_are_refused(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = ran(capsys, "check", "--job", job, "--read", "Aachn.csv:sep=;")
+    assert (code, "'Aachn.csv', which is not among" in err) == (2, True)
+    assert "Did you mean 'Aachen.csv'?" in " ".join(err.split())
+
+
+def test_a_job_file_knows_its_owners(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone, kept = tmp_path / "owners" / "Bonn.csv", tmp_path / "Bonn.csv"
+    gone.rename(kept)
+    code, out, _ = ran(capsys, "check", "--job", job)
+    assert code == 2
+    assert "owners-changed" in out
+    assert "Owner 'Bonn' is expected" in " ".join(out.split())
+    assert ran(capsys, "check", "--job", job, "--accept", "owners-changed")[0] == 0
+    kept.rename(tmp_path / "owners" / "Emden.csv")
+    assert "Owner 'Emden' is among" in " ".join(ran(capsys, "check", "--job", job)[1].split())
+
+
+def test_a_hidden_table_is_told(clean: Path, tmp_path: Path) -> None:
+    folder = folder_with(clean, tmp_path, lambda path, table: table.to_csv(path / ".Dresden.csv"))
+    for name in (".DS_Store", "._Bonn.csv", "~$Bonn.xlsx", ".gitignore"):
+        (folder / name).write_bytes(b"")
+    (folder / "Essen.csv").symlink_to(folder / "nowhere.csv")
+    told = {finding.owner: finding for finding in opened(folder)[1]}
+    assert set(told) == {".Dresden.csv", "Essen.csv"}
+    assert "begins with a point" in told[".Dresden.csv"].message
+    assert "a link to a file that is not there" in told["Essen.csv"].message

@@ -100,6 +100,7 @@ def test_a_rounding_tie_goes_by_name_and_not_by_position() -> None:
         ("nan", {}, "not negative"),
         (True, {}, "amount of money"),
         ("0.005", {}, "more decimals"),
+        ("100.000", {}, "may be 100.00 or 100000"),
         ("10.5", {"currency": "JPY"}, "more decimals"),
         ("10", {"negative": "forgive"}, "clip, charge, floor"),
         ("10", {"floor": 0.5}, "has no floor"),

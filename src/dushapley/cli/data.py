@@ -14,7 +14,8 @@ from dushapley.cli import options as o
 from dushapley.cli.outputs import identity
 from dushapley.data.check import Findings, accepted_tables, examine
 from dushapley.data.check.collection import refuse_unknown
-from dushapley.data.files import STATISTICS, Listing, SourceFile, listing
+from dushapley.data.files import STATISTICS, Listing, SourceFile, listing, owner_name
+from dushapley.data.findings import Finding
 from dushapley.data.intake import Intake, take_in
 from dushapley.data.reading import MAX_ROWS, Reading
 from dushapley.errors import InvalidOption
@@ -51,6 +52,7 @@ class Data:
     test: o.Test = None
     read: o.Read = None
     accept: o.Accept = None
+    expect: o.Expect = None
     max_rows: o.MaxRows = MAX_ROWS
     max_bytes: o.MaxBytes = "4GB"
 
@@ -66,7 +68,14 @@ class Data:
     def reading(self) -> Reading:
         """How the files are to be read."""
         most = o.as_bytes(self.max_bytes, "--max-bytes") or 0
-        return replace(Reading.from_pairs(self.read or ()), max_rows=self.max_rows, max_bytes=most)
+        asked = Reading.from_pairs(self.read or ())
+        there = {path.name for path in self.paths}
+        files = {
+            name: keys
+            for name, keys in asked.files.items()
+            if name in there or owner_name(Path(name)) not in (self.expect or ())
+        }  # an owner who is gone is told as such, not as a name that is misspelt
+        return replace(asked, max_rows=self.max_rows, max_bytes=most, files=files)
 
     @cached_property
     def listing(self) -> Listing:
@@ -115,7 +124,8 @@ class Data:
             self.inputs.owners, target=self.target, owner=self.owner, test=self.inputs.test,
             reading=self.reading,
         )  # fmt: skip
-        return replace(intake, findings=(*self.listing.skipped, *intake.findings))
+        changed = () if self.expect is None else changed_owners(self.expect, intake)
+        return replace(intake, findings=(*self.listing.skipped, *changed, *intake.findings))
 
     @cached_property
     def findings(self) -> Findings:
@@ -157,7 +167,7 @@ class Data:
     def newcomer(self, path: Path) -> tuple[str, pd.DataFrame]:
         """Name and table of an owner who joins, read as the other files are."""
         file = SourceFile.read(path, self.reading.max_bytes)
-        taken = take_in([file], target=self.target, reading=self.reading)
+        taken = take_in([file], target=self.target, reading=self.reading, everybody=False)
         everybody = {**self._accepted.tables, **taken.tables}
         joined = replace(taken, tables=everybody, test=self._accepted.test)
         findings = examine(joined, self.target, self.accept or ()).of(file.owner)
@@ -170,3 +180,23 @@ class Data:
         """The options as plain data; files by their names only."""
         names = [path.name for path in self.files]
         return asdict(self) | {"files": names, "test": self.test and self.test.name}
+
+
+def changed_owners(expected: Sequence[str], intake: Intake) -> tuple[Finding, ...]:
+    """Owners whom a job file expects and who are gone, and those whom it does not know."""
+    told = {finding.owner for finding in intake.findings if finding.code == "unreadable-file"}
+    gone = [name for name in expected if name not in intake.tables and name not in told]
+    new = [name for name in intake.tables if name not in expected]
+    words = dict.fromkeys(gone, "is expected, and not among the files")
+    words |= dict.fromkeys(new, "is among the files, and not expected")
+    return tuple(
+        Finding(
+            "owners-changed",
+            "stop",
+            f"Owner {name!r} {said}: the owners are not those that were agreed on. Look for the "
+            "file, or write the job again.",
+            owner=name,
+            remedy="--accept owners-changed",
+        )
+        for name, said in words.items()
+    )

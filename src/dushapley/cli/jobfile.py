@@ -128,6 +128,7 @@ def job_text(data: Data, folder: Path) -> str:
         "owner": data.owner,
         "by-file": data.by_file or None,
         "test": data.test and near(data.test),
+        "expect": list(data.intake.tables),
         "accept": data.accept,
         "read": {key.replace("_", "-"): value for key, value in read.items() if value},
     }

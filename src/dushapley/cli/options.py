@@ -61,6 +61,13 @@ Read = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
+Expect = Annotated[
+    list[str] | None,
+    Option(
+        help="Owner who must be there, and no others; may be repeated. A job file says it.",
+        metavar="NAME",
+    ),
+]
 MaxRows = Annotated[int, Option(help="Most rows read of one file.", min=1)]
 MaxBytes = Annotated[
     str, Option(help="Most bytes read of one file, unpacked, like 500MB.", metavar="SIZE")

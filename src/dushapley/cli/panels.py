@@ -10,7 +10,8 @@ from typer.models import ArgumentInfo
 
 PANELS = {
     "Whose data": (
-        "files", "target", "owner", "by_file", "read", "job", "accept", "max_rows", "max_bytes",
+        "files", "target", "owner", "by_file", "read", "job", "accept", "expect", "max_rows",
+        "max_bytes",
     ),
     "How a pool is tested (one of the three)": ("test", "holdout", "cv"),
     "What is trained": (

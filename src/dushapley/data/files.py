@@ -159,7 +159,7 @@ def listing(paths: PathLike | Iterable[Any]) -> Listing:
     """The files themselves; a folder stands for its tables, in the order of their names.
 
     A folder without tables stands for the owners' statistics in it. Whatever else lies in a folder
-    is told, but for hidden files: an owner who is left out in silence is paid nothing.
+    is told, but for what programs leave behind: an owner left out in silence is paid nothing.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files: list[Path] = []
@@ -179,7 +179,11 @@ def listing(paths: PathLike | Iterable[Any]) -> Listing:
 def _sorted_out(folder: Path) -> tuple[list[Path], list[Finding]]:
     """Tables (or else statistics) of a folder, and findings about all else that lies there."""
     found = sorted(path for path in folder.iterdir() if not is_hidden(path.name))
-    tables = [path for path in found if path.name.lower().endswith(ENDINGS) and path.is_file()]
+    tables = [
+        path
+        for path in found
+        if path.name.lower().endswith(ENDINGS) and path.is_file() and path.name[0] != "."
+    ]
     inside = tables or [path for path in found if path.name.lower().endswith(STATISTICS)]
     if not inside:
         raise InvalidOwners(
@@ -191,13 +195,19 @@ def _sorted_out(folder: Path) -> tuple[list[Path], list[Finding]]:
 
 def is_hidden(name: str) -> bool:
     """Whether a file is one that programs leave behind, not people."""
-    return name.startswith((".", "~$")) or name.lower() in ("thumbs.db", "desktop.ini")
+    if name.startswith(("._", "~$")) or name.lower() in ("thumbs.db", "desktop.ini"):
+        return True
+    return name.startswith(".") and not name.lower().endswith(ENDINGS)
 
 
 def skipped_file(path: Path) -> Finding:
     """The finding about something in a folder that is not read, with the reason."""
     if path.is_dir():
         reason = "it is a folder inside the folder"
+    elif path.is_symlink() and not path.exists():
+        reason = "it is a link to a file that is not there"
+    elif path.name.startswith("."):
+        reason = "its name begins with a point, which hides it"
     elif path.name.lower().endswith(STATISTICS):
         reason = "it holds statistics, beside tables"
     else:

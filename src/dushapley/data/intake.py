@@ -16,7 +16,7 @@ from dushapley.data.formats.raw import Account, Raw
 from dushapley.data.formats.reader import interpret
 from dushapley.data.reading import INTERPRETING, Reading
 from dushapley.data.tables import listed, split_by_owner
-from dushapley.errors import InvalidOwners
+from dushapley.errors import InvalidOption, InvalidOwners
 from dushapley.validation import suggestion
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def take_in(
     owner: str | None = None,
     test: SourceFile | None = None,
     reading: Reading | None = None,
+    everybody: bool = True,
 ) -> Intake:
     """Read all files and put their columns into one type each.
 
@@ -68,9 +69,13 @@ def take_in(
         Columns that hold what is to be predicted and, unless each file is an owner's, the owner.
     reading
         How to read; None detects everything.
+    everybody
+        Whether these are all files, so that a key of reading that fits none of them is a mistake.
     """
     how = reading or Reading()
     refuse_twins(files if owner is None else ())
+    if everybody:
+        refuse_other_files(how, [*files, *([] if test is None else [test])])
     frames: dict[SourceFile, pd.DataFrame] = {}
     findings: list[Finding] = []
     for file in [*files, *([] if test is None else [test])]:
@@ -80,6 +85,8 @@ def take_in(
         except InvalidOwners as error:
             findings.append(unreadable(file, whose or file.owner, error))
         findings += file.findings
+    if everybody and not any(finding.code == "unreadable-file" for finding in findings):
+        refuse_idle_marks(how, list(frames))
     needed = [name for name in (target, owner) if name is not None]
     frames = chosen_columns(frames, how, needed)
     findings += matched_columns(frames, how, needed)
@@ -127,6 +134,30 @@ def refuse_twins(files: Sequence[SourceFile]) -> None:
                 "rename one of them."
             )
         by_owner[file.owner] = file
+
+
+def refuse_other_files(reading: Reading, files: Sequence[SourceFile]) -> None:
+    """Refuse keys of reading for a file that is not among those that are read."""
+    names = [file.path.name for file in files]
+    for name in reading.files:
+        if name not in names:
+            raise InvalidOption(
+                f"The keys of reading name the file {name!r}, which is not among those that are "
+                f"read.{suggestion(name, names)} Files: {listed(names)}."
+            )
+
+
+def refuse_idle_marks(reading: Reading, files: Sequence[SourceFile]) -> None:
+    """Refuse a mark of missing values that no cell holds: it is misspelt, or another is meant."""
+    accounts = [(file.path.name, file.account) for file in files if file.account is not None]
+    seen = {mark for _, account in accounts for mark in account.marks}
+    for mark in reading.missing:
+        if mark not in seen:
+            raise InvalidOwners(f"missing names {mark!r}, which no cell of any file holds.")
+    for name, account in accounts:
+        for mark in reading.files.get(name, {}).get("missing", ()):
+            if mark not in account.marks:
+                raise InvalidOwners(f"missing names {mark!r}, which no cell of {name} holds.")
 
 
 def unreadable(file: SourceFile, whose: str, error: InvalidOwners) -> Finding:

@@ -116,7 +116,22 @@ def check_pot(pot: object, decimals: int) -> Decimal:
             f"The pot is {str(pot)[:60]!r}; it must be an amount of money that is not negative, "
             "below 1e40, written with a decimal point and without separators: '100000.00'."
         )
+    if isinstance(pot, str):
+        _refuse_thousands(pot, amount, decimals)
     return amount_of(coins_of(amount, decimals), decimals)
+
+
+def _refuse_thousands(pot: str, amount: Decimal, decimals: int) -> None:
+    """Refuse zeros below the smallest coin: 100.000 is a hundred thousand in half of Europe."""
+    written = re.fullmatch(r"\s*\d+\.(\d+)\s*", pot)
+    places = len(written[1]) if written else 0
+    if places > decimals and Fraction(amount * 10**decimals).denominator == 1:
+        meant = f" or {amount.scaleb(places):,.0f}".replace(",", "") if places == 3 else ""
+        raise InvalidSettlement(
+            f"The pot is {pot[:60]!r}, with {places} decimals where the currency has {decimals}: "
+            f"it may be {amount:.{decimals}f}{meant}. Write it with {decimals} decimals, and "
+            "nothing between thousands."
+        )
 
 
 def _is_modest(amount: Decimal) -> bool:

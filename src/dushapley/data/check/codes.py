@@ -40,6 +40,7 @@ _WAYS = "it has to be said which way it is read"
 
 CODES: dict[str, Code] = {
     "file-skipped": Code("stop", "a file or folder that is not read"),
+    "owners-changed": Code("stop", "other owners than those whom the job file names"),
     "unreadable-file": Code("stop", "a file that holds no table, or is damaged"),
     "ragged-row": Code("stop", "rows with more or fewer fields than there are names"),
     "unnamed-column": Code("stop", "a column without a name that holds something"),

@@ -26,12 +26,15 @@ class Account:
         Keys of reading, and what was found for them.
     findings
         What was odd.
+    marks
+        Marks of missing values, of those asked for, that some cell held.
     """
 
     name: str
     owner: str
     detected: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    marks: set[str] = field(default_factory=set)
 
     def tell(
         self,

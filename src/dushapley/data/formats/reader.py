@@ -58,7 +58,8 @@ def _read_frame(path: Path, content: bytes, reading: Reading, account: Account) 
     if ending in PARQUET:
         frame = read_parquet(content, reading, account)
         check_columns(frame.columns, account.name)
-        _without_marks(frame, reading)
+        _without_marks(frame, reading, account)
+        _without_numbers(frame, reading, account)
         dates_in(frame, text_columns(frame, reading), reading, account)
         return frame
     raw = _raw(path, content, ending, reading, account)
@@ -69,20 +70,46 @@ def _read_frame(path: Path, content: bytes, reading: Reading, account: Account) 
 
 def interpret(frame: pd.DataFrame, raw: Raw, reading: Reading, account: Account) -> None:
     """Put text that holds numbers or dates into columns of numbers and dates."""
-    _without_marks(frame, reading)
+    _without_marks(frame, reading, account)
     _mend(frame, reading, account)
     words = numbers_in(frame, raw, reading, account)
+    _without_numbers(frame, reading, account)
     dates_in(frame, words, reading, account)
 
 
-def _without_marks(frame: pd.DataFrame, reading: Reading) -> None:
+def _without_marks(frame: pd.DataFrame, reading: Reading, account: Account) -> None:
     """Missing values where cells hold a mark that stands for one."""
     import pandas as pd
 
     for name, dtype in frame.dtypes.items():
         if reading.missing and pd.api.types.is_string_dtype(dtype):
             marked = frame[name].isin(list(reading.missing))
+            account.marks.update(map(str, frame[name][marked].unique()))
             frame[name] = frame[name].where(~marked)
+
+
+def _without_numbers(frame: pd.DataFrame, reading: Reading, account: Account) -> None:
+    """The same for marks that are numbers, however they are written: -999 is -999.0."""
+    import pandas as pd
+
+    numbers = {mark: number for mark in reading.missing if (number := as_number(mark)) is not None}
+    for name, dtype in frame.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
+            continue
+        for mark, number in numbers.items():
+            marked = frame[name] == number
+            if marked.any():
+                account.marks.add(mark)
+                frame[name] = frame[name].where(~marked)
+
+
+def as_number(mark: str) -> float | None:
+    """The number that a mark is, if it is one."""
+    try:
+        number = float(mark)
+    except ValueError:
+        return None
+    return None if np.isnan(number) else number
 
 
 def _raw(path: Path, content: bytes, ending: str, reading: Reading, account: Account) -> Raw:

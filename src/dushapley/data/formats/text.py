@@ -278,10 +278,12 @@ class _Parser:
     ) -> None:
         self.body, self.how, self.account = body, how, account
         self.names = [name or f"\0{k}" for k, name in enumerate(layout.names)]
-        self.missing = [*MISSING, *reading.missing]
+        self.marks = reading.missing
+        self.missing = [*MISSING, *self.marks]
 
     def table(self) -> pa.Table:
         """All columns, in the types that they seem to have."""
+        self.account.marks.update(mark for mark in self.marks if self._holds(mark))
         return self._read({})
 
     def texts(self, names: Sequence[str]) -> pa.Table:
@@ -329,6 +331,12 @@ class _Parser:
         if ragged and only is None:
             self._tell_of(ragged)
         return table
+
+    def _holds(self, mark: str) -> bool:
+        """Whether a field is this mark: Arrow reads it as missing and does not say so."""
+        ends = re.escape(f"{self.how.delimiter}{self.how.quotechar or ''}".encode()) + rb"\r\n"
+        field = rb"(?:^|[" + ends + rb"])" + re.escape(mark.encode()) + rb"(?:$|[" + ends + rb"])"
+        return mark.encode() in self.body and re.search(field, self.body) is not None
 
     def _block(self) -> int:
         """Bytes that are parsed at a time: the longest line must fit, and many threads get some."""
