@@ -105,7 +105,7 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
         (
             lambda: ds.Owners.from_arrays({"a": ([[1]], [1, 2])}),
             errors.InvalidOwners,
-            r"1 rows but 2 targets",
+            r"but targets for 2",
         ),
         (lambda: ds.Owners.from_arrays({"a": []}), errors.InvalidOwners, r"'a' has no rows"),
         (

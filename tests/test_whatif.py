@@ -148,7 +148,9 @@ def test_a_newcomer_is_encoded_as_everybody_was(tmp_path: Path) -> None:
     with pytest.warns(SharedRows):
         base = ds.ModelGame(owners, model, test_X, test_y)
     newcomer = owners.align(late.drop(columns="site"), "The newcomer")
-    answer = ds.what_if(base, ds.Join("r", *newcomer), method="exact", ledger=tmp_path / "l")
+    join, ledger = ds.Join("r", *newcomer), tmp_path / "l"
+    with pytest.warns(SharedRows, match="'r' as well"):
+        answer = ds.what_if(base, join, method="exact", ledger=ledger)
     raw = ds.Owners.from_frame(pd.concat([known, late]), owner="site", target="ill")
     with pytest.warns(SharedRows):
         full = ds.ModelGame(raw, model, test_X, test_y, encode=base.encoding)

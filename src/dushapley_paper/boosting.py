@@ -93,7 +93,7 @@ class BoostedTreesGame(RowsGame):
         codes = codes_of(X, edges)
         self.test_codes = self.numbers.index(codes_of(X_test, edges).T)
         self.codes, self.y = self.numbers.index(codes.T), self.numbers.array(targets)
-        self.judged = self.numbers.array(y_test)
+        self.true_targets = self.numbers.array(y_test)
         self.at_most = self.numbers.array(up_to_bin(codes, self.boosting.bins))
         owner_of = np.repeat(self.order, self.sizes[self.order].astype(np.int64))
         self.membership = self.numbers.array(owner_of == np.arange(self.n_players)[:, None])
@@ -123,13 +123,13 @@ def train(game: BoostedTreesGame, held: Any) -> Any:
     total = xp.clip(held.sum(1), 1, None)
     start = ((held * game.y).sum(1) / total)[:, None]
     missed = held * (game.y - start)
-    predicted = start + 0 * game.judged
+    predicted = start + 0 * game.true_targets
     counts = held @ game.at_most
     for _ in range(boosting.rounds):
         node, test_node, leaves = grow(game, held, missed, counts)
         missed = missed - held * game.take(leaves, node, 1)
         predicted = predicted + game.take(leaves, test_node, 1)
-    return -((predicted - game.judged) ** 2).mean(1)
+    return -((predicted - game.true_targets) ** 2).mean(1)
 
 
 def grow(game: BoostedTreesGame, held: Any, missed: Any, rows: Any) -> tuple[Any, Any, Any]:
