@@ -4,7 +4,8 @@ A run in a process group of its own loses some of its workers to SIGKILL, one af
 the whole group at once, as when a machine's memory runs out or somebody closes the laptop. It is
 started again on the same ledger until its share of kills is spent, then left to finish. Its bits
 are compared with those of a quiet run; then temporary folders, shared memory and processes are
-searched for anything that carries the number or the folder of one of its processes.
+searched for anything that carries the number or the folder of one of its processes, and for new
+semaphores of any name (so let nothing else run beside it).
 
     python benchmarks/kills.py [--kills 200] [--executors local dask ray]     stored in results/
 """
@@ -54,6 +55,7 @@ class Soak:
         self.temporary.mkdir()
         self.chance, self.pids = random.Random(executor), set[int]()
         self.counts = {"workers": 0, "groups": 0}
+        self.semaphores = set(Path("/dev/shm").glob("sem.*"))
 
     def start(self, seconds: float) -> subprocess.Popen[str]:
         paths = [str(TESTS), str(Path(ds.__file__).parents[1])]
@@ -148,7 +150,8 @@ class Soak:
         for path in [*Path("/dev/shm").rglob("*"), *Path("/tmp").glob("dushapley-*/*")]:
             numbers = path.name.replace("_", "-").replace(".", "-").split("-")
             files += [str(path)] * any(n.isdecimal() and int(n) in self.pids for n in numbers)
-        return files
+        new = set(Path("/dev/shm").glob("sem.*")) - self.semaphores  # whatever their names are
+        return sorted({*files, *map(str, new)})
 
     def processes(self) -> list[str]:
         found = []
