@@ -13,10 +13,11 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.engine.ledger import Ledger
-from dushapley.estimators.calibration import pooled_variances
+from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.games import SmallMLP, SoftmaxRegression
 from dushapley.games.model.randomness import (
     behaviour,
@@ -246,3 +247,109 @@ def test_only_our_own_nets_share_the_weights_they_start_from():
     assert seeds_by_pool(piped, repeated=True) == ("randomforestclassifier__random_state",)
     assert seeds_by_pool(SmallMLP(), repeated=True) == ()
     assert seeds_by_pool(make_pipeline(SmallMLP()), repeated=True) == ()
+
+
+def ties(seed=0, number=4, rows=15):
+    """Columns of 0 and 1: in small pools several of them split equally well."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, size=(number * rows + 200, 6)).astype(float)
+    y = (X.sum(axis=1) + rng.normal(size=len(X)) > 3).astype(int)
+    blocks = {f"o{j}": (X[j : number * rows : number], y[j : number * rows : number])
+              for j in range(number)}  # fmt: skip
+    return ds.Owners.from_arrays(blocks), X[number * rows :], y[number * rows :]
+
+
+@pytest.mark.filterwarnings("ignore::dushapley.errors.SharedRows")
+def test_chance_that_shows_in_small_pools_only_is_seen():
+    class Tie(Dice):
+        """Random only where rows are few."""
+
+        def fit(self, X, y):
+            super().fit(X, y)
+            if len(y) > 30:
+                self.weights = X.T @ (2 * y - 1) / len(y)
+            return self
+
+    result = ds.value(ds.ModelGame(owners(), Tie(), *TEST), "exact")
+    assert result.unknown == ("training",)  # 0 was claimed
+    for seed in range(4):
+        game = ds.ModelGame(*ties(seed)[:1], DecisionTreeClassifier(max_depth=2), *ties(seed)[1:])
+        assert ds.value(game, "permutation", budget=20).unknown == ("training",)
+
+
+class Counted(LogisticRegression):
+    """Free of chance, and counts."""
+
+    fits = 0
+
+    def fit(self, X, y):
+        Counted.fits += 1
+        return super().fit(X, y)
+
+
+def test_small_pools_are_paid_once_counted_apart_and_quoted(tmp_path):
+    game = ds.ModelGame(owners(5), Counted(), *TEST, fingerprint="counted")
+    assert game.small_pools.sum(axis=1).tolist() == [1, 1, 1, 1, 2, 2]
+    assert game.n_tried == 13
+    Counted.fits = 0
+    result = ds.value(game, "exact", ledger=tmp_path / "paid.sqlite")
+    assert Counted.fits == 31 + 7
+    assert result.n_computed == result.n_distinct == result.n_evaluations == 32
+    assert result.errors["training"] == [0.0] * 5
+    ds.value(game, "exact", ledger=tmp_path / "paid.sqlite")
+    assert Counted.fits == 38
+    few = ds.value(game, "permutation", budget=12)
+    assert few.n_distinct <= 12
+    assert Counted.fits <= 38 + 12 + game.n_tried
+
+
+def test_a_small_pool_that_fails_does_not_end_a_run_that_never_asks_for_it():
+    class Fussy(LogisticRegression):
+        def fit(self, X, y):
+            if len(y) < 40:
+                raise ValueError("too few rows")
+            return super().fit(X, y)
+
+    result = ds.value(ds.ModelGame(owners(6), Fussy(), *TEST), "loo")
+    assert result.errors["training"] == [0.0] * 6
+
+
+@pytest.mark.parametrize(("pools", "repeats"), [(1, 2), (1, 3), (3, 2)])
+def test_few_pools_and_few_repeats_are_widened(pools, repeats):
+    rng, freedom = np.random.default_rng(0), repeats - 1
+    rows = np.array([20.0, 30.0, 50.0])[:pools]
+    noise = rng.normal(size=(1000, repeats, pools))
+    held = []
+    for one in noise:
+        own = one.var(axis=0, ddof=1)
+        width = np.sqrt(pooled_variances(own, freedom, rows) / repeats)
+        held.append(np.abs(one.mean(axis=0)) < 1.96 * width * student(pooled_freedom(own, freedom)))
+    assert 0.93 < np.mean(held) < 0.97  # .71 to .86 without
+
+
+def test_knn_says_bias_of_other_games_and_not_of_its_own():
+    other = ds.value(ds.ModelGame(owners(), LogisticRegression(), *TEST), "knn")
+    assert other.unknown == ("bias",)
+    assert other.errors["unknown"] == ["bias"]
+    assert other.total_errors is other.errors["total"] is other.total_covariance is None
+    assert other.interval_meaning == "unknown: bias"
+    own = ds.value(ds.KNNGame(owners(), *TEST), "knn")
+    assert own.unknown == ()
+    assert not own.biased
+    assert (
+        own.total_errors.tolist() == ds.value(ds.KNNGame(owners(), *TEST), "exact").errors["total"]
+    )
+
+
+def test_notes_name_the_true_cause():
+    game = ds.ModelGame(owners(), Dice(), *TEST, repeats=2)
+    adaptive = ds.value(game, "tmc", budget=20, precision=0.1, options={"tolerance": 0.5})
+    said = " ".join(adaptive.notes)
+    assert "training" in adaptive.unknown
+    assert "chooses its questions by the answers" in said
+    assert "one training a pool" not in said
+    assert "would measure" not in said
+    size = ds.SizeGame([10, 20, 30, 40, 50], w=lambda n: n / (n + 100))
+    few = ds.value(size, "stratified-svarm", budget=50, precision=100)
+    assert any("rests on" in note for note in few.notes)
+    assert not any("not reached" in note for note in few.notes)

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
+from dushapley.estimators.calibration import student
 from dushapley.estimators.registry import REGISTRY
 from dushapley.games import Game, Outcome
 from dushapley.protocol import Ask, Estimate
@@ -85,7 +86,7 @@ def test_training_error_is_the_weighted_spread():
     game = Rows(3, 60, spread=0.3)
     result = ds.value(game, "exact")
     unit = exact_of(np.eye(8))  # row k: weights of coalition k
-    expected = np.sqrt((unit**2).sum(axis=0)) * 0.3 / np.sqrt(4)
+    expected = np.sqrt((unit**2).sum(axis=0)) * 0.3 / np.sqrt(4) * student(8 * 3 - 1)
     assert result.errors["training"] == pytest.approx(expected.tolist(), rel=1e-9)
     total = np.sqrt(np.square(result.errors["training"]) + np.square(result.errors["test set"]))
     assert result.total_errors == pytest.approx(total)
@@ -105,7 +106,7 @@ def test_weights_say_the_same_as_replays(monkeypatch):
     weighted = ds.value(Rows(3, 60, spread=0.3), "loo")
     assert weighted.values.tolist() == replayed.values.tolist()
     assert weighted.errors["test set"] == pytest.approx(replayed.errors["test set"], rel=1e-9)
-    expected = [0.3 * np.sqrt(2) / 2] * 3
+    expected = [0.3 * np.sqrt(2) / 2 * float(student(5 * 3))] * 3
     assert weighted.errors["training"] == pytest.approx(expected)
     # a standard deviation from 100 replays is right to 7%; four of these
     assert replayed.errors["training"] == pytest.approx(expected, rel=0.28)
@@ -177,7 +178,7 @@ def test_errors_of_owners_are_known_jointly():
     game = Rows(3, 60, spread=0.3)
     exact, by_row, unit = ds.value(game, "exact"), exact_of(game.scores), exact_of(np.eye(8))
     wider = np.outer(widened(by_row), widened(by_row))
-    expected = np.cov(by_row.T) / 60 * wider + unit.T @ unit * 0.3**2 / 4
+    expected = np.cov(by_row.T) / 60 * wider + unit.T @ unit * 0.3**2 / 4 * student(8 * 3 - 1) ** 2
     assert exact.total_covariance == pytest.approx(expected, rel=1e-9)
     sampled = ds.value(game, "permutation", budget=60)
     joint = sampled.total_covariance

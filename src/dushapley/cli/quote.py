@@ -56,11 +56,14 @@ def agree_on_plan(
     Without a terminal, a limit of time is agreement enough.
     """
     each = 0.0 if means.yes else prices.seconds_each(game)
-    seconds = each * (plan.budget + game.is_tried) / prices.workers(means.jobs)
+    seconds = each * (plan.budget + game.n_tried) / prices.workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if game.is_tried:
-        say("and one training more: everybody's pool with another seed, to see if chance matters")
+        say(
+            f"and up to {game.n_tried} trainings more, all but one of small pools: with another "
+            "seed, to see if chance matters"
+        )
     if plan.reason:
         say(plan.reason)
     if max_seconds is None or sys.stdin.isatty():

@@ -19,15 +19,15 @@ from dushapley.engine.progress import Progress
 from dushapley.engine.propagation import Transcript, by_source, error_bars, influence_error
 from dushapley.engine.scores import Answers, Spool
 from dushapley.engine.sheet import Begin, CoalitionSums, ScoreSheet, Sheet
-from dushapley.errors import LedgerRefused
+from dushapley.errors import LedgerRefused, UtilityFailed
 from dushapley.games.base import Game, Outcome
 from dushapley.games.rows import blocks
 from dushapley.hashing import sha256
 from dushapley.protocol import Ask, Estimate
 from dushapley.validation import refuse_non_finite
 
-ANOTHER_SEED = sha256("everybody's pool, trained with another seed")
-"""Under which the second training of a pool is kept; no pool has this name."""
+ANOTHER_SEED = sha256("everybody's pool and small ones, trained with another seed")
+"""Under which the second training of pools is kept; no pool has this name."""
 
 
 class Evaluator:
@@ -106,6 +106,7 @@ class PaidEvaluator(Evaluator):
         self.answers = Answers(self.store)
         self.transcript = Transcript()
         self.deterministic = game.deterministic
+        self.tried: dict[bytes, Outcome] = {}
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         queries, draws = self.game.check(ask.queries, ask.draws)
@@ -115,6 +116,9 @@ class PaidEvaluator(Evaluator):
             self.deterministic = self._train_twice(keys[-1], queries[-1:])  # of the first question
         rows = {key: row for row, key in reversed(list(enumerate(keys)))}  # the first of each key
         unknown = self._look_up(dict.fromkeys(keys))
+        for key in filter(self.tried.__contains__, unknown):
+            self._keep([key], queries[[rows[key]]], [self.tried.pop(key)])
+        unknown = self.answers.unknown(unknown)
         bar.advance(len(keys) - len(unknown))
         size = self.game.block
         parts = [unknown[start : start + size] for start in range(0, len(unknown), size)]
@@ -158,13 +162,15 @@ class PaidEvaluator(Evaluator):
             self.store.close()
 
     def _tried(self) -> dict[str, Any]:
-        """What the second training of a pool has shown, if there was one."""
+        """What second trainings have shown, if there were any."""
         return {"same under another seed": bool(self.deterministic)} if self.game.is_tried else {}
 
     def _train_twice(self, key: bytes, everybody: Queries) -> bool:
-        """Whether another seed trains the same model of everybody's pool; False where unknown.
+        """Whether another seed trains the same models: everybody's, and those of small pools.
 
-        Kept as an evaluation of its own, so that the answer is the same when a run is resumed.
+        False where unknown. Small pools come only after everybody's was the same, and until one is
+        not; what they are worth waits in `tried` for whoever asks. Kept as an evaluation of its
+        own, so that the answer is the same when a run is resumed.
         """
         stored = {} if self.ledger is None else self.ledger.read([ANOTHER_SEED])
         if ANOTHER_SEED in stored:
@@ -172,10 +178,23 @@ class PaidEvaluator(Evaluator):
         ((_, outcomes),) = self.executor.run(self.game, [(everybody, None, True)])
         if self._look_up([key]):
             self._keep([key], everybody, outcomes[:1])
-        second = [(ANOTHER_SEED, outcome) for outcome in outcomes[1:]]  # none where it failed
+        second = outcomes[1:]  # none where it failed
+        for pool in self.game.small_pools if second else ():
+            if second[0].spread == 0:
+                second = self._try_small(*self.game.check(pool[None], None)) or second
         if self.ledger is not None:
-            self.ledger.write(second)
-        return any(outcome.spread == 0 for _, outcome in second)
+            self.ledger.write([(ANOTHER_SEED, outcome) for outcome in second])
+        return any(outcome.spread == 0 for outcome in second)
+
+    def _try_small(self, pool: Queries, draws: IntArray | None) -> list[Outcome]:
+        """The second training of a small pool; none where it fails, which need not matter."""
+        try:
+            ((_, outcomes),) = self.executor.run(self.game, [(pool, draws, True)])
+        except UtilityFailed:
+            return []
+        if outcomes[1:]:
+            self.tried[self.game.keys(pool, draws)[0]] = outcomes[0]
+        return outcomes[1:]
 
     def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
         """Learn what the ledger knows of pools not met before; those that it does not know."""

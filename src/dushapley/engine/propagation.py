@@ -35,7 +35,13 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.engine.scores import AT_ONCE, Answers
 from dushapley.engine.sheet import GROUPS, Begin, coalition_weights, pseudo_values
-from dushapley.estimators.calibration import Spread, pooled_variances, sum_of_cubes
+from dushapley.estimators.calibration import (
+    Spread,
+    pooled_freedom,
+    pooled_variances,
+    student,
+    sum_of_cubes,
+)
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.uncertainty import std_errors_of, with_errors
 
@@ -141,11 +147,19 @@ def by_source(
     return errors | _total(covariances) | ({} if carried else {"dominant": None})
 
 
-def formula_errors(formula: Estimate) -> dict[str, Any]:
-    """Of a formula's values, which only the test set makes uncertain; empty without one."""
+def formula_errors(formula: Estimate, *, biased: bool) -> dict[str, Any]:
+    """Of a formula's values, which only the test set makes uncertain; empty without one.
+
+    There is no total where the formula is of another game: nothing tells how far that is away.
+    """
     if formula.by_row is None:
         return {}
-    return by_source(formula, {"test set": influence_error(formula.by_row)}, enumerated=True)
+    measured = {"test set": influence_error(formula.by_row)}
+    errors = by_source(formula, measured, enumerated=True)
+    if not biased:
+        return errors
+    known = {name: part for name, part in errors.items() if name != "covariance"}
+    return known | {"total": None, "unknown": [*errors["unknown"], "bias"]}
 
 
 def _sampling_error(estimate: Estimate) -> FloatArray | None:
@@ -306,11 +320,14 @@ def _training_error(
 
 
 def _noise(spreads: FloatArray, rows: FloatArray, repeats: int) -> FloatArray:
-    """Standard error of each pool's mean of repeats; 0 where nothing was trained."""
+    """Standard error of each pool's mean of repeats; 0 where nothing was trained.
+
+    Widened by Student's t where few pools and few repeats tell of it.
+    """
     variances, trained = np.nan_to_num(spreads) ** 2, ~np.isnan(spreads)
-    own = variances[trained]
-    variances[trained] = pooled_variances(own, max(repeats - 1, 1), rows[trained])
-    return np.sqrt(variances / repeats)
+    own, freedom = variances[trained], max(repeats - 1, 1)
+    variances[trained] = pooled_variances(own, freedom, rows[trained])
+    return np.asarray(np.sqrt(variances / repeats) * student(pooled_freedom(own, freedom)))
 
 
 def pool_rows(transcript: Transcript, sizes: FloatArray) -> FloatArray:

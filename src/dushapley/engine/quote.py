@@ -87,7 +87,7 @@ def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str
         evaluations = choose_plan(game, method, None, budget).budget
     except DUShapleyError as error:
         return {"refused": str(error)}
-    trainings = evaluations + (game.is_tried and evaluations > 0)
+    trainings = evaluations + (game.n_tried if evaluations else 0)
     return {"evaluations": evaluations, "seconds": trainings * each}
 
 

@@ -28,7 +28,7 @@ from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan, choose_plan
-from dushapley.engine.progress import Progress, Watch, is_precise
+from dushapley.engine.progress import ENOUGH_REPLICATES, Progress, Watch, is_precise
 from dushapley.engine.propagation import formula_errors
 from dushapley.engine.sheet import Begin
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
@@ -37,7 +37,7 @@ from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game, as_game
 from dushapley.hashing import package_version
 from dushapley.protocol import Estimate
-from dushapley.results.uncertainty import half_width, remedy
+from dushapley.results.uncertainty import ADAPTIVE, half_width, remedy
 from dushapley.results.valuation import Valuation
 from dushapley.validation import check_seed, is_number
 
@@ -278,7 +278,7 @@ class Run:
             u_empty=empty,
             u_full=full,
             details=formula.details,
-            errors=formula_errors(formula),
+            errors=formula_errors(formula, biased=self._is_biased),
             **nothing,
         )
 
@@ -292,8 +292,23 @@ class Run:
             complete=talk.finished,
             **evaluator.account(talk.estimate, self.plan, begin),
         )
-        chance = (CHANCE,) if "training" in valuation.unknown else ()
-        return replace(valuation, notes=(*valuation.notes, *chance, *_shortfall(valuation)))
+        return replace(
+            valuation, notes=(*valuation.notes, *self._chance(valuation), *_shortfall(valuation))
+        )
+
+    def _chance(self, valuation: Valuation) -> tuple[str, ...]:
+        """What must be said where training has an error of unknown size: the true cause of it."""
+        if "training" not in valuation.unknown:
+            return ()
+        if self.plan.method.adaptive:
+            return (f"By {self.plan.method.name}: {ADAPTIVE[0].lower()}{ADAPTIVE[1:]}",)
+        return (CHANCE,) if self.game.repeats == 1 else ()
+
+    @property
+    def _is_biased(self) -> bool:
+        """Whether values are, even on average, others than this game's Shapley values."""
+        exact = self.plan.formula is not None and self.plan.method.name in self.game.exact_by
+        return self.plan.method.is_biased(self.plan.options) and not exact
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
         reason = (self.plan.reason,) if self.plan.reason else ()
@@ -307,7 +322,7 @@ class Run:
             seed=self.seed,
             budget=self.budget,
             options=dict(self.plan.options),
-            biased=self.plan.method.is_biased(self.plan.options),
+            biased=self._is_biased,
             fingerprint=self.game.fingerprint,
             guarantee=estimate.guarantee,
             notes=(*reason, *estimate.notes, *self.game.notes),
@@ -325,7 +340,9 @@ class Run:
         if valuation.unknown:
             note = f"{asked}cannot be judged: the error is {valuation.interval_meaning}. "
             return replace(valuation, notes=(*valuation.notes, note + remedy(valuation)))
-        return replace(valuation, notes=(*valuation.notes, asked + _shortage(valuation, wish)))
+        return replace(
+            valuation, notes=(*valuation.notes, asked + _shortage(valuation, wish, estimate))
+        )
 
     def _stopped(self, talk: AskTell, evaluator: Evaluator, *, late: bool) -> Stopped:
         ledger = (
@@ -374,7 +391,7 @@ def check_wishes(
         )
 
 
-def _shortage(valuation: Valuation, wish: float) -> str:
+def _shortage(valuation: Valuation, wish: float, estimate: Estimate) -> str:
     """Why a precision was not reached: for lack of evaluations, or by what they cannot remove."""
     spread = float(np.ptp(valuation.values)) or 1.0
     fixed = np.zeros(1)
@@ -386,6 +403,12 @@ def _shortage(valuation: Valuation, wish: float) -> str:
         if errors is not None
     )
     evaluations = f"{valuation.n_evaluations:,} evaluations"
+    if total <= wish:  # so what is missing is trust in it
+        few = f"{estimate.replicates} replicates" if estimate.replicates else evaluations
+        return (
+            f"is met by ±{total:.2g}, but that rests on {few}, too few to be relied on "
+            f"({ENOUGH_REPLICATES} replicates are); raise the budget."
+        )
     if rest <= wish:
         return f"was not reached within {evaluations} (±{total:.2g} was); raise the budget."
     larger = max(("training", "test set"), key=lambda s: max(valuation.errors.get(s) or [0.0]))

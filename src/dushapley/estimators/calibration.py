@@ -39,6 +39,8 @@ NORMAL = 1.96
 ALIKE_POOLS = 8
 """Degrees of freedom of a pool's variance of training as other pools tell it by their rows:
 that of pools of equal size differs by about a half."""
+LEAST_POOLS = 6
+"""Pools whose variances of training a curve of their rows is fitted to; of fewer, their mean."""
 ENOUGH_EVENTS = 5
 """Rare events, expected, from which intervals are promised to hold; below, results say so."""
 FEW = 10
@@ -183,15 +185,25 @@ def pooled_variances(variances: FloatArray, freedom: int, rows: FloatArray) -> F
     with s² = `variances` of ν = `freedom` degrees of freedom, n = `rows`, ν₀ = `ALIKE_POOLS`. A
     variance from three trainings is right to a factor of two at best; an interval of a value rests
     on the few pools that weigh most, and would be too narrow as often as one of theirs is. Curve:
-    gamma regression with a logarithmic link, by reweighted least squares.
+    gamma regression with a logarithmic link, by reweighted least squares; the mean of all where
+    pools are fewer than `LEAST_POOLS`.
     """
     if not variances.any():
         return variances
     design = np.stack([np.ones(len(rows)), np.log(np.maximum(rows, 1))], axis=1)
     middle = np.log(variances.mean())
     curve = np.full(len(rows), middle)
-    for _ in range(25):
+    for _ in range(25 if len(rows) >= LEAST_POOLS else 0):
         target = curve + variances / np.exp(curve) - 1
         curve = design @ np.linalg.lstsq(design, target, rcond=None)[0]
         curve = np.clip(curve, middle - 6, middle + 6)
     return np.asarray((freedom * variances + ALIKE_POOLS * np.exp(curve)) / (freedom + ALIKE_POOLS))
+
+
+def pooled_freedom(variances: FloatArray, freedom: int) -> float:
+    """Degrees of freedom of `pooled_variances`: of all pools together, less the fitted slope.
+
+    Pools whose trainings all came to the same tell nothing of the others.
+    """
+    slope = int(len(variances) >= LEAST_POOLS)
+    return float(max(freedom * int(np.count_nonzero(variances)) - slope, 1))

@@ -72,6 +72,9 @@ class Method:
         of the options where it depends on them.
     options
         What `options=` may hold.
+    adaptive
+        Whether it chooses its questions by the answers and states no weights, so that errors of
+        training and test set cannot be carried through to its values.
     estimates_errors
         Whether it has standard errors once the budget is large enough.
     cite
@@ -87,6 +90,7 @@ class Method:
     biased: bool | Callable[[Mapping[str, Any]], bool] = False
     needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
     options: Mapping[str, Option] = field(default_factory=dict)
+    adaptive: bool = False
     estimates_errors: bool = True
     cite: str = ""
 

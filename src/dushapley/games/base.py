@@ -136,10 +136,12 @@ class Game(ABC):
         Trainings of each pool, of which its utility is the mean.
     deterministic
         Whether training has no error, since another seed would train the same models, or nothing
-        is trained. None: the engine is to find out, by training a pool twice (see `outcomes`).
+        is trained. None: the engine is to find out, by training some pools twice (see `outcomes`).
     judged
         Whether utilities are scores of trained models, which training and test set make uncertain,
         whether or not it is known how much. Formulas and tables are what they are.
+    exact_by
+        Methods whose closed form gives this game's Shapley values, whatever they give of others.
     """
 
     fractions: Fractions = "none"
@@ -154,6 +156,7 @@ class Game(ABC):
     repeats: int = 1
     deterministic: bool | None = True
     judged: bool = False
+    exact_by: tuple[str, ...] = ("exact",)
 
     def _set_owners(
         self,
@@ -208,8 +211,27 @@ class Game(ABC):
 
     @property
     def is_tried(self) -> bool:
-        """Whether a run trains one pool twice, to find out whether there is chance in training."""
+        """Whether a run trains some pools twice, to find out whether chance is in training."""
         return self.deterministic is None and self.repeats == 1
+
+    @property
+    def small_pools(self) -> BoolArray:
+        """The four smallest owners alone and two pairs of them: where ties are likeliest.
+
+        Trained twice as everybody's pool is, shape (at most 6, I). A seed that breaks ties, as in
+        trees, may not show in the pool of all.
+        """
+        few = np.argsort(self.sizes, kind="stable")[:4].tolist()
+        pairs = [few[:2], few[-2:]] if len(few) > 2 else []
+        pools = np.zeros((len(few) + len(pairs), self.n_players), dtype=np.bool_)
+        for pool, members in zip(pools, [*([j] for j in few), *pairs], strict=True):
+            pool[members] = True
+        return pools[: 0 if self.n_players == 1 else None]
+
+    @property
+    def n_tried(self) -> int:
+        """Most trainings that a run may add to find that out: all of them twice."""
+        return 1 + 2 * len(self.small_pools) if self.is_tried else 0
 
     @property
     def context(self) -> str | None:

@@ -49,6 +49,7 @@ class KNNGame(RowsGame):
     X_test: FloatArray
     y_test: Array
     judged = True
+    exact_by = ("exact", "knn")
 
     def __init__(
         self, owners: Owners, X_test: ArrayLike, y_test: ArrayLike, k: int = DEFAULT_K
@@ -92,6 +93,6 @@ class KNNGame(RowsGame):
         return (nearest & self._right).sum(axis=1)
 
     def closed_form(self, method: str) -> Estimate | None:
-        if method not in ("exact", "knn"):
+        if method not in self.exact_by:
             return None
         return knn_estimate(self.owners, self.X_test, self.y_test, self.k)

@@ -29,6 +29,11 @@ MEASURES = {
     "test set": "A score that is known test row by test row would tell the test set's.",
 }
 """What makes an unknown part of the error known."""
+ADAPTIVE = (
+    "It chooses its questions by the answers, so errors of training and test set cannot be carried "
+    "through to its values: value the game with gp, permutation or exact to have them."
+)
+"""The same, of a method that has neither, whatever is measured."""
 
 Errors = TypeVar("Errors", float, FloatArray)
 
@@ -248,5 +253,7 @@ def remedy(valuation: Valuation) -> str:
     own = REGISTRY.get(valuation.method_run)
     blind = own is not None and not own.estimates_errors
     sampling = "Value the game with gp, auto or permutation instead." if blind else MORE_BUDGET
-    sentences = {"sampling": sampling, "bias": sampling, **MEASURES}
+    adaptive = own is not None and own.adaptive
+    measures = dict.fromkeys(MEASURES, ADAPTIVE) if adaptive else MEASURES
+    sentences = {"sampling": sampling, "bias": sampling, **measures}
     return " ".join(dict.fromkeys(sentences[name] for name in valuation.unknown))

@@ -149,10 +149,11 @@ class Valuation:
         """Sources of error that are there and of unknown size: there is no total then.
 
         Of "sampling", "training" and "test set"; "bias" where a formula answers another question
-        than the Shapley value, and nothing else is wrong with it.
+        than this game's Shapley value.
         """
         if self.errors:
-            return tuple(name for name in SOURCES if self.errors.get(name) is None)
+            parts = (name for name in SOURCES if self.errors.get(name) is None)
+            return (*parts, *("bias",) * (self.biased and not self.n_evaluations))
         if self.std_errors is not None or self.is_enumerated:
             return ()
         return ("sampling",) if self.n_evaluations else ("bias",) * self.biased

@@ -74,7 +74,8 @@ class ModelGame(RowsGame):
         Of the models; the estimator's seed is `value`'s.
     repeats
         Trainings averaged for every pool; their spread is reported as training noise. With one,
-        a second training of everybody's pool tells whether there is any: if so, it is unknown.
+        second trainings of everybody's pool and of up to six small ones tell whether there is any:
+        if so, it is unknown.
     on_failure
         "raise" `UtilityFailed` when a training fails, or count it as u(∅) with "empty"; the
         count is in the result.
@@ -98,7 +99,8 @@ class ModelGame(RowsGame):
     -----
     A pool of one class only is scored as the constant predictor it is, without training. A model
     that never saw some class gives it probability zero. Cost: `repeats` trainings a question, and
-    one more for a run of a model whose training is not known to be free of chance.
+    up to 13 more (12 of them of the smallest pools) for a run of a model whose training is not
+    known to be free of chance.
 
     Examples
     --------
