@@ -661,3 +661,44 @@ def _(f: Folder) -> None:
     for column in ("age", "bmi", "bp", "s5", "weight"):
         copied[column] = copied[column] * (1 + 1e-6 * rng.standard_normal(len(copied)))
     f.tables["Essen"] = pd.concat([f.tables["Essen"], copied])
+
+
+@case("-999 for missing values", code="placeholder", owner="Bonn", column="bp", row=1, value="-999")
+def _(f: Folder) -> None:
+    f.tables["Bonn"].loc[::6, "bp"] = -999
+
+
+@case("one value a billion", code="outlier", owner="Bonn", column="bmi", row=6, value="1000000000")
+def _(f: Folder) -> None:
+    f.tables["Bonn"].loc[5, "bmi"] = 1e9
+
+
+@case(
+    "inf among numbers", code="infinite-value", stop=True, owner="Bonn", column="bmi", row=4,
+    value="inf", like=lambda f: blanked(f, "Bonn", "bmi", 4),
+)  # fmt: skip
+def _(f: Folder) -> None:
+    f.tables["Bonn"].loc[3, "bmi"] = np.inf
+
+
+def blanked(f: Folder, name: str, column: str, row: int) -> None:
+    f.tables[name].loc[row - 1, column] = np.nan
+
+
+def ones(f: Folder) -> None:
+    """Labels 1 and 0 for everybody."""
+    for table in (*f.tables.values(), f.test):
+        table[TARGET] = (table[TARGET] == "yes").astype(int)
+
+
+@case(
+    "one clinic writes J and N for yes and no", code="label-foreign", stop=True, owner="Bonn",
+    column=TARGET, like=ones,
+)  # fmt: skip
+def _(f: Folder) -> None:
+    f.tables["Bonn"][TARGET] = f.tables["Bonn"][TARGET].map({"yes": "J", "no": "N"})
+
+
+@case("a label misspelt once", code="rare-label", owner="Bonn", column=TARGET, row=4, value="yess")
+def _(f: Folder) -> None:
+    f.tables["Bonn"].loc[3, TARGET] = "yess"

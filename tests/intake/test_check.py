@@ -173,6 +173,28 @@ def split(table: pd.DataFrame, target: str) -> ds.data.check.Findings:  # type: 
     return examine(Intake(tables, tables.pop("owner 6")), target)
 
 
+@pytest.mark.parametrize("whose", ["Aachen", "test set"])
+def test_a_copied_file_is_a_stop_that_can_be_accepted(whose: str, tmp_path: Path) -> None:
+    folder = Folder.at(tmp_path / "f")
+    source = {**folder.tables, "test set": folder.test}[whose]
+    folder.tables["Bonn"] = source.sample(frac=1, random_state=1)
+    folder.write()
+    stops = folder.job().findings.stops
+    assert [stop.code for stop in stops] == ["copied-file"]
+    assert "'Bonn'" in stops[0].message
+    assert not folder.job(accept=["copied-file"]).findings.stops
+
+
+def test_positive_must_know_the_labels_of_everybody(tmp_path: Path) -> None:
+    folder = Folder.at(tmp_path / "f")
+    bonn = folder.tables["Bonn"]
+    bonn[TARGET] = bonn[TARGET].map({"yes": "Ja", "no": "Nein"})
+    folder.write()
+    stops = folder.job(["positive=yes"]).findings.stops
+    assert [(stop.code, stop.owner) for stop in stops] == [("label-foreign", "Bonn")]
+    assert not folder.job(["positive=yes,Ja"]).findings.stops
+
+
 @pytest.mark.parametrize("name", BUNDLED)
 def test_clean_data_give_no_stop_and_few_notes(name: str) -> None:
     table = getattr(datasets, f"load_{name}")(as_frame=True).frame

@@ -93,9 +93,9 @@ def take_in(
     detected = {file.path.name: file.detected for file in frames if file.detected}
     tested = None if test is None else frames.pop(test, None)
     tables = merged_owners(_by_owner(frames, owner, target, findings), how)
-    everything = [*tables.values(), *([] if tested is None else [tested])]
-    merge_spellings(everything, how, target)
-    mark_positive(everything, how, target)
+    everything = tables | ({} if tested is None else {TEST: tested})
+    merge_spellings(list(everything.values()), how, target)
+    findings += mark_positive(everything, how, target)
     return Intake(tables, tested, detected, tuple(findings))
 
 
@@ -120,8 +120,8 @@ def take_in_table(
     frame = table if len(kept) == len(table.columns) else table[kept]
     tables = merged_owners(split_by_owner(frame, owner, target), how)
     merge_spellings(list(tables.values()), how, target)
-    mark_positive(list(tables.values()), how, target)
-    return Intake(tables, None, {}, tuple(account.findings))
+    unmarked = mark_positive(tables, how, target)
+    return Intake(tables, None, {}, (*account.findings, *unmarked))
 
 
 def refuse_twins(files: Sequence[SourceFile]) -> None:
@@ -340,16 +340,23 @@ def merge_spellings(tables: Sequence[pd.DataFrame], reading: Reading, target: st
             table[column] = table[column].map(lambda w, s=spelling: s.get(w, w), na_action="ignore")
 
 
-def mark_positive(tables: Sequence[pd.DataFrame], reading: Reading, target: str) -> None:
-    """The target as 1 for the labels that count as positive and 0 for all others."""
+def mark_positive(
+    tables: Mapping[str, pd.DataFrame], reading: Reading, target: str
+) -> list[Finding]:
+    """The target as 1 for the labels that count as positive and 0 for all others.
+
+    Those who have none of these labels, but others than the rest, are told: they would be all 0.
+    """
     if not reading.positive:
-        return
+        return []
     wanted = {spelling_key(label): label for label in reading.positive}
     seen: set[str] = set()
-    for table in tables:
+    own: dict[str, set[str]] = {}
+    for name, table in tables.items():
         if target in table.columns:
             labels = table[target].map(lambda x: spelling_key(as_text(x)), na_action="ignore")
-            seen.update(labels.dropna())
+            own[name] = set(labels.dropna())
+            seen |= own[name]
             marked = labels.isin(list(wanted)).astype("int64")
             table[target] = marked if labels.notna().all() else marked.where(labels.notna())
     lacking = [label for key, label in wanted.items() if key not in seen]
@@ -358,3 +365,24 @@ def mark_positive(tables: Sequence[pd.DataFrame], reading: Reading, target: str)
             f"positive names the label {lacking[0]!r}, which no row has in {target!r}."
             f"{suggestion(lacking[0], sorted(seen))} Labels: {listed(sorted(seen))}."
         )
+    known = {label for labels in own.values() if labels & set(wanted) for label in labels}
+    return [
+        _unmarked(name, labels, target, reading)
+        for name, labels in own.items()
+        if labels - known and not labels & set(wanted)
+    ]
+
+
+def _unmarked(name: str, labels: set[str], target: str, reading: Reading) -> Finding:
+    whose = "The test set" if name == TEST else f"Owner {name!r}"
+    return Finding(
+        "label-foreign",
+        "stop",
+        f"{whose} has no label in {target!r} that counts as positive, but {listed(sorted(labels))}:"
+        " all its rows would count as 0.",
+        name,
+        target,
+        value=min(labels),
+        remedy=f"--read positive={','.join(reading.positive)},LABEL (with its own that counts as "
+        "1), or --accept label-foreign",
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Unpack
 
-from dushapley.data.check import columns, copies, populations, spelling
+from dushapley.data.check import columns, copies, extremes, populations, spelling
 from dushapley.data.check.collection import Findings
 from dushapley.data.check.survey import Survey
 from dushapley.data.files import PathLike, SourceFile, opened
@@ -30,7 +30,11 @@ CHECKS: tuple[Callable[[Survey], Iterator[Finding]], ...] = (
     columns.mixed_types,
     spelling.label_spelling,
     spelling.test_labels,
+    spelling.foreign_labels,
+    spelling.rare_labels,
     spelling.category_spelling,
+    extremes.infinite_values,
+    extremes.extreme_values,
     columns.giveaway_columns,
     columns.id_columns,
     columns.constant_columns,

@@ -10,6 +10,7 @@ from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.data.check.columns import BY_CHANCE
 from dushapley.data.check.survey import Survey, block
 from dushapley.data.findings import Finding
+from dushapley.data.intake import TEST
 from dushapley.data.overlap import Overlap, overlap, row_hashes
 
 GRID = 1.0618e-3
@@ -18,6 +19,8 @@ round number: round numbers must not lie on its borders)."""
 LEAST_CELL = 5e-4
 WORTH_TELLING = 0.01
 """Part of an owner's rows above which those that repeat within its data are told."""
+LEAST_COPIED = 10
+"""Rows from which a file that is in another as a whole is a copy of it."""
 MOST_PAIRS = 5
 """Pairs told one by one; what is beyond is counted."""
 
@@ -74,10 +77,18 @@ def _told(survey: Survey, found: Overlap, how: str, equal: Overlap | None) -> It
                 rows[i] -= equal.rows[k]
                 chance[i] = max(chance[i] - equal.chance[k], 0.0)
     last = len(survey.names)
-    striking = _striking(
-        rows, chance, found, np.append(survey.sizes, 0 if survey.test is None else len(survey.test))
-    )
+    sizes = np.append(survey.sizes, 0 if survey.test is None else len(survey.test))
+    striking = _striking(rows, chance, found, sizes)
+    whole = striking & (found.one != found.other) & (rows == sizes[found.one]) & (equal is None)
+    told = set()
+    for place in np.flatnonzero(whole & (sizes[found.one] >= LEAST_COPIED)):
+        pair = int(found.one[place]), int(found.other[place])
+        if pair[::-1] not in told:
+            told.add(pair)
+            yield _copied(survey, *pair, int(rows[place]))
     chosen = np.flatnonzero(striking & (found.one <= found.other) & (found.one < last))
+    pairs = zip(found.one[chosen].tolist(), found.other[chosen].tolist(), strict=True)
+    chosen = chosen[[(a, b) not in told and (b, a) not in told for a, b in pairs]]
     chosen = chosen[np.argsort(-rows[chosen], kind="stable")]
     for i in chosen[:MOST_PAIRS]:
         yield _pair(survey, int(found.one[i]), int(found.other[i]), int(rows[i]), chance[i], how)
@@ -88,6 +99,18 @@ def _told(survey: Survey, found: Overlap, how: str, equal: Overlap | None) -> It
             f"{len(chosen) - MOST_PAIRS} more pairs of owners have {how} rows, "
             f"{int(rows[chosen[MOST_PAIRS:]].sum()):,} in all.",
         )
+
+
+def _copied(survey: Survey, j: int, k: int, rows: int) -> Finding:
+    names = [*(f"owner {name!r}" for name in survey.names), "the test set"]
+    return Finding(
+        "copied-file",
+        "stop",
+        f"All {rows:,} rows of {names[j]} are rows of {names[k]}, targets included: one file seems "
+        "to be a copy of the other. Take it out, or put the right one in its place.",
+        owner=[*survey.names, TEST][j],
+        remedy="--accept copied-file",
+    )
 
 
 def _striking(rows: IntArray, chance: FloatArray, found: Overlap, sizes: IntArray) -> Array:

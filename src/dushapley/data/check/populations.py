@@ -8,7 +8,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.check.columns import BY_CHANCE
-from dushapley.data.check.spelling import folded
+from dushapley.data.check.spelling import folded, foreign_owners
 from dushapley.data.check.survey import Survey
 from dushapley.data.findings import Finding
 
@@ -71,6 +71,7 @@ def one_class(survey: Survey) -> Iterator[Finding]:
 
 def own_categories(survey: Survey) -> Iterator[Finding]:
     """Categories or labels that only one owner uses, in more rows than chance would give."""
+    told = foreign_owners(survey)
     columns = survey.texts + ([survey.target] if survey.classes else [])
     share = survey.sizes / survey.sizes.sum()
     for column in columns:
@@ -83,6 +84,8 @@ def own_categories(survey: Survey) -> Iterator[Finding]:
         rows = counts.sum(axis=1)
         striking = alone & (rows * np.log(share[owner]) < np.log(BY_CHANCE / len(entries)))
         for j in np.unique(owner[striking]) if len(survey.names) > 1 else []:
+            if column == survey.target and j in told:
+                continue
             own = np.flatnonzero(striking & (owner == j))
             own = own[np.argsort(-rows[own], kind="stable")]
             some = ", ".join(f"{_label(entries[k])} ({rows[k]:,})" for k in own[:4])

@@ -6,6 +6,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ AGREEING = (
     "1",
 )
 """Words for yes."""
+USUAL_ROWS = 5
+"""Rows from which a label is one that others may be slips of."""
 MOST_CATEGORIES = 1_000
 """Different entries above which a column of text is not taken for categories."""
 
@@ -151,6 +154,65 @@ def _test_label(survey: Survey, found: Any, strange: list[Any], *, sure: bool) -
         if sure
         else None,
     )
+
+
+def foreign_owners(survey: Survey) -> list[int]:
+    """Owners none of whose labels anybody else has, where others share theirs."""
+    if survey.kind(survey.target) != "text" or len(survey.names) < 2:
+        return []
+    entries, counts = survey.counts(survey.target)
+    words = [folded(str(entry)) for entry in entries]
+    used = np.stack([counts[[w == word for w in words]].sum(axis=0) > 0 for word in set(words)])
+    alone = used & (used.sum(axis=1, keepdims=True) == 1)
+    shared = bool((used.sum(axis=1) > 1).any())
+    foreign = (alone.sum(axis=0) == used.sum(axis=0)) & used.any(axis=0) & shared
+    return [int(j) for j in np.flatnonzero(foreign[: len(survey.names)])]
+
+
+def foreign_labels(survey: Survey) -> Iterator[Finding]:
+    """Labels like J and N where all others write Ja and Nein: classes of their own to a model."""
+    for j in foreign_owners(survey):
+        entries, counts = survey.counts(survey.target)
+        own = [str(entries[k]) for k in np.flatnonzero(counts[:, j])]
+        rest = counts.sum(axis=1) - counts[:, j]
+        others = [str(entries[k]) for k in np.argsort(-rest, kind="stable") if rest[k] > 0]
+        row = first_row(survey, j, survey.target, own[0])
+        yield Finding(
+            "label-foreign",
+            "stop",
+            f"Owner {survey.names[j]!r} has labels in {survey.target!r} that nobody else has "
+            f"({', '.join(map(repr, own[:4]))}, the first in row {row}), and none of the others' "
+            f"({', '.join(map(repr, others[:4]))}). If they mean the same, say which count as 1.",
+            owner=survey.names[j],
+            column=survey.target,
+            row=row,
+            value=own[0],
+            remedy=f"{positive_option([own, others])} or --accept label-foreign",
+        )
+
+
+def rare_labels(survey: Survey) -> Iterator[Finding]:
+    """Labels of a single row that are spelt almost like another: slips of the pen."""
+    if survey.kind(survey.target) != "text":
+        return
+    entries, counts = survey.counts(survey.target)
+    rows = counts.sum(axis=1)
+    usual = [str(entries[k]) for k in np.flatnonzero(rows >= USUAL_ROWS)]
+    for k in np.flatnonzero(rows == 1) if len(entries) <= MOST_CATEGORIES else ():
+        label, j = str(entries[k]), int(counts[k].argmax())
+        near = get_close_matches(label, usual, n=1)
+        if near and folded(near[0]) != folded(label):
+            row = first_row(survey, j, survey.target, entries[k])
+            yield Finding(
+                "rare-label",
+                "note",
+                f"{holder_name(survey, j)} has the label {label!r} in row {row} of "
+                f"{survey.target!r}, and nobody has it anywhere else. Is it {near[0]!r}, misspelt?",
+                owner=holder(survey, j),
+                column=survey.target,
+                row=row,
+                value=label,
+            )
 
 
 def positive_option(labels: Iterable[list[str]]) -> str:
