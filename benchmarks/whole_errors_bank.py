@@ -78,6 +78,7 @@ class Bank:
         scorer = Scorer(
             OWN_SCORES.get(metric, metric), rows[:, None], self.table.y_held[rows], self.classes
         )
+        self.shift = scorer.shift
         trained = [
             average([scorer(models[k]) for k in own])
             for models, own in zip(self.models, starts.tolist(), strict=True)
@@ -109,6 +110,7 @@ class Bank:
             enumerated=True,
             deterministic=self.case.repeats == 1,
             judged=True,
+            shift=self.shift,
         )
         return {"values": values, "errors": errors}
 
@@ -122,6 +124,7 @@ class Drawn(Game):
     def __init__(self, bank: Bank, outcomes: list[Outcome]) -> None:
         self._set_owners(bank.owners.sizes, bank.owners.names)
         self.repeats, self.deterministic = bank.case.repeats, bank.case.repeats == 1
+        self.shift = bank.shift
         self.known = {
             pool.tobytes(): outcome for pool, outcome in zip(bank.pools, outcomes, strict=True)
         }

@@ -58,11 +58,15 @@ class Rows(Game):
         return [Outcome(self.scores[k].mean(), None, self.scores[k], self.spread) for k in numbers]
 
 
-def widened(rows):
-    """By how much few or skewed rows widen an interval: by t and by squared skewness over n."""
-    n, away = len(rows), rows - rows.mean(axis=0)
-    skew = (away**3).mean(axis=0) ** 2 / away.var(axis=0, ddof=0) ** 3 * ((n - 1) / n) ** 3 / n
-    return t.ppf(0.975, n - 1) / 1.96 * (1 + np.maximum(skew - 6 / (n - 1) ** 2, 0))
+def widened(by_row):
+    """How much errors of the means grow for few or uneven rows."""
+    n, away = len(by_row), by_row - by_row.mean(axis=0)
+    two, three, four = (np.sum(away**power, axis=0) for power in (2, 3, 4))
+    uneven = n * four / two**2 - 1 - n * three**2 / two**3  # κ − 1 − γ²
+    freedom = np.clip(n / np.maximum(uneven, 1), 1, n - 1)
+    skewness = three / n**3 / (two / n / (n - 1)) ** 1.5
+    skew = np.maximum(skewness**2 - 6 / freedom**2, 0)
+    return t.ppf(0.975, freedom) / 1.96 * (1 + skew)
 
 
 def exact_of(columns):

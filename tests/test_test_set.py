@@ -15,11 +15,14 @@ from sklearn.metrics import get_scorer, make_scorer, matthews_corrcoef
 from sklearn.naive_bayes import GaussianNB
 
 import dushapley as ds
+from dushapley.engine.propagation import influence_error
+from dushapley.estimators.calibration import student
 from dushapley.games import Regressogram
 from dushapley.games.model.scoring.jackknife import GROUPS
 from dushapley.games.model.scoring.metrics import ROW_METRICS
 from dushapley.games.model.scoring.scorer import Scorer
 from dushapley.report import summarize
+from dushapley.results.uncertainty import half_width, remedy
 
 NUMBERS, CLASSES = load_diabetes(return_X_y=True), load_breast_cancer(return_X_y=True)
 LDA = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01)
@@ -138,10 +141,10 @@ def test_scores_that_are_not_means_state_their_error(scoring: str) -> None:
     assert v.errors["unknown"] == []
     models = fits(data)
     brute = jackknife(lambda kept: brute_values(data, models, get_scorer(scoring), kept), 60)
-    # a standard error from 25 groups is right to 15%; both are calibrated for few or skewed rows
-    stated = np.array(v.errors["test set"]) / (1.02 if scoring == "f1" else 1.05)
-    assert (stated > brute * (0.98 if scoring == "f1" else 0.6)).all()
-    assert (stated < brute * (1.15 if scoring == "f1" else 2.0)).all()
+    # a standard error from 25 groups is right to 15%; both are widened for few or skewed rows
+    stated = np.array(v.errors["test set"])
+    assert (stated > brute * (1.0 if scoring == "f1" else 0.6)).all()
+    assert (stated < brute * (1.6 if scoring == "f1" else 2.5)).all()
 
 
 def by_hand(model: Any, X: Any, y: Any) -> float:
@@ -234,7 +237,101 @@ def test_a_change_is_as_sure_as_the_test_set_of_both_worlds(change: Any) -> None
     rows = 15
     frame = answer(np.arange(rows))
     brute = jackknife(lambda kept: answer(kept)["change"].to_numpy(), rows)
-    assert frame["std_error"].to_numpy() == pytest.approx(brute, rel=1e-6)
-    assert frame["std_error"].max() > 0
+    stated = frame["std_error"].to_numpy()
+    assert stated.max() > 0
+    assert (stated > student(rows - 1) * 0.999 * brute).all()  # Student's t at least
+    assert (stated < 4 * brute).all()
     paid = answer(np.arange(rows), fast=False)["std_error"].to_numpy()
-    assert paid == pytest.approx(brute, rel=1e-3)
+    assert paid == pytest.approx(stated, rel=1e-3)
+
+
+def valued(rows: Any, scoring: str = "accuracy", number: int = 2, **options: Any) -> Any:
+    X, y = CLASSES
+    kept = np.asarray(rows)
+    made = ds.ModelGame(owners(CLASSES, number), LDA, X[kept], y[kept], scoring=scoring, **options)
+    return ds.value(made, "exact")
+
+
+def right(number: int) -> Any:
+    """Test rows of both classes that every pool of two owners labels right."""
+    X, y = CLASSES
+    said = np.all([fit.predict(X[CUT:]) == y[CUT:] for fit in fits(CLASSES)], axis=0)
+    rows = np.flatnonzero(said) + CUT
+    return np.r_[rows[y[rows] == 0][: number // 2], rows[y[rows] == 1][: number // 2]]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("number", [10, 60])
+def test_rows_that_all_say_the_same_leave_what_was_not_seen(number: int, fast: bool) -> None:
+    """Previously ±0, and the page said that no error was found."""
+    v = valued(right(number), empty="zero", fast=fast)
+    assert min(half_width(np.array(v.errors["test set"]))) >= 2.999 / number
+    text = [check["text"] for check in summarize(v)["checks"] if check["name"] == "Error"]
+    assert "No error" not in text[0]
+    joint = v.total_covariance
+    apart = half_width(np.sqrt(joint[0, 0] + joint[1, 1] - 2 * joint[0, 1]))
+    assert apart >= 2.999 / number  # two owners whom no row tells apart
+
+
+def test_rows_that_say_the_same_of_an_unbounded_score_tell_nothing() -> None:
+    assert influence_error(np.ones((50, 3)) / 3) is None
+    assert influence_error(np.zeros((50, 3))) is None
+
+
+def test_many_rows_are_taken_as_they_are() -> None:
+    rows = np.random.default_rng(0).normal(size=(300, 4))
+    joint = influence_error(rows, 1 / 300)
+    assert joint is not None
+    assert joint == pytest.approx(np.cov(rows.T) / 300, rel=0.05, abs=1e-5)
+
+
+@pytest.mark.parametrize("scoring", ["f1", "recall", "balanced_accuracy", "roc_auc", "f1_macro"])
+def test_a_class_of_few_test_rows_has_no_error_to_go_by(scoring: str) -> None:
+    y = CLASSES[1][CUT:]
+    rows = np.r_[np.flatnonzero(y == 0)[:40], np.flatnonzero(y == 1)[:4]] + CUT
+    assert valued(rows, scoring).errors["unknown"] == ["test set"]
+    assert "More test rows" in remedy(valued(rows, scoring))
+    enough = np.r_[rows, np.flatnonzero(y == 1)[4:12] + CUT]
+    v = valued(enough, scoring)
+    assert v.errors["unknown"] == []
+    assert min(v.errors["test set"]) > 1e-3
+
+
+@pytest.mark.parametrize(("number", "folds"), [(2, 6), (4, 6), (6, 6)])
+def test_folds_of_few_rows_are_as_unsure_as_their_rows(number: int, folds: int) -> None:
+    """Previously two rows a fold claimed four fifths of it, and one row 0."""
+    rng, claimed, plain = np.random.default_rng(0), [], []
+    outcome = ds.games.base.Outcome
+    half = np.repeat(1 / folds, folds)
+    made = ds.FoldsGame.__new__(ds.FoldsGame)
+    made.parts = half
+    for _ in range(200):
+        rows = rng.normal(size=(folds, number // 2))
+        scores = made._scores(tuple(outcome(float(r.mean()), scores=r) for r in rows))
+        assert scores is not None
+        assert scores.mean() == pytest.approx(rows.mean())
+        claimed.append(scores.var(ddof=1))
+        plain.append(rows.var(ddof=1))
+    # groups that share a mean have rows − folds degrees of freedom, divided by rows − 1
+    assert np.mean(claimed) == pytest.approx(np.mean(plain), rel=0.12)
+
+
+def worst(model: Any, X: Any, y: Any) -> float:
+    return -float(np.abs(model.predict(X) - y).max())
+
+
+def test_a_score_that_hangs_on_one_row_is_recognised() -> None:
+    """Previously only by its name."""
+    v = ds.value(game(NUMBERS, Ridge(), scoring=worst, empty="zero"), "exact")
+    assert v.errors["unknown"] == ["test set"]
+
+
+def test_more_test_rows_are_advised_where_no_budget_helps() -> None:
+    X, y = CLASSES
+    twin = [X[:CUT:2], y[:CUT:2]]
+    played = ds.Owners.from_arrays(
+        {"a": tuple(twin), "b": (X[1:CUT:4], y[1:CUT:4]), "c": (X[3:CUT:4], y[3:CUT:4])}
+    )
+    made = ds.ModelGame(played, LDA, X[CUT : CUT + 12], y[CUT : CUT + 12])
+    (said,) = ds.what_if(made, ds.Merge("b", "c"), method="exact").verdict()
+    assert "within the error: more test rows may settle it" in said

@@ -87,7 +87,7 @@ class ScoringEvaluator(Evaluator):
         """Of sampling and test set; sums leave nothing to chance in training."""
         with blas_limit(self.game):
             self.influence = self.sheet.influence(estimate, begin) if self.known else None
-            test_set = influence_error(self.influence)
+            test_set = influence_error(self.influence, self.game.shift)
         return by_source(estimate, {"test set": test_set}, enumerated=self.enumerated)
 
 
@@ -153,6 +153,7 @@ class PaidEvaluator(Evaluator):
                 repeats=self.game.repeats,
                 deterministic=bool(self.deterministic),
                 judged=self.game.judged,
+                shift=self.game.shift,
                 enumerated=plan.enumerates(self.game.n_players),
             )
         return errors

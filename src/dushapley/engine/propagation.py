@@ -36,17 +36,22 @@ from dushapley.arrays import FloatArray, IntArray
 from dushapley.engine.scores import AT_ONCE, Answers
 from dushapley.engine.sheet import GROUPS, Begin, coalition_weights, pseudo_values
 from dushapley.estimators.calibration import (
+    ALIKE,
+    ENOUGH_EVENTS,
+    FEW,
+    NORMAL,
     Spread,
     pooled_freedom,
     pooled_variances,
     student,
-    sum_of_cubes,
 )
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.uncertainty import std_errors_of, with_errors
 
 NOISES = 100
 """Replays with noise on the utilities."""
+INDEPENDENT = 0.9
+"""Part of an owner's variance that may be made its own, for differences that few rows tell of."""
 MOST_SUMS = 2**23
 """Sums of scores over groups that are held at a time."""
 
@@ -79,6 +84,7 @@ def error_bars(
     enumerated: bool,
     deterministic: bool = False,
     judged: bool = False,
+    shift: float = 0.0,
 ) -> tuple[dict[str, Any], FloatArray | None]:
     """Standard errors by source, their total with its covariance, and the source that dominates.
 
@@ -99,6 +105,8 @@ def error_bars(
     judged
         Whether utilities are scores of trained models, so that an error which nothing tells of is
         unknown, not absent.
+    shift
+        How far one test row may move a utility, where that is known.
 
     Returns
     -------
@@ -116,7 +124,7 @@ def error_bars(
     influence = _influence(carry, answers, rows)
     measured = {
         "training": _training_error(carry, answers, repeats, sizes),
-        "test set": influence_error(influence),
+        "test set": influence_error(influence, shift),
     }
     if deterministic and measured["training"] is None:
         del measured["training"]
@@ -267,18 +275,69 @@ def _jackknife(carry: Carrier, answers: Answers, rows: int) -> FloatArray | None
     return None if left_out is None else pseudo_values(left_out)
 
 
-def influence_error(influence: FloatArray | None) -> FloatArray | None:
+def influence_error(influence: FloatArray | None, shift: float = 0.0) -> FloatArray | None:
     """Covariance of the means of values by test row, shape (rows, I); None where one is unknown.
 
-    Calibrated as standard errors of sampling are: by Student's t, and where few rows decide (one
-    bad prediction in a hundred) by their skewness, see `estimators.calibration`.
+    Calibrated as standard errors of sampling are, values and differences between them alike: by
+    Student's t, by the skewness where few rows decide, and by the rule of three where hardly any
+    does (see `estimators.calibration`), where `shift` is how far one row may move a utility. Where
+    that is not known and every row says the same of everybody, nothing tells what the next one
+    would say: that is unknown, not 0.
     """
     if influence is None or len(influence) < 2 or not np.isfinite(influence).all():
         return None
-    n, away = len(influence), influence - influence.mean(axis=0)
-    joint = covariance_of(influence, ddof=1) / n
-    spread = Spread(np.diag(joint), sum_of_cubes(away) / n**3, np.full(len(joint), n - 1.0))
-    return with_errors(joint, spread.errors)
+    away = influence - influence.mean(axis=0)
+    largest = float(np.abs(away).max())
+    if largest <= ALIKE * float(np.abs(influence).max()):
+        if not shift:
+            return None
+        away, largest = np.zeros_like(away), shift
+    away[:, np.ptp(away, axis=0) <= ALIKE * largest] = 0.0
+    errors = largest * _difference_errors(away / largest, shift / largest)
+    joint = with_errors(covariance_of(away, ddof=1) / len(away), errors[-1, :-1])
+    own = np.diag(joint)
+    lacking = errors[:-1, :-1] ** 2 - (own[:, None] + own - 2 * joint)
+    np.fill_diagonal(lacking, 0.0)
+    apart = np.maximum(lacking, 0.0).max(axis=1) / 2
+    # less correlated by so much, and no less sure of themselves unless they must be
+    alone = apart / (1 - np.minimum(apart / own, INDEPENDENT))
+    return with_errors(joint + np.diag(alone), np.sqrt(np.maximum(own, apart)))
+
+
+def _difference_errors(away: FloatArray, shift: float) -> FloatArray:
+    """Calibrated errors of differences of owners, the last being nobody: shape (I + 1, I + 1).
+
+    Between owners only where few rows tell them apart; 0 elsewhere, their covariance says it all.
+    """
+    n, x = len(away), np.column_stack([away, np.zeros(len(away))])
+    square, cube = x * x, x * x * x
+    second, third, fourth = x.T @ x, square.T @ x, cube.T @ x
+    both = square.T @ square
+    sums = [np.diag(m)[:, None] + sign * np.diag(m) for m, sign in ((second, 1), (third, -1))]
+    two = np.maximum(sums[0] - 2 * second, 0.0)
+    three = sums[1] - 3 * (third - third.T)
+    four = np.diag(both)[:, None] + np.diag(both) - 4 * (fourth + fourth.T) + 6 * both
+    alike = two <= ALIKE * sums[0].max()
+    two[alike] = three[alike] = 0.0
+    rows = np.divide(two**2, four, out=np.zeros_like(two), where=~alike & (four > 0))
+    spread = Spread(two / n / (n - 1), three / n**3, _freedom(n, two, three, rows))
+    reach = np.ptp(x, axis=0) / n
+    reach = np.maximum(np.maximum(reach[:, None], reach), shift)
+    reach[reach <= ALIKE * reach.max()] = reach.max()
+    unseen = np.where(rows < ENOUGH_EVENTS, 3 * reach / NORMAL, 0.0)
+    errors = np.maximum(spread.errors, unseen)
+    errors[:-1, :-1][rows[:-1, :-1] >= FEW] = 0.0
+    return np.asarray(errors)
+
+
+def _freedom(n: int, two: FloatArray, three: FloatArray, rows: FloatArray) -> FloatArray:
+    """Degrees of freedom of variances: in a class of few test rows, as many as these.
+
+    n/(κ − 1 − γ²), with n/κ = `rows` those in effect; the skewness γ is widened for by itself.
+    """
+    known = np.where(rows > 0, two, 1.0)
+    uneven = 1 / np.where(rows > 0, rows, n) - 1 / n - (three / known) ** 2 / known
+    return np.asarray(np.clip(1 / np.maximum(uneven, 1 / n), 1.0, n - 1.0))
 
 
 def _without_groups(carry: Carrier, answers: Answers, member: IntArray) -> Iterator[FloatArray]:

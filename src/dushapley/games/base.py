@@ -142,6 +142,8 @@ class Game(ABC):
         whether or not it is known how much. Formulas and tables are what they are.
     exact_by
         Methods whose closed form gives this game's Shapley values, whatever they give of others.
+    shift
+        How far one test row may move a utility; 0 where unknown.
     """
 
     fractions: Fractions = "none"
@@ -157,6 +159,7 @@ class Game(ABC):
     deterministic: bool | None = True
     judged: bool = False
     exact_by: tuple[str, ...] = ("exact",)
+    shift: float = 0.0
 
     def _set_owners(
         self,

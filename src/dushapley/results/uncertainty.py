@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 MORE_BUDGET = "A larger budget would give an estimate of sampling's."
 MEASURES = {
     "training": "Repeated trainings (repeats=3, --repeats 3) would measure training's.",
-    "test set": "A score that is known test row by test row would tell the test set's.",
+    "test set": "More test rows (of every class), or a score known row by row, would tell the "
+    "test set's.",
 }
 """What makes an unknown part of the error known."""
 ADAPTIVE = (

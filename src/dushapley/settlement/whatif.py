@@ -17,9 +17,11 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.engine.ledger import Ledger
+from dushapley.engine.propagation import influence_error
 from dushapley.engine.value import Run
+from dushapley.estimators.calibration import ALIKE
 from dushapley.games import Game
-from dushapley.results.uncertainty import is_clear, remedy, sampling_covariance
+from dushapley.results.uncertainty import MEASURES, is_clear, remedy, sampling_covariance
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
 from dushapley.terminal import printable, short_name, table
@@ -29,6 +31,13 @@ if TYPE_CHECKING:
 
 VERBS = {Copy: "Copying", MoreRows: "Changing its rows", Merge: "Merging"}
 """Changes that an owner would make for its own good, so that one can say whether it pays."""
+
+SETTLES = {
+    "sampling": "a larger budget",
+    "training": "more repeats",
+    "test set": "more test rows",
+}
+"""What lowers the greatest part of the error; a budget does not where all coalitions were asked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +105,10 @@ class WhatIf:
         if first is None or second is None or len(first) != len(second) or len(first) < 2:
             return unknown
         moved = second @ after.T - first @ before.T
-        return np.asarray(moved.var(axis=0, ddof=1) / len(moved))
+        if np.abs(moved).max() <= ALIKE * np.abs(first).max():
+            return np.zeros(len(before))  # both worlds ask the same pools
+        joint = influence_error(moved)
+        return unknown if joint is None else np.diag(joint)
 
     def __repr__(self) -> str:
         """The question, the two worlds side by side, and what it cost."""
@@ -121,10 +133,16 @@ class WhatIf:
         name = self.change.name if isinstance(self.change, Merge) else self.change.owner
         row: Any = self.to_frame().set_index("owner").loc[name]
         if np.isnan(row["std_error"]):
-            blind = self.after if self.after.unknown else self.before
-            return [f"How sure the difference is, is {blind.interval_meaning}. {remedy(blind)}"]
+            blind = next((v for v in (self.after, self.before) if v.unknown), None)
+            meaning, helps = (
+                ("unknown: test set", MEASURES["test set"])
+                if blind is None
+                else (blind.interval_meaning, remedy(blind))
+            )
+            return [f"How sure the difference is, is {meaning}. {helps}"]
         if not is_clear(row["change"], row["std_error"]):
-            return ["The difference is within the error: a larger budget may settle it."]
+            helps = SETTLES[self.after.errors.get("dominant") or "sampling"]
+            return [f"The difference is within the error: {helps} may settle it."]
         if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
             return [f"It makes no difference to {name!r}."]
         pays = f"{VERBS[type(self.change)]} {'pays' if row['change'] > 0 else 'does not pay'}"

@@ -12,6 +12,7 @@ from dushapley.data.owners import Owners
 from dushapley.data.splits import folds
 from dushapley.games.base import Outcome
 from dushapley.games.model.game import ModelGame
+from dushapley.games.model.scoring.metrics import few
 from dushapley.games.model.training import grouped
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
@@ -62,8 +63,11 @@ class FoldsGame(RowsGame):
     ) -> None:
         super().__init__(owners)
         self.games = [make(*split) for split in folds(owners, number, seed)]
+        for game in self.games:
+            game.scorer.least = 2  # the folds together have more of every class
         rows = np.array([len(game.y_test) for game in self.games], dtype=np.float64)
         self.parts = rows / rows.sum()
+        self.shift = max(p * game.shift for p, game in zip(self.parts, self.games, strict=True))
         first = self.games[0]
         self.repeats, self.deterministic = first.repeats, first.deterministic
         self.limits = replace(first.limits, trainings=first.limits.trainings * number)
@@ -112,5 +116,12 @@ class FoldsGame(RowsGame):
             return None
         total, entries = sum(map(len, rows)), list(zip(self.parts, rows, strict=True))
         mean = float(sum(part * row.mean() for part, row in entries))
-        spread = [part * total / len(row) * (row - row.mean()) for part, row in entries]
+        if min(map(len, rows)) < 2:  # a row alone in its fold differs from the others' mean only
+            return grouped(np.concatenate(rows))
+        spread = [part * total / len(row) * away_from_mean(row) for part, row in entries]
         return grouped(mean + np.concatenate(spread))
+
+
+def away_from_mean(row: FloatArray) -> FloatArray:
+    """Deviations, which are too small by √(1 − 1/n) when each fold has its own mean."""
+    return np.asarray((row - row.mean()) * few(len(row)))

@@ -158,6 +158,7 @@ class ModelGame(RowsGame):
         self.on_failure, self.backend = on_failure, backend
         refuse_drifting(self.model)
         self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
+        self.shift = self.scorer.shift
         self.scorer.refuse_unable(self.model)
         self.nobody = empty_outcome(empty, self.scorer)
         self._makers = [self._maker(repeat) for repeat in range(self.repeats)]

@@ -23,6 +23,8 @@ from dushapley.arrays import Array, FloatArray, IntArray
 
 GROUPS = 25
 """Groups of test rows left out in turn: few, since each costs one call of the scorer."""
+MOST_BY_ONE = 0.95
+"""Part of its largest share in the squared influence, beyond which one group decides the score."""
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
 IRREGULAR = ("max_error",)
 """Scores that hang on a single row, so that leaving out others tells nothing."""
@@ -31,7 +33,11 @@ IRREGULAR = ("max_error",)
 def pseudo_values(
     scorer: Callable[[Any, Array, Array], float], model: Any, X: Array, y: Array, value: float
 ) -> FloatArray | None:
-    """Pseudo-values of groups of test rows; None where the scorer cannot do without some group."""
+    """Pseudo-values of groups of test rows.
+
+    None where the scorer cannot do without some group, or hangs on one: leaving out others then
+    tells nothing of what another test set would say.
+    """
     n = len(y)
     if n < 2 or not np.isfinite(value) or _is_irregular(scorer):
         return None
@@ -49,8 +55,10 @@ def pseudo_values(
             return None
     size = np.bincount(member)
     moved = (n - size) * (without - value) * (groups / n)
-    pseudo = value - (moved - moved.mean())
-    return pseudo if np.isfinite(pseudo).all() else None
+    influence = moved - moved.mean()
+    squares = influence**2
+    hangs = squares.max() > MOST_BY_ONE * (1 - 1 / groups) * squares.sum()
+    return value - influence if np.isfinite(influence).all() and not hangs else None
 
 
 def _is_irregular(scorer: Any) -> bool:

@@ -49,9 +49,9 @@ def balanced_hits(target: Target, labels: Array) -> FloatArray:
     return np.asarray(recall[present].mean() + weight * (right - recall[target.codes]))
 
 
-def few(rows: Array) -> FloatArray:
+def few(rows: Array | int) -> FloatArray:
     """How much deviations from the mean of so many rows must grow to have the right variance."""
-    return np.sqrt(rows / np.maximum(rows - 1, 1))
+    return np.asarray(np.sqrt(rows / np.maximum(rows - 1, 1)))
 
 
 def log_likelihood(target: Target, probabilities: FloatArray) -> FloatArray:
@@ -215,7 +215,8 @@ class RowMetric:
     summary
         One line for `dushapley.scores`.
     within
-        Whether it compares rows within classes, so that each class needs two of them for its error.
+        Whether it compares rows within classes, so that each class needs a few of them for its
+        error.
     positive
         Whether it judges the class 1 of two.
     """
@@ -265,6 +266,7 @@ ROW_METRICS: dict[str, RowMetric] = {
             partial(ratio, average=average),
             classes=True,
             summary=f"{words}, {how}.",
+            within=average != "weighted",
             positive=average == "binary",
         )
         for name, (ratio, words) in RATIOS.items()

@@ -24,12 +24,18 @@ from dushapley.games.model.scoring.metrics import (
     RowMetric,
     Target,
     determination,
+    log_likelihood,
 )
 from dushapley.validation import refuse
 
 
 class Scorer:
     """Scores fitted models on one test set.
+
+    Attributes
+    ----------
+    least
+        Test rows of a class below which nothing is said of the error of a score within classes.
 
     Parameters
     ----------
@@ -40,6 +46,8 @@ class Scorer:
     classes
         All labels of owners and test set, sorted; None for regression.
     """
+
+    least = 5
 
     def __init__(self, scoring: Any, X: Array, y: Array, classes: Array | None) -> None:
         self.X, self.classes = X, classes
@@ -94,9 +102,22 @@ class Scorer:
 
     @property
     def known_by_row(self) -> bool:
-        """Whether the rows of a known metric tell its error; a class of one row does not vary."""
+        """Whether the rows of a known metric tell its error: not of a class that has but a few."""
         assert self.metric is not None
-        return not (self.metric.within and bool((self.target.rows == 1).any()))
+        judged = self.target.classes == 1 if self.metric.positive else slice(None)
+        return not (self.metric.within and bool((self.target.rows[judged] < self.least).any()))
+
+    @property
+    def shift(self) -> float:
+        """How far one test row may move the score, where that is known; else 0."""
+        metric = self.metric
+        if metric is None or not metric.classes or metric.rows is log_likelihood:
+            return 0.0
+        if not metric.within:
+            return 1 / len(self.target.y)
+        rows = self.target.rows[self.target.classes == 1 if metric.positive else slice(None)]
+        averaged = 1 if metric.response == "ranking" else len(rows)
+        return float(1 / (averaged * rows[rows > 0].min())) if rows.any() else 0.0
 
     def __call__(self, model: Any) -> tuple[float, FloatArray | None]:
         """The score of a fitted model, and its rows where they are known."""
