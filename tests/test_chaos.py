@@ -192,6 +192,16 @@ def test_a_crash_on_local_workers_names_pool_and_cause(temporary: Path) -> None:
     assert [path for path in temporary.rglob("*") if path.is_file()] == []
 
 
+def test_a_single_training_of_somebodys_model_never_runs_in_the_parent() -> None:
+    game = ds.DatasetGame(ds.Owners.from_arrays({"a": [[1.0]]}), lambda X, y: float(os.getpid()))
+    executor = make_executor("local", 2, None, float("inf"))
+    try:
+        ((_, (outcome,)),) = executor.run(game, [(np.array([[True]]), None)])
+    finally:
+        executor.close()
+    assert outcome.value != os.getpid()
+
+
 @slow
 def test_a_process_that_exits_names_pool_and_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "ATTEMPTS", 2)

@@ -37,6 +37,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dushapley.errors import DUShapleyError
+from dushapley.terminal import printable
 
 SECONDS, BYTES = 10, 2**30
 """What reading one file may take: processor time, and memory beyond what the process had."""
@@ -153,7 +154,8 @@ def _attempt(read: Callable[[Path], object], path: Path) -> str:
 
 
 def _check_message(message: str) -> None:
-    hostile = [c for c in message if not c.isprintable() and c != "\n"]
+    # a remedy holds the cell as it would be typed, rare kinds of space included
+    hostile = [c for c in message if printable(c) != c and c != "\n"]
     if not message.strip() or hostile:
         raise Unclear(f"A message with {hostile[:5]}: {message[:200]!r}")
 

@@ -70,7 +70,9 @@ class Local:
             self._clear()
             self._shipment = Shipment(game)
         waiting = dict(enumerate(blocks))
-        lonely = len(blocks) == 1 and not isfinite(self.until)  # workers help only to stop it
+        # one block of our own arithmetic needs workers only to be stopped; somebody's model might
+        # take this process with it
+        lonely = len(blocks) == 1 and game.block > 1 and not isfinite(self.until)
         if self.n_jobs == 1 or lonely:
             yield from self._here(self._shipment, waiting)
             return
