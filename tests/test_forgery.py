@@ -6,6 +6,7 @@ import copy
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +286,24 @@ def test_paths_that_cannot_be_are_a_sentence(settled: Any, name: str) -> None:
     assert run("verify", name, "owners", "test.csv") in (1, 2)
     assert run("verify", "settlement.json", name) in (1, 2)
     assert name in (".", "") or run("value", name, *JOB[1:]) in (1, 2)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1.0, 1e9])
+def test_values_of_any_scale_are_compared_at_their_scale(scale: float) -> None:
+    game = ds.TableGame(scale * np.array([0, 1, 2, 4, 3, 5, 7, 9.0]))
+    v = ds.value(game, "exact")
+    total = v.values.sum()
+    forged = replace(v, values=total * np.array([0.98, 0.01, 0.01]))
+    assert not verify(ds.settle(forged, 100), game).holds
+    rounded = replace(v, values=v.values * (1 + 1e-13))
+    assert verify(ds.settle(rounded, 100), game).holds
+    assert not verify(ds.settle(replace(v, u_empty=scale * 1e-10), 100), game).holds
+
+
+def test_what_rounding_explains_moves_no_money() -> None:
+    game = ds.CallableGame(lambda z: z @ [-1.0, 1e-10, 1e-10], 3)
+    v = ds.value(game, "exact")
+    forged = replace(v, values=v.values + [0, 1e-10, -1e-10])
+    verdict = verify(ds.settle(forged, 100), game)
+    assert "payments[1] is 100.00, again 50.00" in repr(verdict)
+    assert not verdict.holds

@@ -184,7 +184,35 @@ def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -
     return [SourceFile.read(file).record(role) for file in files]
 
 
-def first_difference(one: Any, other: Any, where: str = "", tolerance: float = 0.0) -> str | None:
+def no_slack(where: str) -> float:
+    """Nothing but a relative difference is allowed."""
+    return 0.0
+
+
+def rounding_of(again: Valuation) -> Callable[[str], float]:
+    """What rounding may do to a number of a valuation, by its place, at the scale of the values.
+
+    Values and errors are differences of utilities: one near 0 is rounded like the largest of them.
+    Everything else is compared with itself alone.
+    """
+    gain = abs(again.u_full - again.u_empty)
+    scale = max(gain, float(abs(again.values).max(initial=0.0)))
+
+    def slack(where: str) -> float:
+        if where.startswith(("covariance", "errors.covariance")):
+            return TOLERANCE * scale**2
+        return TOLERANCE * scale if where.startswith(("values", "std_errors", "errors.")) else 0.0
+
+    return slack
+
+
+def first_difference(
+    one: Any,
+    other: Any,
+    where: str = "",
+    tolerance: float = 0.0,
+    slack: Callable[[str], float] = no_slack,
+) -> str | None:
     """Where two plain structures differ first, in words; None if they are the same."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = sorted({*one, *other}, key=str)
@@ -196,10 +224,10 @@ def first_difference(one: Any, other: Any, where: str = "", tolerance: float = 0
     else:
         numbers = isinstance(one, float) and isinstance(other, float)
         same = one == other or (
-            numbers and isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+            numbers and isclose(one, other, rel_tol=tolerance, abs_tol=slack(where))
         )
         return None if same else f"{where} is {one!r}, computed again {other!r}"
-    return next(filter(None, (first_difference(*part, tolerance) for part in parts)), None)
+    return next(filter(None, (first_difference(*part, tolerance, slack) for part in parts)), None)
 
 
 def _seal(data: Mapping[str, Any]) -> Finding:
@@ -239,7 +267,7 @@ def _intervals_differ(
     one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], stored: Settlement
 ) -> str | None:
     """Intervals come from drawn values, where another machine may round the other way."""
-    slack = max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals))
+    slack = _coin_slack(stored)
     for i, lines in enumerate(zip(one, other, strict=True)):
         for name in BOUNDS:
             a, b = (line[name] for line in lines)
@@ -299,10 +327,36 @@ def value_findings(
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
     one, other_one = (_recomputed(v) for v in (stored, again))
-    difference = first_difference(one, other_one, tolerance=TOLERANCE)
+    difference = first_difference(one, other_one, "", TOLERANCE, rounding_of(again))
+    difference = difference or _payments_move(data, again)
     same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
     reason = f"{difference or f'the same {same}'} ({how})"
     return [content, Finding("values", difference is None, reason), _notes(stored, again)]
+
+
+def _payments_move(data: Mapping[str, Any], again: Valuation) -> str | None:
+    """A difference that rounding explains must not move money: rules divide by small sums too."""
+    stored = Settlement.from_dict(data)
+    try:
+        paid = settle(
+            again,
+            stored.pot,
+            currency=stored.currency,
+            negative=stored.negative,
+            floor=stored.floor,
+            decimals=stored.decimals,
+        ).payments
+    except InvalidSettlement as error:
+        return str(error)
+    slack = _coin_slack(stored)
+    moved = (i for i, (a, b) in enumerate(zip(stored.payments, paid, strict=True))
+             if abs(a - b) > slack)  # fmt: skip
+    return next((f"payments[{i}] is {stored.payments[i]}, again {paid[i]}" for i in moved), None)
+
+
+def _coin_slack(stored: Settlement) -> Decimal:
+    """By how much the rounding of another machine may move a payment."""
+    return max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals))
 
 
 def _asked(stored: Valuation) -> dict[str, Any]:
