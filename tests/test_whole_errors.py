@@ -80,6 +80,8 @@ def check(v: ds.Valuation) -> None:
     """All parts with their sum, or which of them are unknown."""
     if v.errors:
         missing = [source for source in SOURCES if v.errors[source] is None]
+        if v.biased and v.n_evaluations == 0:  # another model's values
+            missing.append("bias")
         assert v.errors["unknown"] == missing
         assert list(v.unknown) == missing
         assert (v.errors["total"] is None) == bool(missing)
