@@ -303,7 +303,7 @@ def test_values_of_any_scale_are_compared_at_their_scale(scale: float) -> None:
 def test_what_rounding_explains_moves_no_money() -> None:
     game = ds.CallableGame(lambda z: z @ [-1.0, 1e-10, 1e-10], 3)
     v = ds.value(game, "exact")
-    forged = replace(v, values=v.values + [0, 1e-10, -1e-10])
+    forged = replace(v, values=v.values + np.array([0, 1e-10, -1e-10]))
     verdict = verify(ds.settle(forged, 100), game)
     assert "payments[1] is 100.00, again 50.00" in repr(verdict)
     assert not verdict.holds

@@ -184,11 +184,6 @@ def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -
     return [SourceFile.read(file).record(role) for file in files]
 
 
-def no_slack(where: str) -> float:
-    """Nothing but a relative difference is allowed."""
-    return 0.0
-
-
 def rounding_of(again: Valuation) -> Callable[[str], float]:
     """What rounding may do to a number of a valuation, by its place, at the scale of the values.
 
@@ -211,7 +206,7 @@ def first_difference(
     other: Any,
     where: str = "",
     tolerance: float = 0.0,
-    slack: Callable[[str], float] = no_slack,
+    slack: Callable[[str], float] | None = None,
 ) -> str | None:
     """Where two plain structures differ first, in words; None if they are the same."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -223,9 +218,8 @@ def first_difference(
         parts = [(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(one, other, strict=True))]
     else:
         numbers = isinstance(one, float) and isinstance(other, float)
-        same = one == other or (
-            numbers and isclose(one, other, rel_tol=tolerance, abs_tol=slack(where))
-        )
+        near = slack(where) if slack else 0.0
+        same = one == other or (numbers and isclose(one, other, rel_tol=tolerance, abs_tol=near))
         return None if same else f"{where} is {one!r}, computed again {other!r}"
     return next(filter(None, (first_difference(*part, tolerance, slack) for part in parts)), None)
 
