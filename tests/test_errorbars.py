@@ -63,7 +63,7 @@ def widened(by_row):
     n, away = len(by_row), by_row - by_row.mean(axis=0)
     two, three, four = (np.sum(away**power, axis=0) for power in (2, 3, 4))
     uneven = n * four / two**2 - 1 - n * three**2 / two**3  # κ − 1 − γ²
-    freedom = np.clip(n / np.maximum(uneven, 1), 1, n - 1)
+    freedom = np.clip(2 * n / np.maximum(uneven, 2), 1, n - 1)
     skewness = three / n**3 / (two / n / (n - 1)) ** 1.5
     skew = np.maximum(skewness**2 - 6 / freedom**2, 0)
     return t.ppf(0.975, freedom) / 1.96 * (1 + skew)

@@ -333,11 +333,13 @@ def _difference_errors(away: FloatArray, shift: float) -> FloatArray:
 def _freedom(n: int, two: FloatArray, three: FloatArray, rows: FloatArray) -> FloatArray:
     """Degrees of freedom of variances: in a class of few test rows, as many as these.
 
-    n/(κ − 1 − γ²), with n/κ = `rows` those in effect; the skewness γ is widened for by itself.
+    2n/(κ − 1 − γ²), with n/κ = `rows` those in effect: a variance of n rows is itself known to a
+    relative variance of (κ − 1)/n, and one of f degrees to 2/f; the skewness γ is widened for by
+    itself.
     """
     known = np.where(rows > 0, two, 1.0)
     uneven = 1 / np.where(rows > 0, rows, n) - 1 / n - (three / known) ** 2 / known
-    return np.asarray(np.clip(1 / np.maximum(uneven, 1 / n), 1.0, n - 1.0))
+    return np.asarray(np.clip(2 / np.maximum(uneven, 2 / n), 1.0, n - 1.0))
 
 
 def _without_groups(carry: Carrier, answers: Answers, member: IntArray) -> Iterator[FloatArray]:

@@ -27,6 +27,8 @@ LONGEST = 1e8
 """Seconds that an alarm can wait, and then some: three years."""
 LEAST_SPREAD = float(np.finfo(np.float64).tiny)
 """Of two trainings that differ by less than any score can show."""
+LEAST = 1e-4
+"""Part of the variance of repeats that is theirs at least, however lucky the test rows are."""
 MOST_SCORES = 2048
 """Entries kept of a score that is known test row by test row: at most 16 KB a training."""
 
@@ -179,13 +181,26 @@ def average(scored: list[tuple[float, FloatArray | None]]) -> Outcome:
     return Outcome(
         mean,
         scores=grouped(np.mean(rows, axis=0) if len(rows) > 1 else rows[0]) if rows else None,
-        spread=_spread(values) if len(values) > 1 else None,
+        spread=_spread(values, rows) if len(values) > 1 else None,
     )
 
 
-def _spread(values: FloatArray) -> float:
-    """Standard deviation of repeats; of equal ones it is 0, not what rounding makes of it."""
-    return float(values.std(ddof=1)) if (values != values[0]).any() else 0.0
+def _spread(values: FloatArray, rows: list[FloatArray]) -> float:
+    """Standard deviation of repeats; of equal ones it is 0, not what rounding makes of it.
+
+    Without what repeats differ in by the luck of these test rows (the interaction of an analysis
+    of variance), which the error of the test set counts already.
+    """
+    if not (values != values[0]).any():
+        return 0.0
+    variance = float(values.var(ddof=1))
+    if len(rows) == len(values) and rows[0].ndim == 1 and len(rows[0]) > 1:
+        away = np.array(rows) - np.mean(rows, axis=0)
+        away -= away.mean(axis=1, keepdims=True)
+        n = away.shape[1]
+        luck = float((away**2).sum()) / ((len(values) - 1) * (n - 1) * n)
+        variance = max(variance - luck, LEAST * variance)
+    return float(np.sqrt(variance))
 
 
 def grouped(rows: FloatArray, most: int = MOST_SCORES) -> FloatArray:
