@@ -365,6 +365,8 @@ def mark_positive(
             f"positive names the label {lacking[0]!r}, which no row has in {target!r}."
             f"{suggestion(lacking[0], sorted(seen))} Labels: {listed(sorted(seen))}."
         )
+    if len(seen - set(wanted)) <= 1:
+        return []  # one label that is not positive is the negative one, whoever has it
     known = {label for labels in own.values() if labels & set(wanted) for label in labels}
     return [
         _unmarked(name, labels, target, reading)
