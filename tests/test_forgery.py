@@ -105,6 +105,11 @@ def test_the_honest_one_holds(settled: Any, capsys: pytest.CaptureFixture[str]) 
         ("interval", "exact", "FAILED    payments"),
         ("payments.0.owner", "nobody", "FAILED    payments"),
         ("pot", "2000.00", "FAILED    payments"),
+        ("record.command", "dushapley value owners; rm -rf x", "not quoted as it was written"),
+        ("record.command", "dushapley value owners $(id)", "not quoted as it was written"),
+        ("record.command", "dushapley value owners --job x.toml --seed 4", "values of --seed"),
+        ("record.versions.dushapley", "0.0.1", "two versions of dushapley"),
+        ("valuation.version", "0.0.1", "two versions of dushapley"),
         ("currency", "USD", "other values of --currency"),
         ("valuation.seed", 4, "other values of --seed"),
     ],
@@ -137,7 +142,7 @@ def test_no_field_says_what_it_is_not(
     settled: Any, capsys: pytest.CaptureFixture[str], path: str
 ) -> None:
     code, told = verified(changed(settled, path, HOSTILE), capsys)
-    assert code in (1, 2) or "version" in path  # other versions are told, and are no fault
+    assert code in (1, 2) or path == "record.versions.numpy"  # told, and no fault
     assert all(c.isprintable() or c == "\n" for c in told)
     assert (code == 0) == any(line.startswith("The settlement holds.") for line in told.split("\n"))
 
@@ -238,7 +243,7 @@ def test_what_would_never_end_is_asked_about_or_refused(
     said: str,
 ) -> None:  # fmt: skip
     data = forged(settled)
-    data = changed(data, "record.command", f"{data['record']['command']} {added}")
+    data = changed(data, "record.command", f"{data['record']['command']} {added}".strip())
     code, told = verified(data, capsys)
     assert code in (1, 2)
     assert said in told
@@ -307,3 +312,50 @@ def test_what_rounding_explains_moves_no_money() -> None:
     verdict = verify(ds.settle(forged, 100), game)
     assert "payments[1] is 100.00, again 50.00" in repr(verdict)
     assert not verdict.holds
+
+
+def test_what_was_not_looked_at_stands_in_the_first_line(
+    settled: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = together(("valuation.version", "0.0.1"), ("record.versions.dushapley", "0.0.1"))
+    code, told = verified(changed(older(settled), "valuation.notes", []), capsys)
+    assert code == 0
+    assert "The settlement holds, as far as it was looked at; not looked at: notes." in told
+    command = "dushapley value owners --job x.toml --seed 3"
+    code, told = verified(changed(settled, "record.command", command), capsys)
+    assert "holds, as far as it was looked at; not looked at: command." in told
+    code, told = verified(changed(settled, "record.versions", {"dushapley": "0.1.0"}), capsys)
+    assert "not recorded, and here: python, numpy" in told
+
+
+@pytest.mark.parametrize("note", ["[ok] Audited.", "Audited. [ok]", "Audited. [encoding] by me"])
+def test_invented_notes_and_findings_fail(
+    settled: Any, capsys: pytest.CaptureFixture[str], note: str
+) -> None:
+    notes = [*settled["valuation"]["notes"], note]
+    code, told = verified(changed(settled, "valuation.notes", notes), capsys)
+    assert code == 1
+    assert "FAILED    notes" in told
+    found = [*settled["record"]["findings"], {"code": "ok", "message": note}]
+    code, told = verified(changed(settled, "record.findings", found), capsys)
+    assert code == 1
+    assert "FAILED    findings" in told
+
+
+def test_how_a_file_was_read_is_shown_or_refused(
+    settled: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, told = verified(changed(settled, "record.inputs.0.read", {"skip": 3}), capsys)
+    assert code == 2
+    assert "unknown 'skip'" in told
+    code, told = verified(changed(settled, "record.inputs.0.read", {"sep": ","}), capsys)
+    assert "with sep ',', as recorded: " in told
+
+
+def test_a_wide_settlement_is_refused_before_its_lines_are_read(settled: Any) -> None:
+    wide = settled | {"payments": settled["payments"] * 1_000_000}
+    with pytest.raises(InvalidSettlement, match="one line for each owner"):
+        verify(wide, None)
+    wide["valuation"] = settled["valuation"] | {"owners": ["x"] * 3_000_000}
+    with pytest.raises(InvalidSettlement, match="more than the 100,000"):
+        verify(wide, None)

@@ -82,15 +82,17 @@ def fits(thing: Any, hint: Any) -> bool:
 def command_finding(stored: Settlement) -> Finding:
     """Whether the recorded command is the one that asks for this job and these terms."""
     try:
-        given = parsed(stored.record["command"])
+        typed, given = parsed(stored.record["command"])
     except (ValueError, InvalidSettlement) as error:
         return Finding("command", False, f"cannot be read: {error}")
-    if given.get("job"):
-        return Finding("command", None, "it names a job file, which was not looked at")
-    differs = [name for name, wanted in expected(stored).items() if not agrees(given, name, wanted)]
+    by_file = bool(given.get("job"))  # what is not typed may stand in there
+    wanted = {k: v for k, v in expected(stored).items() if k in typed or not by_file}
+    differs = [name for name, thing in wanted.items() if not agrees(given, name, thing)]
     if differs:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in differs)
         return Finding("command", False, f"the settlement was made with other values of {names}")
+    if by_file:
+        return Finding("command", None, "it names a job file, which was not looked at")
     return Finding("command", True, "asks for this job and these terms")
 
 
@@ -103,14 +105,16 @@ def intake_finding(record: Mapping[str, Any], job: Job) -> Finding:
     return same_notes("findings", stored, again)
 
 
-def parsed(command: str) -> dict[str, Any]:
-    """The options of a `dushapley value` command, as they were typed."""
+def parsed(command: str) -> tuple[set[str], dict[str, Any]]:
+    """Which options of a `dushapley value` command were typed, and all of them as it has them."""
     import click
     import typer
 
     from dushapley.cli.main import app
 
     words = shlex.split(command)
+    if shlex.join(words) != command:  # a shell would do something else, or more
+        raise InvalidSettlement("it is not quoted as it was written")
     if words[:2] != ["dushapley", "value"]:
         raise InvalidSettlement("it is not a `dushapley value` command")
     commands: Any = typer.main.get_command(app)
@@ -120,7 +124,8 @@ def parsed(command: str) -> dict[str, Any]:
     except click.ClickException as error:
         raise InvalidSettlement(error.format_message()) from error
     known = {option.name: option.get_default(click.Context(value)) for option in value.params}
-    return known | {name: thing for name, thing in given.items() if thing not in (None, ())}
+    typed = {name: thing for name, thing in given.items() if thing not in (None, ())}
+    return set(typed), known | typed
 
 
 def expected(stored: Settlement) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dushapley.data.files import RECORDED
 from dushapley.errors import InvalidSettlement
 from dushapley.results.schema import (
     Rule,
@@ -27,6 +28,8 @@ from dushapley.validation import LARGEST, MOST_BYTES, strict_json
 FORMAT = "dushapley.settlement/1"
 BOUNDS = ("low", "high")
 """Ends of the interval of a payment: known for all owners, or for none."""
+MOST_LINES = 100_000
+"""Owners of one settlement: what is wider would take minutes to read."""
 AMOUNT = rule(
     lambda thing: (
         isinstance(thing, str) and re.fullmatch(r"-?[0-9]{1,40}(\.[0-9]{1,18})?", thing) is not None
@@ -35,13 +38,25 @@ AMOUNT = rule(
 )
 _FILE = fields({"name": text(1000), "role": text(100), "sha256": text(64)})
 
+_WAY = rule(
+    lambda thing: thing is None or (isinstance(thing, (str, int)) and len(str(thing)) <= 200),
+    "a few letters or a number",
+)
+
 
 def _input(thing: object, where: str) -> str | None:
     """Name, role and hash of a file; and how it was read, where that was noted."""
     if not isinstance(thing, Mapping) or "read" not in thing:
         return _FILE(thing, where)
     rest = {name: item for name, item in thing.items() if name != "read"}
-    return mapped(plain)(thing["read"], f"{where}.read") or _FILE(rest, where)
+    return _ways(thing["read"], f"{where}.read") or _FILE(rest, where)
+
+
+def _ways(thing: object, where: str) -> str | None:
+    """Nothing but what is honoured when the file is read again, and shown."""
+    fault = mapped(_WAY)(thing, where)
+    unknown = [] if fault or not isinstance(thing, Mapping) else sorted(set(thing) - {*RECORDED})
+    return fault or (f"{where} has the unknown {unknown[0]!r:.60}" if unknown else None)
 
 
 RECORD: dict[str, Rule] = {
@@ -116,9 +131,7 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
             f"{name} is not a settlement; it is {found or f'{shape} {stated}'}. It must be the "
             f"file that was written when a pot was shared, with the format {FORMAT!r}."
         )
-    fault = SETTLEMENT(data, "") or _record_fault(data["record"])
-    if fault is None and len(data["payments"]) != len(data["valuation"].get("owners") or ()):
-        fault = "payments do not have one line for each owner"
+    fault = _width_fault(data) or SETTLEMENT(data, "") or _record_fault(data["record"])
     if fault is None and len({line[b] is None for line in data["payments"] for b in BOUNDS}) > 1:
         fault = "some payments have an interval and others have none"
     if fault:
@@ -126,6 +139,19 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
             f"{name} cannot be read as a settlement: {fault}. Use the file as it was written, or "
             "settle again."
         )
+
+
+def _width_fault(data: Mapping[str, Any]) -> str | None:
+    """As many payments as owners, and no more than are read: told before any line is looked at."""
+    valuation = data.get("valuation")
+    owners = valuation.get("owners") if isinstance(valuation, Mapping) else None
+    lines = data.get("payments")
+    if not isinstance(owners, (list, tuple)) or not isinstance(lines, (list, tuple)):
+        return None  # told by the rules of the fields
+    if len(owners) != len(lines):
+        return "payments do not have one line for each owner"
+    most = max(len(owners), len(lines))
+    return f"{most:,} owners are more than the {MOST_LINES:,} read" if most > MOST_LINES else None
 
 
 def _record_fault(record: Mapping[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from math import isclose
 from typing import Any
 
+from dushapley.data.check.codes import CODES
 from dushapley.data.files import SourceFile
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.value import value
@@ -29,8 +30,13 @@ AS_IT_WENT = {"n_computed": "how many evaluations were computed, not found, at t
 """What of a valuation nobody can compute again, and what it says."""
 WORDS = ("notes",)
 """What of a valuation is worded by the version of this library."""
-OF_FILES = re.compile(r"\[[a-z-]+\]")
+FOLDER_CODES = ("file-skipped", "owners-changed", "unreadable-file")
+OF_FILES = re.compile(
+    rf"\[({'|'.join([*FOLDER_CODES, *(name for name, code in CODES.items() if code.of_file)])})\]$"
+)
 """Notes on how files were found and read, by their codes: other folders may give fewer."""
+TERMS = "terms"
+"""What every verdict shows, and none can judge."""
 MOST_EVALUATIONS = 200_000
 """Evaluations that are computed again without being agreed to."""
 UNUSED = 10_000
@@ -61,8 +67,11 @@ class Verdict:
         return self.holds
 
     def __repr__(self) -> str:
-        """The verdict first, then every check."""
+        """The verdict first, with what it does not speak of, then every check."""
+        unseen = ", ".join(f.name for f in self.findings if f.holds is None and f.name != TERMS)
         head = "The settlement holds." if self.holds else "The settlement does NOT hold."
+        if self.holds and unseen:
+            head = f"The settlement holds, as far as it was looked at; not looked at: {unseen}."
         rows = [(STATES[f.holds], f"{f.name}: {f.reason}") for f in self.findings]
         return "\n".join([head, table((), rows, left=(0, 1))])
 
@@ -163,7 +172,7 @@ def _terms(stored: Settlement) -> Finding:
     ]  # fmt: skip
     left = "; ".join(f"{name}, {meaning}" for name, meaning in AS_IT_WENT.items())
     return Finding(
-        "terms",
+        TERMS,
         None,
         f"compare with what was agreed: {', '.join(terms)}. Nothing can check {left}",
     )
@@ -284,7 +293,23 @@ def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> F
         return Finding("inputs", False, f"{extra[0]} is not an input of this settlement")
     if not settled:
         return Finding("inputs", None, "no files were recorded")
-    return Finding("inputs", True, f"all {sum(map(len, settled.values()))} files are as they were")
+    count = sum(map(len, settled.values()))
+    return Finding("inputs", True, f"all {count} files are as they were{_read_as(stored)}")
+
+
+def _read_as(stored: Settlement) -> str:
+    """How files were read by what the settlement says of them, not by what is found in them."""
+    ways: dict[str, list[str]] = {}
+    for entry in stored.record.get("inputs", ()):
+        if entry.get("read"):
+            way = ", ".join(f"{key} {item!r}" for key, item in sorted(entry["read"].items()))
+            ways.setdefault(way, []).append(repr(entry["name"]))
+    told = [
+        f"; with {way}, as recorded: {', '.join(names[:5])}"
+        + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+        for way, names in ways.items()
+    ]
+    return "".join(told[:10]) + (f"; {len(told) - 10:,} more ways" if len(told) > 10 else "")
 
 
 def _hashes(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -418,7 +443,14 @@ def _game(now: str | None, settled: str | None) -> Finding:
 
 def _versions(stored: Settlement) -> Finding:
     """Other versions are not a fault, but the first suspect where something differs."""
-    made_by = {"dushapley": stored.valuation.version}
-    then, now = made_by | dict(stored.record.get("versions", {})), versions_here()
+    then, now = dict(stored.record.get("versions", {})), versions_here()
+    made_by = stored.valuation.version
+    if then.get("dushapley", made_by) != made_by:
+        two = f"the values are of {made_by!r}, the record of {then['dushapley']!r}"
+        return Finding("versions", False, f"two versions of dushapley are named: {two}")
+    then["dushapley"] = made_by
     other = [f"{n} {then[n]} → {now.get(n, 'none')}" for n in then if then[n] != now.get(n)]
-    return Finding("versions", True, "differ: " + ", ".join(other) if other else "the same")
+    lost = [name for name in now if name not in then]
+    told = [f"differ: {', '.join(other)}"] if other else []
+    told += [f"not recorded, and here: {', '.join(lost)}"] if lost else []
+    return Finding("versions", True, "; ".join(told) or "the same")
