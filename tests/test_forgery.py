@@ -321,6 +321,11 @@ def test_what_was_not_looked_at_stands_in_the_first_line(
     code, told = verified(changed(older(settled), "valuation.notes", []), capsys)
     assert code == 0
     assert "The settlement holds, as far as it was looked at; not looked at: notes." in told
+    reworded = [one | {"message": "As it was said then."} for one in settled["record"]["findings"]]
+    assert reworded
+    code, told = verified(changed(older(settled), "record.findings", reworded), capsys)
+    assert code == 0
+    assert "holds, as far as it was looked at; not looked at: findings." in told
     command = "dushapley value owners --job x.toml --seed 3"
     code, told = verified(changed(settled, "record.command", command), capsys)
     assert "holds, as far as it was looked at; not looked at: command." in told

@@ -96,13 +96,14 @@ def command_finding(stored: Settlement) -> Finding:
     return Finding("command", True, "asks for this job and these terms")
 
 
-def intake_finding(record: Mapping[str, Any], job: Job) -> Finding:
+def intake_finding(settlement: Settlement, job: Job) -> Finding:
     """Whether all that was odd in the files is recorded, as it is found again."""
+    found = json.loads(json.dumps(job.findings.record()))
     stored, again = (
         [f"{json.dumps(one, sort_keys=True)} [{one.get('code')}]" for one in some]
-        for some in (record.get("findings", ()), json.loads(json.dumps(job.findings.record())))
+        for some in (settlement.record.get("findings", ()), found)
     )
-    return same_notes("findings", stored, again)
+    return same_notes("findings", stored, again, settlement.valuation.version)
 
 
 def parsed(command: str) -> tuple[set[str], dict[str, Any]]:

@@ -67,7 +67,7 @@ def verify(
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
         most = agreed_evaluations(stored.valuation, game, means, ask=trusted is None)
         found = value_findings(data, game, ledger=trusted, n_jobs=jobs, most_evaluations=most)
-        return [*found, intake_finding(record, job)]
+        return [*found, intake_finding(stored, job)]
 
     of_record = {"command": command_finding(stored), "job": JOB, "findings": None}
     verdict = verdict_on(data, inputs.record(), of_values, of_record)
