@@ -15,6 +15,7 @@ import numpy as np
 
 from dushapley.errors import InvalidSettlement
 from dushapley.hashing import sha256, versions
+from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.uncertainty import MIDDLE_95, certainty, known_to, plausible_values
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import (
@@ -60,6 +61,8 @@ class Settlement:
         where these are unknown. `interval_meaning` says which errors are in it.
     record
         Provenance: input hashes, command line, versions, and what else the caller adds.
+    diagnosis
+        Why the values are what they are, where that was measured.
     """
 
     valuation: Valuation
@@ -72,6 +75,7 @@ class Settlement:
     low: tuple[Decimal, ...] | None
     high: tuple[Decimal, ...] | None
     record: Mapping[str, Any] = field(default_factory=dict)
+    diagnosis: Diagnosis | None = None
 
     @cached_property
     def by_size(self) -> tuple[Decimal, ...]:
@@ -150,6 +154,8 @@ class Settlement:
             "valuation": self.valuation.to_dict(),
             "record": dict(self.record),
         }
+        if self.diagnosis is not None:
+            body["diagnosis"] = self.diagnosis.to_dict()
         return body | {"seal": seal(body)}
 
     def _payments(self) -> list[dict[str, Any]]:
@@ -188,6 +194,7 @@ class Settlement:
             floor=data["floor"],
             payments=tuple(Decimal(line["payment"]) for line in lines),
             record=data["record"],
+            diagnosis=Diagnosis.from_dict(data["diagnosis"]) if "diagnosis" in data else None,
             **bounds,
         )
 
@@ -219,6 +226,7 @@ def settle(
     floor: str | float | None = None,
     decimals: int | None = None,
     record: Mapping[str, Any] | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> Settlement:
     r"""Share a pot in proportion to the values, to the cent.
 
@@ -250,6 +258,8 @@ def settle(
         Decimals of the smallest coin, where `currency` does not determine them.
     record
         Provenance to keep in the file: input hashes, command line.
+    diagnosis
+        Why the values are what they are (`dushapley.diagnose`), to be kept under the same seal.
 
     Examples
     --------
@@ -282,6 +292,7 @@ def settle(
         low=low,
         high=high,
         record={"versions": versions_here(), **(record or {})},
+        diagnosis=diagnosis,
     )
 
 

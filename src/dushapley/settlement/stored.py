@@ -10,6 +10,7 @@ from typing import Any
 
 from dushapley.data.files import RECORDED
 from dushapley.errors import InvalidSettlement
+from dushapley.results.diagnosis import diagnosis_fault
 from dushapley.results.schema import (
     Rule,
     choice,
@@ -131,7 +132,10 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
             f"{name} is not a settlement; it is {found or f'{shape} {stated}'}. It must be the "
             f"file that was written when a pot was shared, with the format {FORMAT!r}."
         )
-    fault = _width_fault(data) or SETTLEMENT(data, "") or _record_fault(data["record"])
+    rest = {name: item for name, item in data.items() if name != "diagnosis"}  # older ones lack it
+    fault = _width_fault(data) or SETTLEMENT(rest, "") or _record_fault(data["record"])
+    if fault is None and "diagnosis" in data:
+        fault = diagnosis_fault(data["diagnosis"], data["valuation"].get("owners") or ())
     if fault is None and len({line[b] is None for line in data["payments"] for b in BOUNDS}) > 1:
         fault = "some payments have an interval and others have none"
     if fault:

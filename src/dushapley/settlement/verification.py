@@ -249,6 +249,7 @@ def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
             floor=stored.floor,
             decimals=stored.decimals,
             record=stored.record,
+            diagnosis=stored.diagnosis,
         )
     except InvalidSettlement as error:
         return Finding("payments", False, str(error))
