@@ -60,6 +60,9 @@ def test_payments_add_up_to_the_pot(values: list[float], pot: Decimal, rule: str
     assert all(p.as_tuple().exponent == -2 for p in s.payments)
     if rule != "charge":
         assert min(s.payments) >= 0
+    assert all(
+        Fraction(p) >= -Fraction(size) for p, size in zip(s.payments, s.by_size, strict=True)
+    )
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60), st.integers(0, 10**12))
@@ -81,6 +84,42 @@ def test_rules_say_what_they_do() -> None:
     assert paid["floor"] == ["57.34", "39.33", "3.33"]
     equal = ds.settle(valuation([-1.0, -2.0]), 5, negative="floor", floor=1)
     assert [str(p) for p in equal.payments] == ["2.50", "2.50"]
+
+
+def test_a_charge_is_capped_and_the_shortfall_is_stated() -> None:
+    v = valuation([5.0, 4.0, -8.0], std_errors=np.full(3, 0.01))
+    wild = ds.settle(v, 270_000, currency="EUR", negative="charge", cap="none")
+    assert [str(p) for p in wild.payments] == ["1350000.00", "1080000.00", "-2160000.00"]
+    s = ds.settle(v, 270_000, currency="EUR", negative="charge")
+    assert s.cap == "1"
+    assert -s.payments[2] == s.by_size[2]
+    assert s.payments[0] / s.payments[1] == Decimal("1.25")  # the shortfall is in proportion
+    assert s.low is not None
+    assert s.high is not None
+    assert all(lo <= p <= h for lo, p, h in zip(s.low, s.payments, s.high, strict=True))
+    (note,) = s.notes
+    assert "1 of 3 owners pay in 135,000.00 EUR" in note  # as half of the rows are its own
+    assert "ask for 2,025,000.00 EUR more than the limit" in note
+    assert "Nobody pays in more than what its rows alone" in repr(s)
+    half = ds.settle(v, 270_000, negative="charge", cap=0.5)
+    assert -2 * half.payments[2] == half.by_size[2]
+    with pytest.raises(InvalidSettlement, match="charges nobody"):
+        ds.settle(v, 10, cap=1)
+    with pytest.raises(InvalidSettlement, match="0 to 1000"):
+        ds.settle(v, 10, negative="charge", cap="-1")
+
+
+def test_a_charge_settled_before_there_was_a_cap_still_reads_as_it_was() -> None:
+    v = valuation([5.0, 4.0, -8.0])
+    data = ds.settle(v, 100, negative="charge", cap="none").to_dict()
+    assert "cap" not in data  # the form that older versions wrote
+    assert data["rule"] == RULES["charge"]
+    assert ds.Settlement.from_dict(data).to_dict() == data
+    capped = ds.settle(v, 100, negative="charge").to_dict()
+    assert ds.Settlement.from_dict(capped).to_dict() == capped
+    for odd in ({"cap": "1e999"}, {"cap": 3}, {"negative": "clip"}):
+        with pytest.raises(InvalidSettlement, match="cap"):
+            ds.Settlement.from_dict(capped | odd)
 
 
 def test_a_rounding_tie_goes_by_name_and_not_by_position() -> None:

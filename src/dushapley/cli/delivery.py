@@ -18,7 +18,14 @@ from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.hashing import digest
 from dushapley.report import owner_page, report, summarize, text_table
-from dushapley.settlement.money import check_currency, check_decimals, check_floor, check_pot
+from dushapley.settlement.money import (
+    check_cap,
+    check_currency,
+    check_decimals,
+    check_floor,
+    check_pot,
+    rule_text,
+)
 from dushapley.terminal import output, say
 from dushapley.validation import suggestion
 
@@ -37,26 +44,38 @@ class Pot:
     negative: Annotated[
         str,
         Option(
-            help="Negative values: clip = paid nothing, charge = pay in, floor = everybody gets "
-            "something."
+            help="Negative values: clip = paid nothing, charge = pay in (up to a limit), floor = "
+            "everybody gets something."
         ),
     ] = "clip"
     floor: Annotated[
         str | None, Option(help="With floor: part of an equal share for everybody [default: 0.1].")
     ] = None
+    cap: Annotated[
+        str | None,
+        Option(
+            help="With charge: pay in at most so many times what one's rows alone would bring "
+            "[default: 1], or none for no limit.",
+            metavar="X",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
-        if self.pot is None and (self.currency, self.negative, self.floor) != ("", "clip", None):
+        terms = (self.currency, self.negative, self.floor, self.cap)
+        if self.pot is None and terms != ("", "clip", None, None):
             raise InvalidOption(
-                "--currency, --negative and --floor say how a pot is shared; pass --pot AMOUNT "
-                "with them."
+                "--currency, --negative, --floor and --cap say how a pot is shared; pass --pot "
+                "AMOUNT with them."
             )
         try:
             check_floor(self.floor, self.negative)
+            limit = check_cap(self.cap, self.negative)
             if self.pot is not None:
                 check_pot(self.pot, check_decimals(None, check_currency(self.currency)))
         except InvalidSettlement as error:
             raise InvalidOption(str(error)) from error
+        if limit is not None:
+            say(f"warning: {rule_text(self.negative, limit)} Agree on that before anybody is paid.")
 
     def shared(self, result: ds.Valuation, record: dict[str, Any] | None = None) -> ds.Settlement:
         """The pot, shared by the values."""
@@ -64,7 +83,7 @@ class Pot:
         self._refuse_no_gain(result)
         return ds.settle(
             result, self.pot, currency=self.currency, negative=self.negative, floor=self.floor,
-            record=record,
+            cap=self.cap, record=record,
         )  # fmt: skip
 
     def _refuse_no_gain(self, result: ds.Valuation) -> None:

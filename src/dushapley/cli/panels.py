@@ -23,7 +23,7 @@ PANELS = {
         "seeds", "reference",
     ),
     "Where it runs and is kept": ("jobs", "executor", "address", "ledger", "no_ledger", "yes"),
-    "Sharing money": ("pot", "currency", "negative", "floor", "settlement"),
+    "Sharing money": ("pot", "currency", "negative", "floor", "cap", "settlement"),
     "What is written": (
         "report", "report_for", "picture", "write_job", "force", "json", "debug",
     ),

@@ -16,7 +16,14 @@ from dushapley.cli.data import Inputs
 from dushapley.cli.job import Job
 from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
 from dushapley.games.model.catalogue import MODELS
-from dushapley.settlement.money import DEFAULT_FLOOR, check_decimals, check_floor, check_pot
+from dushapley.settlement.money import (
+    DEFAULT_FLOOR,
+    NO_CAP,
+    check_cap,
+    check_decimals,
+    check_floor,
+    check_pot,
+)
 from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import Finding, same_notes
 from dushapley.validation import is_number, is_whole
@@ -133,7 +140,7 @@ def expected(stored: Settlement) -> dict[str, Any]:
     """What the command must have said, by option."""
     v = stored.valuation
     asked = {"method": v.method_asked, "option": dict(v.options), "budget": v.budget}
-    terms = ("pot", "currency", "negative", "floor", "decimals")
+    terms = ("pot", "currency", "negative", "floor", "cap", "decimals")
     return {
         **stored.record["job"],
         **asked,
@@ -156,6 +163,9 @@ def agrees(given: Mapping[str, Any], name: str, wanted: Any) -> bool:
         if name == "floor":
             part = check_floor(typed, str(given.get("negative"))) or wanted
             return wanted is None or Fraction(part or DEFAULT_FLOOR) == Fraction(wanted)
+        if name == "cap":
+            older = typed is None and wanted == NO_CAP  # versions that knew of no limit
+            return older or check_cap(typed, str(given.get("negative"))) == wanted
         if name == "decimals":
             return check_decimals(None, str(given.get("currency") or "")) == wanted
         if name == "option":

@@ -123,7 +123,8 @@ def adding(numbers: dict[str, Any], highlight: int | None) -> Drawing:
 
 
 def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Drawing:
-    """Share of the value against share of the rows."""
+    """Share of the pot, or of the value, against share of the rows."""
+    of = f"share of the {numbers['size']['of']}"
     sizes, shares = (np.array(numbers["size"][name]) for name in ("sizes", "shares"))
     if highlight is not None or len(sizes) < 2 or len(shares) < 2:
         return None
@@ -140,12 +141,12 @@ def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Drawing:
         ax.axhline(0, color=INK, linewidth=0.8)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda x, _: percent(x, 0))
-        ax.set(xlim=(0, end), xlabel="share of the rows", ylabel="share of the value")
+        ax.set(xlim=(0, end), xlabel="share of the rows", ylabel=of)
 
     return (
         "Size against quality",
-        "On the dashed line an owner is worth its size. Above it the data are better than "
-        "average or scarcer, below it worse or redundant. Numbers are ranks.",
+        "On the dashed line an owner’s share is that of its rows. Above it the data are better "
+        "than average or scarcer, below it worse or redundant. Numbers are ranks.",
         draw,
     )
 

@@ -15,7 +15,7 @@ from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
-from dushapley.settlement.money import RULES, money
+from dushapley.settlement.money import money
 from dushapley.settlement.settlement import Settlement
 from dushapley.terminal import decimals_for, error_text
 
@@ -62,7 +62,7 @@ def summarize(
         "unknown": list(valuation.unknown),
         "checks": checks(valuation, settlement),
         "sources": sources(valuation),
-        "figures": _figures(valuation, order),
+        "figures": _figures(valuation, settlement, order),
         "method": _method(valuation),
         "about": dict(about or {}),
         "record": {} if settlement is None else dict(settlement.record),
@@ -80,7 +80,7 @@ def _rows(
     by_size = size_shares * valuation.values.sum()  # if every row were worth the same
     place, errors = _axis(valuation, by_size), valuation.total_errors
     digits = decimals_for(valuation.values)
-    shares = valuation.shares
+    shares = _shares(valuation, settlement)
     rows = []
     nothing = "unknown" if valuation.unknown else ""
     for place_of, i in enumerate(int(i) for i in order):
@@ -169,7 +169,7 @@ def _lead(valuation: Valuation, settlement: Settlement | None, rows: list[Plain]
     gain = f"That gain of {decimal(total, digits)} is shared out below by what each owner adds."
     sentences = [first, gain, *_harm([row for row in rows if row["negative"]])]
     if settlement is not None:
-        sentences += [RULES[settlement.negative], *settlement.notes]
+        sentences += [settlement.rule, *settlement.notes]
     return sentences
 
 
@@ -206,21 +206,30 @@ def _pot(settlement: Settlement) -> Plain:
         "amount_text": money(settlement.pot),
         "currency": settlement.currency,
         "negative": settlement.negative,
-        "rule": RULES[settlement.negative],
+        "rule": settlement.rule,
         "floor": settlement.floor,
         "interval": settlement.interval_meaning,
         "certainty": settlement.certainty,
     }
 
 
-def _figures(valuation: Valuation, order: Sequence[int] | Any) -> Plain:
+def _shares(valuation: Valuation, settlement: Settlement | None) -> FloatArray:
+    """Parts of the pot, or of the sum of the values where there is none."""
+    return valuation.shares if settlement is None else np.array(settlement.shares)
+
+
+def _figures(
+    valuation: Valuation, settlement: Settlement | None, order: Sequence[int] | Any
+) -> Plain:
     """Numbers that the figures draw; owners in the order of the table."""
+    shares = _shares(valuation, settlement)
     trail = valuation.details.get("trail")
     sizes, values = valuation.sizes[order], valuation.values[order]
     figures: Plain = {
         "size": {
             "sizes": (sizes / sizes.sum()).tolist() if sizes.sum() else [],
-            "shares": [] if np.isnan(valuation.shares).any() else valuation.shares[order].tolist(),
+            "shares": [] if np.isnan(shares).any() else shares[order].tolist(),
+            "of": "value" if settlement is None else "pot",
         },
         "negative": (values < 0).tolist(),
     }

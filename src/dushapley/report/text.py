@@ -21,7 +21,7 @@ def text_table(
         ("size_text", "rows", True),
         ("value_text", "value", True),
         ("error_text", "± 95%", has_error or summary["unknown"]),
-        ("share_text", "share", True),
+        ("share_text", "of pot" if pot else "share", True),
         ("size_share_text", "by size", True),
         ("rank_text", "rank", has_error),
         ("sure_text", "sure", has_error),

@@ -25,8 +25,15 @@ RULES = {
     "floor": "Everybody is first paid the same floor; the rest is shared in proportion to the "
     "values, negative ones counting as zero.",
 }
+CAPPED = (
+    "Everybody is paid in proportion to its value: an owner of negative value pays in, and the "
+    "others share that as well. Nobody pays in more than {times}what its rows alone would bring it."
+)
+"""The rule "charge" with a limit; in `RULES` it stands without."""
 DEFAULT_FLOOR = "0.1"
 """Part of an equal share that the rule "floor" pays to everybody."""
+DEFAULT_CAP, NO_CAP = "1", "none"
+"""By-size payments that an owner pays in at most under "charge", and the word for no limit."""
 LONGEST, MOST_DIGITS = 100, 40
 """Characters of an amount or a floor, and digits of an amount before the point."""
 ROUNDED_IN_SHOPS = {"IQD": 3} | dict.fromkeys(
@@ -52,6 +59,28 @@ def share_out(coins: int, weights: Sequence[int], names: Sequence[str]) -> list[
     by_remainder = sorted(range(len(parts)), key=lambda i: (-parts[i][1], names[i]))
     lucky = set(by_remainder[:left])
     return [whole + (i in lucky) for i, (whole, _) in enumerate(parts)]
+
+
+def charge_out(
+    coins: int, weights: Sequence[int], limits: Sequence[int], names: Sequence[str]
+) -> list[int]:
+    """Divide whole coins in proportion to weights, of which negative ones pay in up to a limit.
+
+    Coins paid in are rounded down; the other owners share them and the pot. So what a limit spares
+    one owner lowers what the others get in proportion.
+
+    Examples
+    --------
+    >>> charge_out(100, [6, 4, -8], [30, 30, 30], ["a", "b", "c"])
+    [78, 52, -30]
+    """
+    total = sum(weights)
+    paid_in = [
+        min(-weight * coins // total, limit) if weight < 0 else 0
+        for weight, limit in zip(weights, limits, strict=True)
+    ]
+    gains = share_out(coins + sum(paid_in), [max(0, weight) for weight in weights], names)
+    return [gain - paid for gain, paid in zip(gains, paid_in, strict=True)]
 
 
 def whole_weights(values: FloatArray) -> list[int]:
@@ -160,16 +189,49 @@ def check_floor(floor: object, negative: str) -> str | None:
     return text
 
 
+def check_cap(cap: object, negative: str) -> str | None:
+    """The limit of what is paid in as exact text, None under the rules without one."""
+    if negative != "charge":
+        if cap is not None:
+            raise InvalidSettlement(
+                f"The rule {negative!r} charges nobody, so it has no cap; use negative='charge'."
+            )
+        return None
+    text = DEFAULT_CAP if cap is None else str(cap)
+    if not is_cap(text):
+        raise InvalidSettlement(
+            f"cap is {cap!r:.60}; it must be how many times its by-size payment an owner pays in "
+            f"at most, 0 to 1000, or {NO_CAP!r} for no limit."
+        )
+    return text
+
+
+def is_cap(text: object) -> bool:
+    """Whether it is a number from 0 to 1000 whose exact arithmetic ends soon, or "none"."""
+    return text == NO_CAP or _is_part(text, 1000)
+
+
 def is_floor(text: object) -> bool:
     """Whether it is a part from 0 to 1 whose exact arithmetic ends soon."""
+    return _is_part(text, 1)
+
+
+def _is_part(text: object, most: int) -> bool:
     if not isinstance(text, str) or len(text) > LONGEST:
         return False
     if re.search(r"e[+-]?[\d_]{3,}", text, re.IGNORECASE):  # 1e-99999999 has many digits
         return False
     try:
-        return 0 <= Fraction(text) <= 1
+        return 0 <= Fraction(text) <= most
     except (ValueError, ZeroDivisionError):
         return False
+
+
+def rule_text(negative: str, cap: str | None) -> str:
+    """A rule in words, with its limit."""
+    if cap in (None, NO_CAP):
+        return RULES[negative]
+    return CAPPED.format(times="" if Fraction(cap) == 1 else f"{cap} times ")
 
 
 def check_currency(currency: object) -> str:

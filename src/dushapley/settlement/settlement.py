@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidSettlement
 from dushapley.hashing import sha256, versions
 from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.uncertainty import MIDDLE_95, certainty, known_to, plausible_values
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import (
-    RULES,
+    NO_CAP,
     amount_of,
+    charge_out,
+    check_cap,
     check_currency,
     check_decimals,
     check_floor,
@@ -28,6 +31,7 @@ from dushapley.settlement.money import (
     coins_of,
     harmless,
     money,
+    rule_text,
     rule_weights,
     share_out,
     whole_weights,
@@ -63,6 +67,8 @@ class Settlement:
         Provenance: input hashes, command line, versions, and what else the caller adds.
     diagnosis
         Why the values are what they are, where that was measured.
+    cap
+        Under "charge": how many times its by-size payment an owner pays in at most, or "none".
     """
 
     valuation: Valuation
@@ -76,15 +82,23 @@ class Settlement:
     high: tuple[Decimal, ...] | None
     record: Mapping[str, Any] = field(default_factory=dict)
     diagnosis: Diagnosis | None = None
+    cap: str | None = None
 
     @cached_property
     def by_size(self) -> tuple[Decimal, ...]:
         """What every row being paid the same would have given."""
-        weights = whole_weights(self.valuation.sizes)
-        if sum(weights) == 0:
-            weights = [1] * len(weights)
-        coins = share_out(coins_of(self.pot, self.decimals), weights, self.valuation.owners)
+        coins = coins_by_size(self.valuation, coins_of(self.pot, self.decimals))
         return tuple(amount_of(c, self.decimals) for c in coins)
+
+    @property
+    def rule(self) -> str:
+        """The rule in words."""
+        return rule_text(self.negative, self.cap)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Each payment as a part of the pot; zeros where the pot is empty."""
+        return tuple(float(Fraction(p) / Fraction(self.pot or 1)) for p in self.payments)
 
     @property
     def interval_meaning(self) -> str:
@@ -106,14 +120,40 @@ class Settlement:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know before paying: a pot may be shared where nothing was gained."""
+        """What to know before paying: who is charged, and that nothing was gained."""
+        charged = self._charges()
         gain = self.valuation.u_full - self.valuation.u_empty
         if gain > self.valuation.rounding:
-            return ()
+            return charged
         return (
+            *charged,
             f"Pooling everybody's data gains nothing here (the score moves by {gain:.4g}), yet the "
             f"rule {self.negative!r} pays out the whole pot: think twice before paying.",
         )
+
+    def _charges(self) -> tuple[str, ...]:
+        """Who pays in, and what a limit spares whom."""
+        if self.negative != "charge" or min(self.payments) >= 0:
+            return ()
+        due = _coins(self.valuation, self.pot, self.decimals, "charge", None, NO_CAP)
+        paid = [coins_of(payment, self.decimals) for payment in self.payments]
+        charged = [i for i, coins in enumerate(paid) if coins < 0]
+        most = min(charged, key=lambda i: (paid[i], i))
+        first = (
+            f"The rule 'charge' has {len(charged)} of {len(paid)} owners pay in "
+            f"{self._told(-sum(paid[i] for i in charged))}; the most, "
+            f"{self.valuation.owners[most]!r}: {self._told(-paid[most])}."
+        )
+        missing = sum(paid[i] - due[i] for i in charged)
+        if missing <= len(charged):  # coins that rounding leaves: nobody was spared anything
+            return (first,)
+        return (
+            f"{first} Their values ask for {self._told(missing)} more than the limit lets them "
+            "pay, and the others get so much less, in proportion.",
+        )
+
+    def _told(self, coins: int) -> str:
+        return f"{money(amount_of(coins, self.decimals))} {self.currency}".rstrip()
 
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best paid first: owner, rows, value, payment, low, high, by_size."""
@@ -148,7 +188,8 @@ class Settlement:
             "decimals": self.decimals,
             "negative": self.negative,
             "floor": self.floor,
-            "rule": RULES[self.negative],
+            **({} if self.cap in (None, NO_CAP) else {"cap": self.cap}),  # as older files lack it
+            "rule": self.rule,
             "interval": self.interval_meaning,
             "payments": self._payments(),
             "valuation": self.valuation.to_dict(),
@@ -195,6 +236,7 @@ class Settlement:
             payments=tuple(Decimal(line["payment"]) for line in lines),
             record=data["record"],
             diagnosis=Diagnosis.from_dict(data["diagnosis"]) if "diagnosis" in data else None,
+            cap=data.get("cap", NO_CAP) if data["negative"] == "charge" else None,
             **bounds,
         )
 
@@ -210,7 +252,7 @@ class Settlement:
             [
                 printable(f"{head} among {len(order)} owners, rule {self.negative!r}"),
                 table((), rows),
-                f"  {RULES[self.negative]}",
+                f"  {self.rule}",
                 printable(f"  {', '.join(filter(None, [self.certainty, self.interval_meaning]))}"),
                 *(printable(f"  note: {note}") for note in self.notes),
             ]
@@ -224,6 +266,7 @@ def settle(
     currency: str = "",
     negative: str = "clip",
     floor: str | float | None = None,
+    cap: str | float | None = None,
     decimals: int | None = None,
     record: Mapping[str, Any] | None = None,
     diagnosis: Diagnosis | None = None,
@@ -237,7 +280,9 @@ def settle(
     .. math:: P\,\frac{w_i}{\sum_j w_j}
         \qquad\text{or}\qquad P\Big(\frac fI + (1-f)\frac{w_i}{\sum_j w_j}\Big)
 
-    of the pot P. Amounts are rounded down to whole coins, and the coins left over go to the
+    of the pot P. Under "charge" nobody pays in more than `cap` times what its rows alone would
+    bring it; what is missing then lowers what the others get, in proportion. Amounts are
+    rounded down to whole coins, and the coins left over go to the
     largest remainders (ties: by name). Intervals: values are drawn from their joint normal law,
     each draw is settled by the same rule, and the middle 95% is kept, so that the kink at zero
     is respected. Cost: no evaluation.
@@ -254,6 +299,9 @@ def settle(
         "clip", "charge" or "floor"; see `RULES`.
     floor
         Under "floor": the part of an equal share paid to everybody, from 0 to 1; default 0.1.
+    cap
+        Under "charge": how many times its by-size payment an owner pays in at most, default 1;
+        "none" for no limit.
     decimals
         Decimals of the smallest coin, where `currency` does not determine them.
     record
@@ -278,9 +326,9 @@ def settle(
     places = check_decimals(decimals, check_currency(currency))
     amount = check_pot(pot, places)
     part = check_floor(floor, negative)
-    weights = rule_weights(valuation.values, negative, part, valuation.rounding)
-    coins = share_out(coins_of(amount, places), weights, valuation.owners)
-    low, high = intervals(valuation, amount, places, negative, part)
+    limit = check_cap(cap, negative)
+    coins = _coins(valuation, amount, places, negative, part, limit)
+    low, high = intervals(valuation, amount, places, negative, part, limit)
     return Settlement(
         valuation=valuation,
         pot=amount,
@@ -291,13 +339,44 @@ def settle(
         payments=tuple(amount_of(c, places) for c in coins),
         low=low,
         high=high,
+        cap=limit,
         record={"versions": versions_here(), **(record or {})},
         diagnosis=diagnosis,
     )
 
 
+def coins_by_size(valuation: Valuation, coins: int) -> list[int]:
+    """Whole coins divided by rows; equally where nobody has any."""
+    weights = whole_weights(valuation.sizes)
+    if sum(weights) == 0:
+        weights = [1] * len(weights)
+    return share_out(coins, weights, valuation.owners)
+
+
+def _coins(
+    valuation: Valuation,
+    pot: Decimal,
+    decimals: int,
+    negative: str,
+    floor: str | None,
+    cap: str | None,
+) -> list[int]:
+    """Every owner's payment in whole coins."""
+    coins, owners = coins_of(pot, decimals), valuation.owners
+    weights = rule_weights(valuation.values, negative, floor, valuation.rounding)
+    if cap in (None, NO_CAP):
+        return share_out(coins, weights, owners)
+    by_size = coins_by_size(valuation, coins)
+    return charge_out(coins, weights, [int(c * Fraction(cap)) for c in by_size], owners)
+
+
 def intervals(
-    valuation: Valuation, pot: Decimal, decimals: int, negative: str, floor: str | None
+    valuation: Valuation,
+    pot: Decimal,
+    decimals: int,
+    negative: str,
+    floor: str | None,
+    cap: str | None = None,
 ) -> tuple[tuple[Decimal, ...] | None, tuple[Decimal, ...] | None]:
     """Middle 95% of each payment when the values are drawn from their joint law."""
     drawn = plausible_values(valuation)
@@ -309,6 +388,9 @@ def intervals(
     if usable.mean() < MIDDLE_95[1]:  # then no gain at all is plausible, and so is any payment
         return None, None
     shares = weights[usable] / totals[usable, None]
+    if cap not in (None, NO_CAP):
+        sizes = valuation.sizes if valuation.sizes.sum() else np.ones_like(valuation.sizes)
+        shares = _limited(shares, float(Fraction(cap)) * sizes / sizes.sum())
     part = float(Fraction(floor or 0))
     shares = part / drawn.shape[1] + (1 - part) * shares
     ends = np.quantile(shares, MIDDLE_95, axis=0)
@@ -317,6 +399,14 @@ def intervals(
         for end in ends
     )
     return low, high
+
+
+def _limited(shares: FloatArray, limits: FloatArray) -> FloatArray:
+    """Shares of which no negative one is beyond its limit; the others divide what is left."""
+    paid_in = np.minimum(np.maximum(-shares, 0), limits)
+    gains = np.maximum(shares, 0)
+    rest = (1 + paid_in.sum(axis=1)) / gains.sum(axis=1)
+    return np.asarray(gains * rest[:, None] - paid_in)
 
 
 def seal(body: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from dushapley.results.schema import (
     text,
     whole,
 )
-from dushapley.settlement.money import RULES, is_floor
+from dushapley.settlement.money import RULES, is_cap, is_floor
 from dushapley.validation import LARGEST, MOST_BYTES, strict_json
 
 FORMAT = "dushapley.settlement/1"
@@ -93,6 +93,8 @@ SETTLEMENT = fields(
         "seal": text(100),
     }
 )
+LATER = ("cap", "diagnosis")
+"""Fields that a settlement may lack: those of older versions do."""
 KINDS = {
     "dushapley.valuation/1": "a valuation: it says what everybody's data is worth, and shares no "
     "money. Share a pot by it (`--pot`, dushapley.settle), and verify the settlement",
@@ -132,10 +134,12 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
             f"{name} is not a settlement; it is {found or f'{shape} {stated}'}. It must be the "
             f"file that was written when a pot was shared, with the format {FORMAT!r}."
         )
-    rest = {name: item for name, item in data.items() if name != "diagnosis"}  # older ones lack it
+    rest = {name: item for name, item in data.items() if name not in LATER}
     fault = _width_fault(data) or SETTLEMENT(rest, "") or _record_fault(data["record"])
     if fault is None and "diagnosis" in data:
         fault = diagnosis_fault(data["diagnosis"], data["valuation"].get("owners") or ())
+    if fault is None and "cap" in data:
+        fault = _cap_fault(data)
     if fault is None and len({line[b] is None for line in data["payments"] for b in BOUNDS}) > 1:
         fault = "some payments have an interval and others have none"
     if fault:
@@ -156,6 +160,12 @@ def _width_fault(data: Mapping[str, Any]) -> str | None:
         return "payments do not have one line for each owner"
     most = max(len(owners), len(lines))
     return f"{most:,} owners are more than the {MOST_LINES:,} read" if most > MOST_LINES else None
+
+
+def _cap_fault(data: Mapping[str, Any]) -> str | None:
+    if data["negative"] != "charge":
+        return f"the rule {data['negative']!r} has no cap"
+    return rule(is_cap, "a number from 0 to 1000, or 'none'")(data["cap"], "cap")
 
 
 def _record_fault(record: Mapping[str, Any]) -> str | None:

@@ -165,7 +165,8 @@ def _terms(stored: Settlement) -> Finding:
     v = stored.valuation
     terms = [
         f"{money(stored.pot)} {stored.currency}".rstrip(),
-        f"rule {stored.negative!r}" + (f" with {stored.floor}" if stored.floor else ""),
+        f"rule {stored.negative!r}" + (f" with {stored.floor}" if stored.floor else "")
+        + (f" with cap {stored.cap}" if stored.cap else ""),
         f"method {v.method_asked!r}" + (f" with {dict(v.options)}" if v.options else ""),
         *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
           if getattr(v, name) is not None),
@@ -247,6 +248,7 @@ def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
             currency=stored.currency,
             negative=stored.negative,
             floor=stored.floor,
+            cap=stored.cap,
             decimals=stored.decimals,
             record=stored.record,
             diagnosis=stored.diagnosis,
@@ -364,6 +366,7 @@ def _payments_move(data: Mapping[str, Any], again: Valuation) -> str | None:
             currency=stored.currency,
             negative=stored.negative,
             floor=stored.floor,
+            cap=stored.cap,
             decimals=stored.decimals,
         ).payments
     except InvalidSettlement as error:
