@@ -168,14 +168,11 @@ def check(bank: Bank, metric: str, run: int) -> float:
     )
     front = ds.value(game, "exact", progress=False)
     pools = [game.pool(game.counts(pool), None)[0].tobytes() for pool in bank.pools[1:]]
-    if case.seeded_by == "start":
-        same = bank.valued(metric, rows, np.array([started[pool] for pool in pools]))
-    elif case.seeded_by:
-        case = case._replace(seeds=tuple(model.random_state for model in game.templates))
-        own_starts = np.arange(case.repeats)[None].repeat(len(pools), axis=0)
-        same = Bank(table, bank.owners, case).valued(metric, rows, own_starts)
-    else:
-        same = bank.valued(metric, rows, bank.chance(run))
+    if case.seeded_by:
+        own = [model.random_state for model in game.templates] if case.shared else []
+        bank = Bank(table, bank.owners, case, [own or started[pool] for pool in pools])
+    each = np.arange(case.repeats)[None].repeat(len(pools), axis=0)
+    same = bank.valued(metric, rows, each)
     joint, own = np.array(front.errors["covariance"]), np.array(same["errors"]["covariance"])
     away = np.abs(front.values - same["values"]).max() / np.abs(front.values).max()
     return float(max(away, np.abs(joint - own).max() / np.abs(joint).max()))

@@ -7,7 +7,7 @@ errors to values (`error_bars`); what is saved is training the same pools again 
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import product, repeat
 from typing import Any
 
 import numpy as np
@@ -40,19 +40,23 @@ class Recalled:
 
 
 class Bank:
-    """Every training of every pool of some owners, and what it says of all held-out rows."""
+    """Every training of every pool of some owners, and what it says of all held-out rows.
 
-    def __init__(self, table: Data, owners: ds.Owners, case: Case) -> None:
+    `seeds`: those of every pool but nobody's, instead of all that there are.
+    """
+
+    def __init__(
+        self, table: Data, owners: ds.Owners, case: Case, seeds: list[list[int]] | None = None
+    ) -> None:
         self.table, self.owners, self.case = table, owners, case
         self.classes = np.unique(table.y_held) if table.task == "classification" else None
         n = len(owners)
         self.pools = np.array(list(product((False, True), repeat=n)))
-        game = ds.DatasetGame(
-            owners, len
-        )  # never asked: it knows the rows of pools, in their order
+        game = ds.DatasetGame(owners, len)  # never asked: it knows the rows of pools, in order
+        trainings = repeat(case.trainings()) if seeds is None else map(case.trainings, seeds)
         self.models = [
-            [self._trained(model, *game.pool(game.counts(pool), None)) for model in case.trainings]
-            for pool in self.pools[1:]
+            [self._trained(model, *game.pool(game.counts(pool), None)) for model in models]
+            for pool, models in zip(self.pools[1:], trainings, strict=False)
         ]
 
     def _trained(self, model: Any, X: np.ndarray, y: Any) -> Recalled:
@@ -65,13 +69,11 @@ class Bank:
     def chance(self, run: int) -> np.ndarray:
         """Which trainings a run sees, shape (pools, repeats): as the library seeds them.
 
-        A `random_state` is the same for every pool, the global generators differ.
+        Every pool has seeds of its own, but for the library's models.
         """
         rng, shape = np.random.default_rng([13, run]), (len(self.models), self.case.repeats)
         drawn = rng.integers(0, len(self.models[0]), shape)
-        return (
-            drawn[:1].repeat(len(drawn), axis=0) if self.case.seeded_by == "random_state" else drawn
-        )
+        return drawn[:1].repeat(len(drawn), axis=0) if self.case.shared else drawn
 
     def outcomes(self, metric: str, rows: np.ndarray, starts: np.ndarray) -> list[Outcome]:
         """What all pools are worth on some of the held-out rows, by the library's scoring."""

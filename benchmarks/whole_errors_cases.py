@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +115,7 @@ METRICS = {
     ),
 }
 started: dict[bytes, list[int]] = {}
-"""Where nets that were left to chance started, by the rows they were trained on."""
+"""Seeds of trainings that were left to chance, by the rows they were trained on."""
 
 
 class Net(BaseEstimator):
@@ -178,20 +179,30 @@ class NetRegressor(RegressorMixin, Net):
         return self.answer(X)
 
 
+class Tree(DecisionTreeRegressor):
+    """A tree that tells which seed each of its pools was given."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        started.setdefault(X.tobytes(), []).append(self.random_state)
+        return super().fit(X, y)
+
+
 class Case(NamedTuple):
-    """A model, how often each pool is trained, and by which parameter its chance is fixed."""
+    """A model, how often each pool is trained, and by which parameter its chance is fixed.
+
+    `shared`: a repeat has one seed for all pools, as the library's own models have.
+    """
 
     model: Any
     repeats: int = 1
     seeded_by: str = ""
-    seeds: tuple[int, ...] = tuple(range(STARTS))
+    shared: bool = False
 
-    @property
-    def trainings(self) -> list[Any]:
-        """The model with its chance fixed, in every way there is."""
+    def trainings(self, seeds: Iterable[int] = range(STARTS)) -> list[Any]:
+        """The model with its chance fixed, in every way there is or by these seeds."""
         if not self.seeded_by:
             return [clone(self.model)]
-        return [clone(self.model).set_params(**{self.seeded_by: seed}) for seed in self.seeds]
+        return [clone(self.model).set_params(**{self.seeded_by: seed}) for seed in seeds]
 
 
 def cases(task: str) -> dict[str, Case]:
@@ -202,14 +213,14 @@ def cases(task: str) -> dict[str, Case]:
             "LDA (sums)": Case(LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01)),
             "naive Bayes (sums)": Case(GaussianNB(var_smoothing=1e-2)),
             "logistic": Case(make_pipeline(StandardScaler(), LogisticRegression())),
-            "small MLP (batched)": Case(small, 3, "random_state"),
+            "small MLP (batched)": Case(small, 3, "random_state", shared=True),
             "torch net": Case(NetClassifier(), 3, "start"),
         }
     return {
         "ridge (sums)": Case(make_pipeline(StandardScaler(), Ridge())),
         "least squares (sums)": Case(LinearRegression()),
         "nearest neighbours": Case(KNeighborsRegressor(7)),
-        "tree": Case(DecisionTreeRegressor(max_depth=5, max_features=3), 3, "random_state"),
+        "tree": Case(Tree(max_depth=5, max_features=3), 3, "random_state"),
         "torch net": Case(NetRegressor(steps=60), 3, "start"),
     }
 

@@ -336,7 +336,7 @@ def test_a_script_that_workers_would_run_again_is_told_how_to_guard_itself(tmp_p
 
 
 def test_the_command_line_uses_the_cluster(cluster: DaskCluster, tmp_path: Path) -> None:
-    rows = [f"{'abcd'[i % 4]},{i * 7 % 10},{i * 7 % 10 + i % 3}" for i in range(80)]
+    rows = [f"{'abcd'[i % 4]},{i * 7 % 11},{i * 7 % 11 + i % 13}" for i in range(80)]
     (tmp_path / "rows.csv").write_text("who,x,y\n" + "\n".join(rows) + "\n")
     command = [sys.executable, "-m", "dushapley.cli.main", "value", str(tmp_path / "rows.csv")]
     command += ["--owner", "who", "--target", "y", "--holdout", "0.25", "--task", "regression"]

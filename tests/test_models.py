@@ -211,6 +211,9 @@ def test_scores_that_are_no_numbers_are_failures():
 
     with pytest.raises(UtilityFailed, match="the score is nan"):
         game(scoring=nan_above_half)(EVERYBODY)
+    counted = game(scoring=nan_above_half, on_failure="empty")
+    result = ds.value(counted, "exact", progress=False)  # pools that are trained twice too
+    assert result.failures == {"ArithmeticError: the score is nan": 7}
 
 
 TRAINED: list = []

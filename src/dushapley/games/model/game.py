@@ -255,9 +255,9 @@ class ModelGame(RowsGame):
         try:
             makers = [*self._makers, self._maker(self.repeats)]
             first, *_, other = self._train(counts, draw, makers, listen=True)
+            return [training.average([first.score]), training.compared(first, other)]
         except (Exception, SystemExit):
             return [self.outcome(query, counts, draw)]
-        return [training.average([first.score]), training.compared(first, other)]
 
     def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
         return [self._failed(query, error) for query in queries]
