@@ -114,6 +114,10 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
             r"same columns",
         ),
         # methods, options, budgets
+        (lambda: ds.value(game, budget=10**400), errors.InvalidOption, r"more than the 1,000"),
+        (lambda: ds.value(game, seed=2**200), errors.InvalidOption, r"201 bits; it may have 128"),
+        (lambda: ds.value(game, "owen", budget=10**15), errors.InvalidOption, r"Lower the budget"),
+        (lambda: ds.value(game, "sobol", budget=10**15), errors.InvalidOption, r"fit in memory"),
         (lambda: ds.value(game, "exakt"), errors.UnknownMethod, r"Did you mean 'exact'\?"),
         (lambda: ds.value(game, "permutations"), errors.UnknownMethod, r"mean 'permutation'"),
         (

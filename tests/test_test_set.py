@@ -15,6 +15,7 @@ from sklearn.metrics import get_scorer, make_scorer, matthews_corrcoef
 from sklearn.naive_bayes import GaussianNB
 
 import dushapley as ds
+from dushapley.engine import sheet
 from dushapley.engine.propagation import influence_error
 from dushapley.estimators.calibration import student
 from dushapley.games import Regressogram
@@ -335,3 +336,18 @@ def test_more_test_rows_are_advised_where_no_budget_helps() -> None:
     made = ds.ModelGame(played, LDA, X[CUT : CUT + 12], y[CUT : CUT + 12])
     (said,) = ds.what_if(made, ds.Merge("b", "c"), method="exact").verdict()
     assert "within the error: more test rows may settle it" in said
+
+
+@pytest.mark.parametrize("method", ["permutation", "owen"])
+def test_scores_that_go_to_disk_say_the_same(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = []
+    for room in (20_000, 2_000):  # 100 groups of test rows: for 200 pools, or 20 at first
+        monkeypatch.setattr(sheet, "MOST_NUMBERS", room)
+        errors.append(ds.value(game(CLASSES, LDA), method, budget=200).total_errors)
+    np.testing.assert_allclose(errors[0], errors[1], rtol=1e-9)
+
+
+def test_a_budget_that_is_never_spent_takes_no_room() -> None:
+    with pytest.raises(ds.errors.Stopped) as stopped:  # it was OSError: 727 TiB
+        ds.value(game(CLASSES, LDA), "permutation", budget=10**15, max_seconds=0.3)
+    assert stopped.value.valuation is not None

@@ -26,6 +26,8 @@ MOST_BYTES, MOST_ENTRIES, MOST_DEPTH, MOST_DIGITS = 2**26, 3_000_000, 40, 40
 """Of JSON that is read: 64 MB (1,000 owners with all covariances take 40), and numbers as long as
 any that is written.
 """
+MOST_COUNT, MOST_SEED = 10**15, 2**128 - 1
+"""Evaluations that can be asked for, and seeds: what is larger could not be read back."""
 LARGEST = 1e140
 """Utility whose square can still be summed."""
 
@@ -199,12 +201,16 @@ def check_budget(budget: object) -> int | None:
         raise BudgetTooSmall(
             f"budget is {budget!r}; it needs at least 2: nobody and everybody are always asked."
         )
+    if budget > MOST_COUNT:
+        raise InvalidOption(f"budget is more than the {MOST_COUNT:,} evaluations there can be.")
     return int(budget)
 
 
 def check_seed(seed: object, error: type[DUShapleyError] = InvalidOption) -> int:
     if not is_whole(seed, least=0):
         raise error(f"seed is {seed!r}; it must be a whole number that is not negative.")
+    if seed > MOST_SEED:
+        raise error(f"seed has {seed.bit_length():,} bits; it may have {MOST_SEED.bit_length()}.")
     return int(seed)
 
 

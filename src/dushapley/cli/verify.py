@@ -16,7 +16,6 @@ from dushapley.cli.recorded import command_finding, intake_finding, recorded, re
 from dushapley.data.files import SourceFile, sources
 from dushapley.errors import InvalidSettlement
 from dushapley.games import Game
-from dushapley.results.schema import MOST_COUNT
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import (
@@ -27,6 +26,7 @@ from dushapley.settlement.verification import (
     verdict_on,
 )
 from dushapley.terminal import output
+from dushapley.validation import MOST_COUNT
 
 JOB = Finding("job", True, "is what the game was made again by")
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, Queries
 from dushapley.engine.plan import Plan, make_plan
-from dushapley.errors import InvalidGame, ProtocolViolated
+from dushapley.errors import InvalidGame, InvalidOption, ProtocolViolated
 from dushapley.estimators.method import Method
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 from dushapley.validation import (
@@ -142,7 +142,14 @@ class AskTell:
             batch=self.batch,
         )
         self._talk = self.plan.method.run(problem)
-        self._advance(None)
+        try:
+            self._advance(None)
+        except (MemoryError, OverflowError) as error:
+            raise InvalidOption(
+                f"{self.plan.method.name} plans all of its budget of {self.plan.budget:,} "
+                "evaluations before it asks the first, and that does not fit in memory. Lower the "
+                "budget, or choose a method that goes on as long as it may (permutation, svarm)."
+            ) from error
 
     def _advance(self, answers: FloatArray | None) -> None:
         assert self._talk is not None

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Queries
+from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.asktell import AskTell
 from dushapley.estimators.exact import shapley_weights
 from dushapley.games.base import Scored
@@ -87,35 +87,57 @@ class ScoreSheet:
     def __init__(self, budget: int) -> None:
         self.budget, self.count = budget, 0
         self.groups = int(np.clip(MOST_NUMBERS // budget, GROUPS, MOST_SCORES))
-        self.table: FloatArray | None = None
+        self.parts: list[FloatArray] = []
         self.asked: list[tuple[int, bytes]] = []
 
     def add(self, queries: Queries, scored: Scored) -> None:
         rows = self._rows(scored)
-        if self.table is None:
-            self.table = self._made(len(rows))
-        self.table[:, self.count : self.count + len(queries)] = rows
-        self.count += len(queries)
+        while rows.shape[1]:
+            if self.count == self._width():
+                self.parts.append(self._made(len(rows)))
+            free = self.parts[-1][:, self.count - self._width() :]
+            taken = min(free.shape[1], rows.shape[1])
+            free[:, :taken] = rows[:, :taken]
+            self.count += taken
+            rows = rows[:, taken:]
 
     def _rows(self, scored: Scored) -> FloatArray:
         if scored.basis is None:
             return grouped(scored.coefficients.T, self.groups)
         return grouped(scored.basis, self.groups) @ scored.coefficients.T
 
+    def _width(self) -> int:
+        """Pools for which there is room."""
+        return sum(part.shape[1] for part in self.parts)
+
     def _made(self, rows: int) -> FloatArray:
-        shape = rows, self.budget
-        if rows * self.budget <= MOST_NUMBERS:
+        """Room for more pools: in memory at first, then on disk, as much again each time.
+
+        A budget may be far more than is ever asked, so that no room is made for all of it.
+        """
+        known = self._width()
+        shape = rows, min(self.budget - known, max(known, MOST_NUMBERS // rows))
+        if not known:
             return np.empty(shape)
-        return np.memmap(TemporaryFile(), dtype=np.float64, shape=shape)
+        with TemporaryFile() as file:  # which is gone with the last use of its content
+            return np.memmap(file, dtype=np.float64, shape=shape)
+
+    def _filled(self) -> Iterator[tuple[int, FloatArray]]:
+        """Scores of all pools asked, in parts, each with the pool it begins with."""
+        start = 0
+        for part in self.parts:
+            yield start, part[:, : self.count - start]
+            start += part.shape[1]
 
     def end(self, queries: Queries) -> None:
         self.asked.append((len(queries), mark(queries)))
 
     def influence(self, estimate: Estimate, begin: Begin) -> FloatArray | None:
-        if self.table is None or len(self.table) < 2:
+        if not self.parts or len(self.parts[0]) < 2:
             return None
-        if estimate.weights is not None:
-            return np.asarray(self.table[:, : self.count] @ estimate.weights.T)
+        if (w := estimate.weights) is not None:
+            found = (part @ w[:, start : start + part.shape[1]].T for start, part in self._filled())
+            return np.asarray(sum(found))
         left_out = []
         for utilities in self._without_groups():
             values = self._replay(utilities, begin)
@@ -126,14 +148,17 @@ class ScoreSheet:
 
     def _without_groups(self) -> Iterator[FloatArray]:
         """Utilities of all pools without one group of test rows after the other."""
-        assert self.table is not None
-        rows = len(self.table)
+        rows = len(self.parts[0])
         groups = min(rows, GROUPS)
         member = np.random.default_rng(0).permutation(rows) % groups
-        everything = self.table[:, : self.count].sum(axis=0)
+        everything = self._sums(slice(None))
         for group in range(groups):
             own = np.flatnonzero(member == group)
-            yield (everything - self.table[own, : self.count].sum(axis=0)) / (rows - len(own))
+            yield (everything - self._sums(own)) / (rows - len(own))
+
+    def _sums(self, rows: IntArray | slice) -> FloatArray:
+        """Scores of some groups of test rows together, by pool."""
+        return np.concatenate([part[rows].sum(axis=0) for _, part in self._filled()])
 
     def _replay(self, utilities: FloatArray, begin: Begin) -> FloatArray | None:
         """Values of the same conversation on these utilities; None if it went another way."""

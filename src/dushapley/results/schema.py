@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
-from dushapley.validation import is_number, is_unicode, is_whole
+from dushapley.validation import MOST_COUNT, MOST_SEED, is_number, is_unicode, is_whole
 
 Rule = Callable[[object, str], str | None]
 """(thing, where it stands) -> what is wrong with it, or None."""
-MOST_OWNERS, MOST_TEXT, MOST_COUNT = 1_000_000, 100_000, 10**15
+MOST_OWNERS, MOST_TEXT = 1_000_000, 100_000
 FINITE = sys.float_info.max
 
 
@@ -145,7 +145,7 @@ def valuation_fault(data: Mapping[str, Any]) -> str | None:
         "n_computed": whole(),
         "u_empty": number(),
         "u_full": number(),
-        "seed": whole(most=2**128),
+        "seed": whole(most=MOST_SEED),
         "budget": optional(whole(2)),
         "precision": optional(number(1e9, 0)),
         "options": mapped(plain),
