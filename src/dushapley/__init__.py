@@ -39,6 +39,7 @@ from dushapley.games import (
 from dushapley.games.model.catalogue import models, scores
 from dushapley.hashing import package_version
 from dushapley.protocol import Ask, Estimate, Problem
+from dushapley.results import stopping as stop
 from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import probability_greater, rank_probabilities
 from dushapley.results.valuation import Valuation
@@ -95,6 +96,7 @@ __all__ = [
     "salvage",
     "scores",
     "settle",
+    "stop",
     "value",
     "verify",
     "what_if",

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,9 @@ class Problem:
     batch
         Roughly how many pools to ask at a time: many for games that cost nothing, few where people
         wait for a live estimate. Fixed by the game, never by workers or by the ledger.
+    known
+        Pools whose worth was paid before and that a method may ask first, for nothing: `budget`
+        counts them. Shape (m, I), never nobody or everybody; empty unless the user wants it.
     """
 
     n_players: int
@@ -124,6 +127,7 @@ class Problem:
     options: Mapping[str, Any]
     rng: np.random.Generator
     batch: int = 64
+    known: BoolArray | None = None
 
     @property
     def total(self) -> float:

@@ -48,6 +48,9 @@ class AskTell:
         As in `dushapley.value`.
     batch
         How many pools to be asked at a time, roughly, by methods that ask in rounds.
+    known
+        Pools that `gp` asks first since their worth is known already, shape (m, I); the budget
+        counts them.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class AskTell:
         budget: int | None = None,
         seed: int = 0,
         batch: int = 64,
+        known: BoolArray | None = None,
     ) -> None:
         self.n_players = check_whole(n_players, "n_players")
         self.names = check_names(names, self.n_players)
@@ -85,6 +89,7 @@ class AskTell:
         )
         self.seed = check_seed(seed)
         self.batch = batch
+        self.known = known
         self.n_asked = 0
         self.empty = self.full = float("nan")
         self.finished = False
@@ -140,6 +145,7 @@ class AskTell:
             options=self.plan.options,
             rng=np.random.default_rng(self.seed),
             batch=self.batch,
+            known=self.known,
         )
         self._talk = self.plan.method.run(problem)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.base import one_blas_thread
 from dushapley.engine.history import run_history
-from dushapley.engine.ledger import Ledger
+from dushapley.engine.ledger import Ledger, members_of, roster_of
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
 from dushapley.engine.propagation import Transcript, by_source, error_bars, influence_error
@@ -197,6 +197,11 @@ class PaidEvaluator(Evaluator):
             self.tried[self.game.keys(pool, draws)[0]] = outcomes[0]
         return outcomes[1:]
 
+    @cached_property
+    def roster(self) -> bytes:
+        """Whose pools are kept."""
+        return roster_of(self.game)
+
     def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
         """Learn what the ledger knows of pools not met before; those that it does not know."""
         unknown = self.answers.unknown(keys)
@@ -214,7 +219,10 @@ class PaidEvaluator(Evaluator):
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
         refuse_non_finite(queries, values, self.game.names)
         paid = list(zip(keys, outcomes, strict=True))
-        self.store.write(paid)
+        if self.ledger is None:
+            self.store.write(paid)
+        else:
+            self.ledger.write(paid, members_of(self.roster, keys, queries))
         self.answers.learn(paid)
         self.n_computed += len(paid)
 

@@ -18,7 +18,9 @@ from shlex import quote
 from time import monotonic, sleep
 from typing import Any
 
-from dushapley.arrays import FloatArray
+import numpy as np
+
+from dushapley.arrays import BoolArray, FloatArray, Queries
 from dushapley.engine.database import DAMAGE, at_most, open_database, schema_of
 from dushapley.engine.scores import packed, unpacked
 from dushapley.errors import (
@@ -29,9 +31,10 @@ from dushapley.errors import (
     LedgerReadOnly,
     LedgerUnreadable,
 )
-from dushapley.games.base import Outcome
-from dushapley.hashing import checksum
+from dushapley.games.base import Game, Outcome
+from dushapley.hashing import checksum, sha256
 from dushapley.terminal import printable
+from dushapley.validation import is_partial
 
 FORMAT = "dushapley.ledger/3"
 SCHEMA = {
@@ -41,8 +44,16 @@ SCHEMA = {
     "scores": "CREATE TABLE scores (key blob primary key, packed blob not null, "
     "seal blob not null)",  # with row numbers: what is large is appended, not sorted in
 }
-DECLARED = {**SCHEMA, "sqlite_autoindex_scores_1": None}
-"""All that a ledger declares, as SQLite tells it."""
+MEMBERS = {
+    "pools": "CREATE TABLE pools (roster blob, key blob, members blob not null, "
+    "primary key (roster, key)) without rowid",
+    "beginnings": "CREATE TABLE beginnings (run blob primary key, members blob not null) "
+    "without rowid",
+}
+"""Which of whose owners a pool held, and with which pools a run began: a key does not tell."""
+OLDER = {**SCHEMA, "sqlite_autoindex_scores_1": None}
+DECLARED = {**OLDER, **MEMBERS}
+"""All that a ledger declares, as SQLite tells it; older ones know no members."""
 _INSERT = """
 insert into evaluations values (?, ?, ?, ?, ?, ?) on conflict (key) do update set
     value = excluded.value, failure = excluded.failure, spread = excluded.spread,
@@ -66,6 +77,8 @@ Row = tuple[bytes, str, str | None, str | None, str | None, bytes]
 """Key, value, failure, spread, number of scores, and seal, as they are stored."""
 ScoresRow = tuple[bytes, bytes, bytes]
 """Key, packed scores and seal, as they are stored."""
+MembersRow = tuple[bytes, bytes, bytes]
+"""Roster of the owners, key of a pool, and which of them it holds, as packed bits."""
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -147,7 +160,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             self._db.execute("pragma synchronous = normal")
             with self._db:
                 self._db.execute("begin immediate")  # proves now that we may write
-                for statement in SCHEMA.values():
+                for statement in (SCHEMA | MEMBERS).values():
                     self._db.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
                 for name, value in (("format", FORMAT), ("context", self.context)):
                     self._db.execute("insert or ignore into about values (?, ?)", (name, value))
@@ -159,7 +172,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         Views and triggers are programs, and a table declared otherwise may compute what it says.
         """
         declared = schema_of(self._db)
-        if declared in ({}, DECLARED):
+        if declared in ({}, OLDER, DECLARED):
             return
         if set(declared) == {"about", "evaluations"}:
             raise LedgerUnreadable(
@@ -216,16 +229,23 @@ class Ledger(AbstractContextManager["Ledger"]):
             scores[key] = values
         return scores
 
-    def write(self, paid: Iterable[tuple[bytes, Outcome]]) -> int:
+    def write(
+        self, paid: Iterable[tuple[bytes, Outcome]], members: Sequence[MembersRow] = ()
+    ) -> int:
         """Commit a block of evaluations: all of it, or nothing. How many of them were news."""
         rows, scores = [], []
         for key, outcome in paid:
             rows.append(sealed(key, outcome, self.context))
             if outcome.scores is not None:
                 scores.append(sealed_scores(key, packed(outcome.scores), self.context))
-        return self.adopt(rows, scores)
+        return self.adopt(rows, scores, members)
 
-    def adopt(self, rows: Sequence[Row], scores: Sequence[ScoresRow]) -> int:
+    def adopt(
+        self,
+        rows: Sequence[Row],
+        scores: Sequence[ScoresRow],
+        members: Sequence[MembersRow] = (),
+    ) -> int:
         """Commit evaluations as they are stored, with their scores; how many of them were news."""
         if self._standing() != self._file:  # SQLite would go on writing into a file without a name
             raise LedgerUnreadable(
@@ -238,9 +258,27 @@ class Ledger(AbstractContextManager["Ledger"]):
                 self._db.execute("begin immediate")
                 news = self._db.executemany(_INSERT, rows).rowcount
                 self._db.executemany(_INSERT_SCORES, [(*row, seals[row[0]]) for row in scores])
+                self._db.executemany("insert or ignore into pools values (?, ?, ?)", members)
                 return news
         except DAMAGE as error:
             raise self._refusal(error) from error
+
+    def members(self, roster: bytes) -> list[tuple[bytes, bytes]]:
+        """Key and members of every pool of these owners that was paid, in the order of keys."""
+        return self._execute(
+            "select key, members from pools where roster = ? order by key", [roster]
+        )
+
+    def begin(self, run: bytes, members: bytes) -> bytes:
+        """Fix with which pools a run begins; what was fixed when it first began."""
+        try:
+            with self._db:
+                self._db.execute("begin immediate")
+                self._db.execute("insert or ignore into beginnings values (?, ?)", (run, members))
+        except DAMAGE as error:
+            raise self._refusal(error) from error
+        fixed = self._execute("select members from beginnings where run = ?", [run])
+        return bytes(fixed[0][0])
 
     def __len__(self) -> int:
         return int(self._execute("select count(*) from evaluations", ())[0][0])
@@ -297,3 +335,44 @@ def _is_sealed(row: Sequence[Any], context: str) -> bool:
     if not all(isinstance(part, (str, bytes, type(None))) for part in content):
         return False  # damage can change the type of a number, too
     return checksum(context, *content) == seal
+
+
+def roster_of(game: Game) -> bytes:
+    """Names whose owners a game has, and in which order: what their pools of one are called."""
+    alone = np.eye(game.n_players, dtype=np.bool_)
+    return sha256(*game.keys(*game.check(alone, None)))
+
+
+def members_of(roster: bytes, keys: Sequence[bytes], queries: Queries) -> list[MembersRow]:
+    """Who is in the pools of these keys; those that hold part of an owner's rows are left out."""
+    whole = ~is_partial(queries)
+    packed_bits = np.packbits(queries == 1, axis=1)
+    return [
+        (roster, key, row.tobytes())
+        for key, row, kept in zip(keys, packed_bits, whole, strict=True)
+        if kept
+    ]
+
+
+def paid_pools(game: Game, ledger: Ledger, run: bytes) -> BoolArray:
+    """Every pool that a ledger holds of this game, but nobody's and everybody's; shape (m, I).
+
+    They are fixed when the `run` of this name first begins, so that it can be resumed. Members
+    without a value count as not known; they are asked by their content, like any pool, so that
+    wrong ones could only cost evaluations.
+    """
+    roster = roster_of(game)
+    stored = ledger.members(roster)
+    width = -(-game.n_players // 8)
+    sound = [(key, row) for key, row in stored if isinstance(row, bytes) and len(row) == width]
+    paid = ledger.read([key for key, _ in sound])
+    named = [row for key, row in sound if key in paid and game.recall(paid[key]) is not None]
+    pools = _unpacked_members(ledger.begin(sha256(roster, run), b"".join(named)), game.n_players)
+    some = pools.any(axis=1) & ~pools.all(axis=1)
+    return pools[some]
+
+
+def _unpacked_members(body: bytes, n_players: int) -> BoolArray:
+    width = -(-n_players // 8)
+    rows = np.frombuffer(body[: len(body) // width * width], dtype=np.uint8).reshape(-1, width)
+    return np.unpackbits(rows, axis=1, count=n_players).astype(np.bool_)

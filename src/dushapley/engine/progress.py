@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.protocol import Estimate
-from dushapley.results.uncertainty import half_width
+from dushapley.results.stopping import Standing, Stop
+from dushapley.results.uncertainty import half_width, with_errors
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -78,8 +80,6 @@ class Progress:
             self._bar.stop()
 
 
-ENOUGH_REPLICATES = 30
-"""Below this many replicates a standard error is too uncertain to stop a run."""
 AGAIN, AFTER_ALL = 2.0, 1.25
 """Growth in evaluations after which the total is looked at again; the lesser, where what was seen
 last would end the run."""
@@ -95,31 +95,40 @@ class Watch:
 
     Attributes
     ----------
-    wish
-        Half-width of the widest 95% interval that is wanted, as a part of the spread of the values.
+    stop
+        The rule that ends the run, if there is one.
     errors
         Standard errors by source of an estimate; none where there is only sampling.
+    began
+        When the run began.
     looked
         Evaluations that had been answered at the last look.
     rest, unknown
         Variances of training and test set, and which of the two is unknown, at the last look.
+    joint
+        Covariance of the total errors between owners at the last look, where it is known.
     """
 
-    wish: float | None
+    stop: Stop | None
     errors: Callable[[Estimate], Mapping[str, Any]]
+    began: float = field(default_factory=monotonic)
     looked: int = 0
     rest: FloatArray | float = 0.0
     unknown: tuple[str, ...] = ()
+    joint: FloatArray | None = None
 
     def look(self, answered: int, estimate: Estimate) -> bool:
         """Look at the total, if it is time; whether it was."""
-        growth = AFTER_ALL if self.is_reached(estimate) else AGAIN
+        reached = self.stop is not None and self.stop.is_met(self.standing(answered, estimate))
+        growth = AFTER_ALL if reached else AGAIN
         if estimate.std_errors is None or answered < growth * self.looked:
             return False
         errors = self.errors(estimate)
         parts = {name: errors[name] for name in ("training", "test set") if errors}
         self.unknown = tuple(name for name, part in parts.items() if part is None)
         self.rest = sum((np.square(p) for p in parts.values() if p is not None), np.zeros(1))
+        joint = errors.get("covariance") if errors else _sampled(estimate)
+        self.joint = None if joint is None else np.asarray(joint, dtype=np.float64)
         self.looked = answered
         return True
 
@@ -129,30 +138,29 @@ class Watch:
             return None
         return np.sqrt(estimate.std_errors**2 + self.rest)
 
-    def is_reached(self, estimate: Estimate) -> bool:
-        """Whether every 95% half-width is within the wish."""
-        total = self.total(estimate)
-        return self.wish is not None and is_precise(estimate, total, self.wish)
+    def is_over(self, answered: int, estimate: Estimate) -> bool:
+        """Whether the run has what it was to find, or can never find it."""
+        looked = self.look(answered, estimate)
+        now = self.standing(answered, estimate, fresh=looked)
+        return self.stop is not None and self.stop.ends(now)
 
-    def is_hopeless(self, estimate: Estimate) -> bool:
-        """Whether no evaluation could fulfil the wish: the rest alone exceeds it, or is unknown.
+    def standing(self, answered: int, estimate: Estimate, *, fresh: bool = True) -> Standing:
+        """What is known now."""
+        return Standing(
+            estimate.values,
+            estimate.std_errors,
+            self.total(estimate),
+            self.joint,
+            rest=float(np.sqrt(np.max(self.rest))),
+            unknown=bool(self.unknown),
+            replicates=estimate.replicates,
+            evaluations=answered,
+            seconds=monotonic() - self.began,
+            fresh=fresh,
+        )
 
-        An early estimate tells the rest roughly: then it has to exceed the wish twice.
-        """
-        if self.wish is None or estimate.std_errors is None:
-            return False
-        if self.unknown:
-            return True
-        limit = self.wish * float(np.ptp(estimate.values))
-        rest = float(np.sqrt(np.max(self.rest)))
-        sure = rest >= float(estimate.std_errors.max()) or half_width(rest) > 2 * limit
-        return half_width(rest) > limit and sure
 
-
-def is_precise(estimate: Estimate, total: FloatArray | None, wish: float) -> bool:
-    """Whether the widest 95% half-width is within this part of the spread of the values."""
-    few = estimate.replicates is not None and estimate.replicates < ENOUGH_REPLICATES
-    if total is None or few:
-        return False
-    widest = half_width(float(total.max()))
-    return 0 < widest <= wish * float(np.ptp(estimate.values))  # 0: nothing varied yet
+def _sampled(estimate: Estimate) -> FloatArray | None:
+    if estimate.covariance is None or estimate.std_errors is None:
+        return None
+    return with_errors(estimate.covariance, estimate.std_errors)

@@ -15,6 +15,7 @@ from typing import Any
 from dushapley.engine.database import DAMAGE, at_most, open_database, refuse_other_files, schema_of
 from dushapley.engine.ledger import (
     DECLARED,
+    OLDER,
     Ledger,
     Row,
     ScoresRow,
@@ -127,7 +128,7 @@ def _is_declared(path: Path) -> bool:
     """Whether the file still declares what a ledger declares, and nothing else."""
     try:
         with closing(open_database(path)) as db:
-            return schema_of(db) == DECLARED
+            return schema_of(db) in (OLDER, DECLARED)
     except DAMAGE:
         return False
 

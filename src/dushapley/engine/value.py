@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.engine.asktell import AskTell, ends
 from dushapley.engine.evaluator import (
     Evaluator,
@@ -26,19 +26,21 @@ from dushapley.engine.evaluator import (
 )
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
-from dushapley.engine.ledger import Ledger
+from dushapley.engine.ledger import Ledger, paid_pools
 from dushapley.engine.plan import Plan, choose_plan
-from dushapley.engine.progress import ENOUGH_REPLICATES, Progress, Watch, is_precise
+from dushapley.engine.progress import Progress, Watch
 from dushapley.engine.propagation import formula_errors
 from dushapley.engine.sheet import Begin
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game, as_game
-from dushapley.hashing import package_version
+from dushapley.hashing import digest, package_version
 from dushapley.protocol import Estimate
+from dushapley.results.stopping import ENOUGH_REPLICATES, Standing, Stop, Values, check_stop
 from dushapley.results.uncertainty import ADAPTIVE, half_width, remedy
 from dushapley.results.valuation import Valuation
+from dushapley.terminal import json_text
 from dushapley.validation import check_seed, is_number
 
 CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
@@ -59,12 +61,14 @@ def value(
     options: Mapping[str, Any] | None = None,
     budget: int | None = None,
     precision: float | None = None,
+    stop: Stop | None = None,
     seed: int = 0,
     n_jobs: int = 1,
     executor: str = "local",
     address: Any = None,
     max_seconds: float | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    learn_from_ledger: bool = False,
     progress: bool | None = None,
     n_players: int | None = None,
 ) -> Valuation:
@@ -89,6 +93,9 @@ def value(
         values (largest minus smallest). It counts the total error: sampling, training and test set.
         A run that cannot get there, because more evaluations would not help, ends as soon as that
         is known; one that does not get there says so.
+    stop
+        When to end before the budget is spent: rules of `dushapley.stop`, put together with ``&``
+        and ``|``. ``ds.stop.Payments(0.1) & ds.stop.Ranking(0.95, top=3) | ds.stop.Seconds(600)``.
     seed
         Drives the estimator. Same inputs and seed, same bits.
     n_jobs
@@ -102,6 +109,10 @@ def value(
         process (n_jobs=1), and given up where it runs in workers.
     ledger
         File that keeps every paid evaluation; a run that was killed goes on from it.
+    learn_from_ledger
+        Let `gp` begin with all that the ledger holds of this game, whichever method or seed paid
+        for it; the budget is for new pools. Which ones is fixed when this run first begins, so
+        that it can be resumed; the result says how many they were and has a digest of them.
     progress
         Show progress on stderr; None: if it is a terminal.
     n_players
@@ -129,12 +140,14 @@ def value(
         options=options,
         budget=budget,
         precision=precision,
+        stop=stop,
         seed=seed,
         n_jobs=n_jobs,
         executor=executor,
         address=address,
         max_seconds=max_seconds,
         ledger=ledger,
+        learn_from_ledger=learn_from_ledger,
         progress=progress,
     ) as run:
         return run.pay()
@@ -149,6 +162,8 @@ class Run:
 
     Attributes
     ----------
+    known
+        Pools that `gp` begins with: those of the ledger with `learn_from_ledger`, or as given.
     plan
         What will run, and why.
     influence
@@ -170,13 +185,16 @@ class Run:
     options: Mapping[str, Any] | None = None
     budget: int | None = None
     precision: float | None = None
+    stop: Stop | None = None
     seed: int = 0
     n_jobs: int = 1
     executor: str = "local"
     address: Any = None
     max_seconds: float | None = None
     ledger: str | os.PathLike[str] | None = None
+    learn_from_ledger: bool = False
     progress: bool | None = None
+    known: BoolArray | None = None
     plan: Plan = field(init=False)
     influence: FloatArray | None = field(init=False, default=None)
 
@@ -185,14 +203,32 @@ class Run:
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
         refuse_ledger(self.game, self.ledger)
+        self.stop = check_stop(self.stop, self.precision)
         self.seed = check_seed(self.seed)
+        if self.learn_from_ledger:
+            refuse_learning(self.plan, self.ledger)
         self._paid: Ledger | None = None
+        self._seconds = 0.0
+        self._begin_with(self.known)
 
     def __enter__(self) -> Self:
         if self.ledger is not None and self.plan.formula is None:
             assert self.game.context is not None  # as `refuse_ledger` saw to
             self._paid = Ledger(self.ledger, self.game.context)
+            if self.learn_from_ledger and self.known is None:
+                self._begin_with(paid_pools(self.game, self._paid, self._name()))
         return self
+
+    def _begin_with(self, known: BoolArray | None) -> None:
+        """Let the method ask these pools first, beyond its budget."""
+        if known is not None and self.plan.formula is None:
+            self.known = known
+            self.plan = replace(self.plan, budget=self.plan.budget + len(known))
+
+    def _name(self) -> bytes:
+        """Names this run in its ledger: what it was asked for, whatever ends it."""
+        options = json_text(dict(self.plan.options))
+        return digest(self.plan.method.name, options, self.plan.budget, self.seed).encode()
 
     def __exit__(self, *error: object) -> None:
         if self._paid is not None:
@@ -229,7 +265,7 @@ class Run:
         valuation = self._valuation(talk, evaluator, self.converse)
         valuation = replace(valuation, precision=self.precision)
         self.influence = evaluator.influence
-        return self._judged(valuation, talk.estimate)
+        return self._judged(valuation, talk.estimate, self._seconds)
 
     def _evaluator(self, until: float, stack: ExitStack) -> Evaluator:
         if self.game.cheap:
@@ -249,6 +285,7 @@ class Run:
             fractions=self.game.fractions,
             seed=self.seed,
             batch=_batch(self.game),
+            known=self.known,
         )
 
     def _drive(self, talk: AskTell, evaluator: Evaluator, bar: Progress, until: float) -> None:
@@ -256,17 +293,18 @@ class Run:
             seconds_left(until)
             return self.converse()
 
-        watch = Watch(self.precision, lambda so_far: evaluator.errors(so_far, self.plan, begin))
+        watch = Watch(self.stop, lambda so_far: evaluator.errors(so_far, self.plan, begin))
         while (ask := talk.ask()) is not None:
             seconds_left(until)
-            if ask.so_far is not None and (self.precision is not None or bar.show):
-                looked = watch.look(talk.n_asked - len(ask.queries), ask.so_far)
+            if ask.so_far is not None and (self.stop is not None or bar.show):
+                over = watch.is_over(talk.n_asked - len(ask.queries), ask.so_far)
                 bar.show_leaders(ask.so_far, talk.names, watch)
-                if looked and (watch.is_reached(ask.so_far) or watch.is_hopeless(ask.so_far)):
+                if over:
                     talk.stop()
                     talk.finished = True  # the user's wish is the plan
-                    return
+                    break
             talk.tell(evaluator.answer(ask, bar))
+        self._seconds = monotonic() - watch.began
 
     def _from_formula(self, formula: Estimate) -> Valuation:
         self.influence = formula.by_row
@@ -292,6 +330,8 @@ class Run:
             complete=talk.finished,
             **evaluator.account(talk.estimate, self.plan, begin),
         )
+        if self.known is not None:
+            valuation = _with_learned(valuation, self.known)
         return replace(
             valuation, notes=(*valuation.notes, *self._chance(valuation), *_shortfall(valuation))
         )
@@ -330,19 +370,48 @@ class Run:
             **counted,
         )
 
-    def _judged(self, valuation: Valuation, estimate: Estimate | None) -> Valuation:
-        """Say so when the wanted precision was not reached, and what would help."""
-        wish, total = self.precision, valuation.total_errors
-        certain = total is None and not valuation.unknown
-        if wish is None or estimate is None or certain or is_precise(estimate, total, wish):
+    def _judged(self, valuation: Valuation, estimate: Estimate | None, seconds: float) -> Valuation:
+        """Say so when what the run was to find was not found, and what would help."""
+        if self.stop is None or estimate is None:
             return valuation
-        asked = f"The wanted precision of {wish:g} "
-        if valuation.unknown:
-            note = f"{asked}cannot be judged: the error is {valuation.interval_meaning}. "
-            return replace(valuation, notes=(*valuation.notes, note + remedy(valuation)))
-        return replace(
-            valuation, notes=(*valuation.notes, asked + _shortage(valuation, wish, estimate))
+        total = valuation.total_errors
+        certain = total is None and not valuation.unknown
+        now = Standing(
+            estimate.values,
+            estimate.std_errors,
+            total,
+            valuation.total_covariance,
+            rest=0.0,
+            unknown=bool(valuation.unknown),
+            replicates=estimate.replicates,
+            evaluations=valuation.n_evaluations,
+            seconds=seconds,
+            fresh=True,
         )
+        met = certain or self.stop.is_met(now)
+        if self.precision is None:
+            told = {"stop": {"rule": repr(self.stop), "met": met}}
+            valuation = replace(valuation, details={**valuation.details, **told})
+        return (
+            valuation
+            if met
+            else replace(valuation, notes=(*valuation.notes, self._unmet(valuation, estimate)))
+        )
+
+    def _unmet(self, valuation: Valuation, estimate: Estimate) -> str:
+        """Why the run ended without what it was to find."""
+        asked = (
+            f"The wanted precision of {self.stop.precision:g} "
+            if isinstance(self.stop, Values)
+            else f"The rule {self.stop!r} "
+        )
+        if valuation.unknown:
+            unknown = f"cannot be judged: the error is {valuation.interval_meaning}. "
+            return f"{asked}{unknown}{remedy(valuation)}"
+        if isinstance(self.stop, Values):
+            return asked + _shortage(valuation, self.stop.precision, estimate)
+        evaluations = f"{valuation.n_evaluations:,} evaluations"
+        return f"{asked}was not met within {evaluations}; raise the budget, or ask for less."
 
     def _stopped(self, talk: AskTell, evaluator: Evaluator, *, late: bool) -> Stopped:
         ledger = (
@@ -361,6 +430,36 @@ class Run:
             so_far,
             out_of_time=late,
         )
+
+
+def refuse_learning(plan: Plan, ledger: object) -> None:
+    """Refuse to learn where there is no ledger, or by a method that could not."""
+    if ledger is None:
+        raise InvalidOption(
+            "learn_from_ledger=True was given without a ledger. Pass ledger= with the file that "
+            "holds what was paid before."
+        )
+    if plan.formula is None and plan.method.name != "gp":
+        raise InvalidOption(
+            f"learn_from_ledger=True was given with {plan.method.name}, whose values rest on its "
+            "own questions alone. Use method='gp', which learns from any pool."
+        )
+
+
+def _with_learned(valuation: Valuation, pools: BoolArray) -> Valuation:
+    """Record with which pools a run began."""
+    bits = np.packbits(pools, axis=1)
+    whole = digest("learned", bits)
+    told = {"pools": len(pools), "digest": whole, "members": [row.tobytes().hex() for row in bits]}
+    note = (
+        f"gp began with {len(pools):,} pools that the ledger held of this game, whoever had paid "
+        f"for them (digest {whole[:12]}); {valuation.n_evaluations - len(pools):,} more were asked."
+    )
+    return replace(
+        valuation,
+        notes=(*valuation.notes, note),
+        details={**valuation.details, "learned": told},
+    )
 
 
 def _shortfall(valuation: Valuation) -> tuple[str, ...]:

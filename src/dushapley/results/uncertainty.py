@@ -132,21 +132,30 @@ def plausible_values(
     The same draws for the same seed, `most` of them unless the owners are many. None where the
     errors are unknown.
     """
+    total, joint = valuation.total_errors, valuation.total_covariance
+    return None if total is None else joint_draws(valuation.values, total, joint, seed, most)
+
+
+def joint_draws(
+    values: FloatArray,
+    total: FloatArray,
+    joint: FloatArray | None,
+    seed: int = 0,
+    most: int = INTERVAL_DRAWS,
+) -> FloatArray:
+    """Draws around values with these standard errors, or with this covariance where it is known."""
     from threadpoolctl import threadpool_limits
 
-    total, joint = valuation.total_errors, valuation.total_covariance
-    if total is None:
-        return None
     n = len(total)
     draws = int(np.clip(MOST_NUMBERS // n, LEAST_DRAWS, most))
     noise = np.random.default_rng(seed).standard_normal((draws, n))
     if joint is None:
-        return np.asarray(valuation.values + noise * total)
+        return np.asarray(values + noise * total)
     with threadpool_limits(1):  # the last bit of a product depends on the number of threads
         scale, axes = np.linalg.eigh(joint)
         # the symmetric root is the same on every machine; signs of single axes are not
         drawn = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
-    return np.asarray(valuation.values + drawn)
+    return np.asarray(values + drawn)
 
 
 def probability_greater(valuation: Valuation) -> FloatArray:

@@ -10,13 +10,17 @@ from decimal import Decimal
 from math import isclose
 from typing import Any
 
+import numpy as np
+
+from dushapley.arrays import BoolArray
 from dushapley.data.check.codes import CODES
 from dushapley.data.files import SourceFile
 from dushapley.engine.plan import Plan, choose_plan
-from dushapley.engine.value import value
+from dushapley.engine.value import Run
 from dushapley.errors import InvalidSettlement
 from dushapley.estimators.registry import AUTO
 from dushapley.games import Game, as_game
+from dushapley.results.stopping import Replay
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import amount_of, money
 from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
@@ -344,7 +348,8 @@ def value_findings(
         other = "this is another game"
         return [content, Finding("values", None, other), Finding("notes", None, other)]
     refuse_endless(stored, played, most_evaluations)
-    again = value(played, ledger=ledger, n_jobs=n_jobs, **_asked(stored))
+    with Run(played, ledger=ledger, n_jobs=n_jobs, **_asked(stored)) as run:
+        again = run.pay()
     how = f"{again.n_computed:,} evaluations computed again"
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
@@ -390,7 +395,36 @@ def _asked(stored: Valuation) -> dict[str, Any]:
         "budget": stored.budget,
         "precision": stored.precision,
         "seed": stored.seed,
+        "stop": replayed(stored),
+        "known": learned_pools(stored),
     }
+
+
+def replayed(stored: Valuation) -> Replay | None:
+    """What ended the run, if it was a rule: the clock, say, cannot be asked again."""
+    ended = stored.details.get("stop")
+    if ended is None:
+        return None
+    if not isinstance(ended, Mapping) or not isinstance(ended.get("rule"), str):
+        raise InvalidSettlement("What ended its run is not recorded as it was written.")
+    return Replay(ended["rule"], bool(ended.get("met")), stored.n_evaluations)
+
+
+def learned_pools(stored: Valuation) -> BoolArray | None:
+    """The pools that the run began with, if it learned from a ledger."""
+    learned = stored.details.get("learned")
+    if learned is None:
+        return None
+    n = len(stored.owners)
+    try:
+        rows = [np.frombuffer(bytes.fromhex(row), dtype=np.uint8) for row in learned["members"]]
+        packed = np.array(rows, dtype=np.uint8).reshape(len(rows), -(-n // 8))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidSettlement(
+            f"The pools that its run began with cannot be read ({error}). Use the settlement as "
+            "it was written."
+        ) from error
+    return np.unpackbits(packed, axis=1, count=n).astype(np.bool_)
 
 
 def refuse_endless(stored: Valuation, game: Game, most: int | None = None) -> Plan:
@@ -399,10 +433,11 @@ def refuse_endless(stored: Valuation, game: Game, most: int | None = None) -> Pl
     plan = choose_plan(game, asked["method"], asked["options"], stored.budget)
     stated = stored.n_evaluations
     allowed = min(MOST_EVALUATIONS, max(UNUSED, 2 * stated)) if most is None else most
-    if plan.budget > allowed:
+    needed = plan.budget + (0 if asked["known"] is None else len(asked["known"]))
+    if needed > allowed:
         raise InvalidSettlement(
-            f"To compute this settlement again, up to {plan.budget:,} evaluations may be needed; "
-            f"it says that {stated:,} were made. Agree with most_evaluations={plan.budget} "
+            f"To compute this settlement again, up to {needed:,} evaluations may be needed; "
+            f"it says that {stated:,} were made. Agree with most_evaluations={needed} "
             "(--yes) if that is what it is worth."
         )
     return plan

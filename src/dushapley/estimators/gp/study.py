@@ -63,7 +63,8 @@ class Study:
         n, rng = self.problem.n_players, self.problem.rng
         if self.posterior is None:
             held_out = max(1, n // 4)
-            return design.pilot(n, min(design.pilot_size(n) - 2, self.left - held_out), rng)
+            drawn = design.pilot(n, min(design.pilot_size(n) - 2, self.left - held_out), rng)
+            return drawn if len(self.pools) == 1 else self._missing(drawn)
         seen = set(self.seen)
         count = self._batch_size()
         wanted = count if self.verdict.reason else -(-count // CHECKED)
@@ -73,6 +74,18 @@ class Study:
             self.posterior, self.medium, self.with_answers, pools, count - len(self.checks)
         )
         return np.concatenate([self.checks, chosen])
+
+    def recall(self, pools: BoolArray, answers: FloatArray) -> None:
+        """Take in pools that were paid before the run began, in any number."""
+        self.pools = np.concatenate([self.pools, pools])
+        self.answers = np.concatenate([self.answers, answers])
+        self.seen |= {pool.tobytes() for pool in pools}
+
+    def _missing(self, pilot: BoolArray) -> BoolArray:
+        """What the pilot lacks beside the pools known before: owners alone, and enough pools."""
+        new = pilot[[pool.tobytes() not in self.seen for pool in pilot]]
+        alone = int((new.sum(axis=1) == 1).sum())
+        return new[: max(alone, len(pilot) + 1 - len(self.pools), 1)]
 
     def _batch_size(self) -> int:
         count = max(2, (len(self.pools) + 1) // GROWTH)

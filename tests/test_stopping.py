@@ -1,0 +1,178 @@
+"""Runs that end by what matters, and runs that begin with what was paid before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dushapley as ds
+from dushapley.errors import InvalidOption
+from dushapley.results.stopping import Standing
+
+WORTH = np.random.default_rng(0).random(8)
+
+
+def utilities(pools):
+    """Summed owner by owner, so that a pool is worth the same in any company."""
+    total = sum(pools[:, j] * WORTH[j] for j in range(8))
+    return np.sqrt(total) + 0.02 * np.sin(7 * total)
+
+
+def a_game():
+    return ds.CallableGame(utilities, 8, fingerprint="roots")
+
+
+def standing(**other):
+    known = {
+        "values": np.array([1.0, 2.0, 4.0]),
+        "sampling": np.array([0.1, 0.1, 0.1]),
+        "total": np.array([0.1, 0.1, 0.1]),
+        "covariance": None,
+        "rest": 0.0,
+        "unknown": False,
+        "replicates": None,
+        "evaluations": 10,
+        "seconds": 5.0,
+        "fresh": True,
+    }
+    return Standing(**known | other)
+
+
+def test_rules_are_about_values_payments_ranks_and_time():
+    now = standing()
+    assert ds.stop.Values(0.07).is_met(now)
+    assert not ds.stop.Values(0.06).is_met(now)
+    assert ds.stop.Ranking(0.99).is_met(now)
+    assert not ds.stop.Ranking(0.99).is_met(standing(total=np.full(3, 1.0)))
+    assert ds.stop.Ranking(0.8, top=1).is_met(standing(total=np.full(3, 1.0)))
+    assert ds.stop.Payments(0.1).is_met(now)
+    assert not ds.stop.Payments(0.01).is_met(now)
+    assert ds.stop.Seconds(5).is_met(now)
+    assert not ds.stop.Seconds(6).is_met(now)
+    for rule in (ds.stop.Values(1), ds.stop.Ranking(0.5), ds.stop.Payments(1)):
+        assert not rule.is_met(standing(total=None))
+        assert not rule.is_met(standing(replicates=5))
+        assert not rule.is_met(standing(fresh=False))
+
+
+def test_rules_are_put_together():
+    rule = ds.stop.Values(0.07) & ds.stop.Seconds(6) | ds.stop.Ranking(0.99)
+    assert repr(rule) == "((Values(0.07) & Seconds(6)) | Ranking(0.99))"
+    assert rule.is_met(standing())
+    assert not (ds.stop.Values(0.07) & ds.stop.Seconds(6)).is_met(standing())
+    far = standing(rest=1.0, total=np.full(3, 1.0))
+    assert (ds.stop.Values(0.1) & ds.stop.Seconds(6)).is_hopeless(far)
+    assert not (ds.stop.Values(0.1) | ds.stop.Seconds(6)).is_hopeless(far)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ds.stop.Values(0),
+        lambda: ds.stop.Payments("5%"),
+        lambda: ds.stop.Ranking(1.0),
+        lambda: ds.stop.Ranking(0.9, top=0),
+        lambda: ds.stop.Seconds(-1),
+        lambda: ds.stop.Values(0.1) & 60,
+        lambda: ds.value(a_game(), stop=0.05),
+        lambda: ds.value(a_game(), stop=ds.stop.Values(0.1), precision=0.1),
+    ],
+)
+def test_what_is_no_rule_is_refused(make):
+    with pytest.raises(InvalidOption):
+        make()
+
+
+def test_a_run_ends_by_its_rule_and_holds_when_computed_again():
+    game = a_game()
+    rule = ds.stop.Payments(0.2) & ds.stop.Ranking(0.5, top=2) | ds.stop.Seconds(600)
+    v = ds.value(game, "gp", budget=200, stop=rule)
+    assert v.n_evaluations < 150
+    assert v.details["stop"] == {"rule": repr(rule), "met": True}
+    assert ds.verify(ds.settle(v, pot=100), game).holds
+    by_clock = ds.value(game, "gp", budget=200, stop=ds.stop.Seconds(1e-9))
+    assert by_clock.n_evaluations < 60
+    assert by_clock.complete
+    assert ds.verify(ds.settle(by_clock, pot=100), game).holds
+    unmet = ds.value(game, "permutation", budget=60, stop=ds.stop.Ranking(0.9999))
+    assert unmet.details["stop"]["met"] is False
+    assert "was not met within" in unmet.notes[-1]
+
+
+def test_precision_is_the_rule_of_values():
+    one = ds.value(a_game(), "gp", budget=200, precision=0.05)
+    other = ds.value(a_game(), "gp", budget=200, stop=ds.stop.Values(0.05))
+    assert one.n_evaluations == other.n_evaluations < 200
+    assert one.values.tolist() == other.values.tolist()
+
+
+def test_gp_begins_with_what_others_paid_for(tmp_path):
+    game, ledger = a_game(), tmp_path / "paid.sqlite"
+    exact = ds.value(game, "exact").values
+    ds.value(game, "permutation", budget=120, seed=5, ledger=ledger)
+    v = ds.value(game, "gp", budget=30, ledger=ledger, learn_from_ledger=True)
+    learned = v.details["learned"]
+    assert learned["pools"] == v.n_evaluations - 30 > 50
+    assert f"gp began with {learned['pools']} pools" in v.notes[-1]
+    blind = ds.value(game, "gp", budget=30)
+    assert np.square(v.values - exact).sum() < 0.3 * np.square(blind.values - exact).sum()
+    assert ds.verify(ds.settle(v, pot=10), game).holds
+    # more was paid since, which another run learns from and this one, taken up again, does not
+    ds.value(game, "antithetic", budget=60, seed=9, ledger=ledger)
+    again = ds.value(game, "gp", budget=30, ledger=ledger, learn_from_ledger=True)
+    assert again.values.tolist() == v.values.tolist()
+    assert again.details["learned"] == learned
+    other = ds.value(game, "gp", budget=30, seed=1, ledger=ledger, learn_from_ledger=True)
+    assert other.details["learned"]["pools"] > learned["pools"]
+
+
+def test_a_stopped_run_goes_on_with_the_pools_it_began_with(tmp_path):
+    ledger, left = tmp_path / "paid.sqlite", [10**9]
+
+    def tired(pools):
+        left[0] -= len(pools)
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return utilities(pools)
+
+    game = ds.CallableGame(tired, 8, fingerprint="roots", block=4)
+    ds.value(game, "permutation", budget=60, ledger=ledger)
+    asked = {"method": "gp", "budget": 40, "ledger": ledger, "learn_from_ledger": True}
+    left[0] = 24
+    with pytest.raises(ds.Stopped):
+        ds.value(game, **asked)
+    left[0] = 10**9
+    resumed = ds.value(game, **asked)
+    whole = tmp_path / "whole.sqlite"
+    ds.value(game, "permutation", budget=60, ledger=whole)
+    straight = ds.value(game, **asked | {"ledger": whole})
+    assert resumed.values.tolist() == straight.values.tolist()
+    assert resumed.details["learned"] == straight.details["learned"]
+
+
+def test_learning_needs_a_ledger_and_gp(tmp_path):
+    with pytest.raises(InvalidOption, match="without a ledger"):
+        ds.value(a_game(), "gp", learn_from_ledger=True)
+    with pytest.raises(InvalidOption, match="with permutation"):
+        ds.value(a_game(), "permutation", ledger=tmp_path / "l", learn_from_ledger=True)
+    empty = ds.value(a_game(), "gp", ledger=tmp_path / "new.sqlite", learn_from_ledger=True)
+    assert empty.details["learned"]["pools"] == 0
+    assert empty.values.tolist() == ds.value(a_game(), "gp").values.tolist()
+
+
+def test_rows_are_found_again_whatever_the_order_of_owners(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = {f"o{j}": (rng.normal(size=(6 + j, 2)), None) for j in range(5)}
+    owners = ds.Owners.from_arrays({name: X for name, (X, _) in rows.items()})
+    turned = ds.Owners.from_arrays({name: X for name, (X, _) in reversed(rows.items())})
+    ledger = tmp_path / "paid.sqlite"
+
+    def spread(X, _y):
+        return float(np.ptp(X)) if len(X) else 0.0
+
+    first, second = (ds.DatasetGame(o, spread, fingerprint="spread") for o in (owners, turned))
+    ds.value(first, "permutation", budget=14, ledger=ledger)
+    found = ds.value(second, "gp", budget=12, ledger=ledger, learn_from_ledger=True)
+    assert found.details["learned"]["pools"] == 0  # known under the other order only
+    again = ds.value(first, "gp", budget=12, ledger=ledger, learn_from_ledger=True)
+    assert again.details["learned"]["pools"] > 0
