@@ -702,3 +702,8 @@ def _(f: Folder) -> None:
 @case("a label misspelt once", code="rare-label", owner="Bonn", column=TARGET, row=4, value="yess")
 def _(f: Folder) -> None:
     f.tables["Bonn"].loc[3, TARGET] = "yess"
+
+
+@case("a column's name in capitals", code="column-spelling", owner="Bonn", column="bmi", same=True)
+def _(f: Folder) -> None:
+    f.tables["Bonn"] = f.tables["Bonn"].rename(columns={"bmi": "BMI"})

@@ -88,6 +88,7 @@ def take_in(
     if everybody and not any(finding.code == "unreadable-file" for finding in findings):
         refuse_idle_marks(how, list(frames))
     needed = [name for name in (target, owner) if name is not None]
+    findings += one_name(frames, [*needed, *how.columns, *how.drop])
     frames = chosen_columns(frames, how, needed)
     findings += matched_columns(frames, how, needed)
     detected = {file.path.name: file.detected for file in frames if file.detected}
@@ -194,6 +195,33 @@ def chosen_columns(frames: Frames, reading: Reading, needed: Sequence[str]) -> F
             kept = [name for name in kept if name in common or name in needed]
         chosen[file] = frame if len(kept) == len(frame.columns) else frame[kept]
     return chosen
+
+
+def one_name(frames: Frames, wanted: Sequence[str]) -> list[Finding]:
+    """Give columns whose names differ in spelling only one name, where that is without doubt."""
+    names = [[str(name) for name in frame.columns] for frame in frames.values()]
+    twins = {k for own in names for k, n in Counter(map(spelling_key, own)).items() if n > 1}
+    spelling = one_spelling(name for own in names for name in own)
+    named = {spelling_key(wish): wish for wish in wanted if wish in spelling}
+    findings = []
+    for file, frame in frames.items():
+        alone = (n for n in map(str, frame.columns) if spelling_key(n) not in twins)
+        new = {n: s for n in alone if (s := named.get(spelling_key(n), spelling[n])) != n}
+        if new:
+            frames[file] = frame.rename(columns=new)
+        findings += [
+            Finding(
+                "column-spelling",
+                "note",
+                f"{file.path.name} calls a column {name!a}, where others write "
+                f"{usual!a}: taken as one, as they differ in spelling only.",
+                whose(file),
+                usual,
+                value=name,
+            )
+            for name, usual in new.items()
+        ]
+    return findings
 
 
 def matched_columns(frames: Frames, reading: Reading, needed: Sequence[str]) -> list[Finding]:

@@ -7,6 +7,7 @@ code (`codes`) and a severity: a *stop* would move money in silence and can be t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Unpack
@@ -100,8 +101,10 @@ def examine(intake: Intake, target: str, accept: Iterable[str] = ()) -> Findings
     survey = Survey(intake.tables, target, intake.test)
     found = list(intake.findings)
     told = {(f.owner, f.column) for f in found if f.severity == "stop" and f.column is not None}
-    for look in CHECKS if survey.names else CHECKS[:3]:
-        found += [f for f in look(survey) if (f.owner, f.column) not in told]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # columns of which somebody has no value
+        for look in CHECKS if survey.names else CHECKS[:3]:
+            found += [f for f in look(survey) if (f.owner, f.column) not in told]
     ordered = sorted(found, key=lambda finding: finding.severity != "stop")
     tables = dict(intake.tables) | ({} if intake.test is None else {TEST: intake.test})
     findings = Findings(

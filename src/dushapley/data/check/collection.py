@@ -79,8 +79,11 @@ class Findings(Sequence[Finding]):
     @cached_property
     def remedies(self) -> tuple[str, ...]:
         """Options that resolve all stops for which there is one, each once."""
-        options = (finding.remedy or "" for finding in self.stops)
-        return tuple(dict.fromkeys(o for o in options if re.fullmatch(r"--read [^\s]+", o)))
+        usual = re.compile(r"--read (?:missing|positive)=(?:'[^']*'|[^\s']+)")
+        only = re.compile(r"--read (?:[^\s']+|[^\s']+='[^']*')")
+        remedies = [finding.remedy or "" for finding in self.stops]
+        options = (usual.match(text) or only.fullmatch(text) for text in remedies)
+        return tuple(dict.fromkeys(o[0] for o in options if o and "LABEL" not in o[0]))
 
     def accepting(self, codes: Iterable[str]) -> Findings:
         """The same where stops of these codes are notes that say so."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -118,7 +119,8 @@ def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Fin
     assert table is not None
     position = _first_strange(table[column].to_numpy(dtype=object), usual)
     row, value = row_of(table, position), str(table[column].iloc[position])
-    option = f"--read missing={value}" if usual == "number" and not value.isalnum() else None
+    mark = not value.isalnum() and not any(c.isdigit() for c in value)
+    option = f"--read missing={quote(value)}" if usual == "number" and mark else None
     return Finding(
         "mixed-types",
         "stop",
@@ -130,7 +132,7 @@ def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Fin
         value=value,
         remedy=option
         or (
-            f"--read text={column} (text for everybody), or --read drop={column}"
+            f"--read drop={quote(column)}, or write {WORDS[usual]} only, without units"
             if column != survey.target
             else positive_option(labels_of(survey))
         ),

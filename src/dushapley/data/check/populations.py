@@ -111,7 +111,7 @@ def shifted_units(survey: Survey) -> Iterator[Finding]:
         return
     plain = _apart(sample, survey.holder)
     positive = (np.nan_to_num(sample, nan=1.0) > 0).all(axis=0)
-    logs = np.log(np.where(positive & (sample > 0), sample, 1.0))
+    logs = np.log(np.where(positive, sample, 1.0))  # what is missing stays so
     for column in np.flatnonzero((plain | (_apart(logs, survey.holder) & positive)).any(axis=0)):
         striking = plain[:, column] | (_apart(logs[:, [column]], survey.holder)[:, 0])
         if len(np.unique(sample[:, column])) < LEAST_VALUES:

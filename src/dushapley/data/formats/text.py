@@ -346,16 +346,18 @@ class _Parser:
     def _tell_of(self, ragged: list[Any]) -> None:
         row = ragged[0]
         number = self._row_of(row.text)
+        place = "" if number is None else f", row {number},"
         self.account.tell(
             "ragged-row",
             "stop",
-            f"{len(ragged)} rows of {self.account.name} do not have the {row.expected_columns} "
-            f"fields that its names ask for; the first, row {number}, has {row.actual_columns}: "
+            f"{len(ragged)} row(s) of {self.account.name} do not have the {row.expected_columns} "
+            f"fields that its names ask for; the first{place} has {row.actual_columns}: "
             f"{shortened(row.text, 60)!r}. Mend these rows.",
             row=number,
             value=row.text,
         )
 
     def _row_of(self, text: str) -> int | None:
-        position = (b"\n" + self.body).find(b"\n" + text.encode() + b"\n")
-        return None if position < 0 else self.body.count(b"\n", 0, position) + 1
+        lines = self.body.replace(b"\r\n", b"\n").rstrip(b"\n")
+        position = (b"\n" + lines + b"\n").find(b"\n" + text.encode() + b"\n")
+        return None if position < 0 else lines.count(b"\n", 0, position) + 1
