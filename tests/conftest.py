@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -50,3 +52,22 @@ def client() -> Iterator[Any]:
         distributed.Client(cluster, set_as_default=False) as connected,
     ):
         yield connected
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three small owners and a test file, where we are."""
+    rng = np.random.default_rng(0)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owners").mkdir()
+
+    def table(rows: int) -> pd.DataFrame:
+        X = rng.normal(size=(rows, 2))
+        return pd.DataFrame(X, columns=list("ab")).assign(y=np.where(X.sum(axis=1) > 0, "p", "n"))
+
+    for name, rows in {"north": 20, "south": 30, "west": 15}.items():
+        table(rows).to_csv(tmp_path / "owners" / f"{name}.csv", index=False)
+    table(60).to_csv(tmp_path / "test.csv", index=False)
+    return tmp_path

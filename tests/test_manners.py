@@ -12,7 +12,6 @@ import sys
 from inspect import signature
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -79,25 +78,6 @@ def sentence(node: ast.AST) -> str | None:
         parts = [sentence(node.left), sentence(node.right)]
         return None if parts == [None, None] else "".join(part or "" for part in parts)
     return None
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three small owners and a test file, where we are."""
-    rng = np.random.default_rng(0)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("warnings.showwarning", None)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "owners").mkdir()
-
-    def table(rows: int) -> pd.DataFrame:
-        X = rng.normal(size=(rows, 2))
-        return pd.DataFrame(X, columns=list("ab")).assign(y=np.where(X.sum(axis=1) > 0, "p", "n"))
-
-    for name, rows in {"north": 20, "south": 30, "west": 15}.items():
-        table(rows).to_csv(tmp_path / "owners" / f"{name}.csv", index=False)
-    table(60).to_csv(tmp_path / "test.csv", index=False)
-    return tmp_path
 
 
 @pytest.fixture

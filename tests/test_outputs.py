@@ -6,8 +6,6 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import dushapley as ds
@@ -20,24 +18,10 @@ from dushapley.errors import NotWritten
 JOB = ["owners", "--by-file", "--target", "y", "--test", "test.csv", "--model", "naive-bayes"]
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three small owners and a test file."""
-    rng = np.random.default_rng(0)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("warnings.showwarning", None)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "owners").mkdir()
-
-    def table(rows: int) -> pd.DataFrame:
-        X = rng.normal(size=(rows, 2))
-        return pd.DataFrame(X, columns=list("ab")).assign(y=np.where(X.sum(axis=1) > 0, "p", "n"))
-
-    for name, rows in {"north": 20, "south": 30, "west": 15}.items():
-        table(rows).to_csv(tmp_path / "owners" / f"{name}.csv", index=False)
-    table(60).to_csv(tmp_path / "test.csv", index=False)
-    (tmp_path / "notes.txt").write_text("mine")
-    return tmp_path
+@pytest.fixture(autouse=True)
+def _mine(folder: Path) -> None:
+    """A file of one's own beside the others."""
+    (folder / "notes.txt").write_text("mine")
 
 
 def run(*arguments: object) -> int:
