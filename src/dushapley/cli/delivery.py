@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -166,7 +167,7 @@ class Delivery(Pot):
     ) -> None:
         """Data on stdout, files where they were asked for."""
         record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
-        record["findings"] = job.findings.record()
+        record |= {"findings": job.findings.record(), "about": about(job, game)}
         settled, refusal = None, None
         try:
             settled = self._settle(result, record)
@@ -179,6 +180,8 @@ class Delivery(Pot):
         if settled is not None:
             self._write(self.settlement, settled.to_json())
         self._write_pages(result, settled, job, game, command)
+        if settled is not None:
+            self._say_next(job)
         if refusal is not None:
             raise refusal
 
@@ -198,6 +201,15 @@ class Delivery(Pot):
         for name, path in self._pages(game):
             page = owner_page(result, name, settled, about=model)
             self._write(path, stamped(page, page_identity(name, job)))
+
+    def _say_next(self, job: Job) -> None:
+        """What to do with a settlement, in commands that can be typed."""
+        settlement, files = str(self.settlement), map(str, [*job.files, *filter(None, [job.test])])
+        letters = ["dushapley", "report", settlement, "--letters", "letters"]
+        say(
+            f"next, letters and payments:\n  {shlex.join(letters)} --payments payments.csv\n"
+            f"and whoever doubts it:\n  {shlex.join(['dushapley', 'verify', settlement, *files])}"
+        )
 
     def _settle(self, result: ds.Valuation, record: dict[str, Any]) -> ds.Settlement | None:
         if self.pot is None:
@@ -223,12 +235,14 @@ def page_name(report: Path, position: int, owner: str) -> str:
 
 
 def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:
-    """Model and score, for the page."""
+    """Model, score and what it was measured on, for the page and the record."""
     one = one_of(game)
     model = one.model.steps[-1][1] if hasattr(one.model, "steps") else one.model
-    tested = (
-        f"{job.cv}-fold cross-validation of the owners’ own rows"
-        if job.cv is not None
-        else f"{len(one.y_test):,} test rows"
-    )
-    return {"model": type(model).__name__, "score": f"{one.scoring}, {tested}"}
+    rows = f"{len(one.y_test):,} rows"
+    tested = {
+        "test": f"on {rows} of {job.test.name}" if job.test else "",
+        "holdout": f"on {rows} held out of the owners’ own",
+        "cv": f"in {job.cv}-fold cross-validation of the owners’ own rows",
+    }
+    way = "test" if job.test else "holdout" if job.holdout is not None else "cv"
+    return {"model": type(model).__name__, "score": str(one.scoring), "tested": tested[way]}

@@ -33,6 +33,7 @@ from dushapley.cli.jobfile import Job, decide
 from dushapley.cli.methods import methods
 from dushapley.cli.panels import in_panel
 from dushapley.cli.quote import quote
+from dushapley.cli.report import report
 from dushapley.cli.reproduce import reproduce
 from dushapley.cli.salvage import salvage
 from dushapley.cli.statistics import statistics
@@ -47,6 +48,7 @@ LISTED = (
     demo,
     check,
     value,
+    report,
     what_if,
     verify,
     quote,

@@ -11,6 +11,8 @@ from typer import Argument, Exit, Option
 
 from dushapley.cli import options as o
 from dushapley.cli.data import Inputs
+from dushapley.cli.delivery import about
+from dushapley.cli.job import Job
 from dushapley.cli.quote import agree_on_evaluations
 from dushapley.cli.recorded import command_finding, intake_finding, recorded, recorded_job
 from dushapley.data.files import SourceFile, sources
@@ -21,6 +23,7 @@ from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import (
     Finding,
     as_stored,
+    first_difference,
     refuse_endless,
     value_findings,
     verdict_on,
@@ -67,12 +70,21 @@ def verify(
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
         most = agreed_evaluations(stored.valuation, game, means, ask=trusted is None)
         found = value_findings(data, game, ledger=trusted, n_jobs=jobs, most_evaluations=most)
-        return [*found, intake_finding(stored, job)]
+        return [*found, intake_finding(stored, job), *about_finding(record, job, game)]
 
-    of_record = {"command": command_finding(stored), "job": JOB, "findings": None}
+    of_record = {"command": command_finding(stored), "job": JOB, "findings": None, "about": None}
     verdict = verdict_on(data, inputs.record(), of_values, of_record)
     output(verdict)
     raise Exit(0 if verdict.holds else 1)
+
+
+def about_finding(record: Any, job: Job, game: Any) -> list[Finding]:
+    """Whether model, score and test set are those that the pages name; older files name none."""
+    if "about" not in record:
+        return []
+    difference = first_difference(dict(record["about"]), about(job, game), "about")
+    same = "model, score and test set are those that pages and letters name"
+    return [Finding("about", difference is None, difference or same)]
 
 
 def agreed_evaluations(stored: Valuation, game: Game, means: o.Means, *, ask: bool) -> int | None:

@@ -9,7 +9,8 @@ bars, is part of the table itself (a few SVG shapes in every row), so that it so
 a phone and reads as well with 2 owners as with 100. Owners' names never enter a figure.
 """
 
-from dushapley.report.page import owner_page, render, report
+from dushapley.report.letters import owner_page
+from dushapley.report.page import render, report
 from dushapley.report.summary import summarize
 from dushapley.report.text import text_table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from dushapley.arrays import FloatArray
 from dushapley.estimators.registry import REGISTRY
 from dushapley.report.checks import checks, sources
+from dushapley.report.meaning import meaning
 from dushapley.report.numbers import decimal, percent, plural, whole
 from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
@@ -40,7 +41,9 @@ def summarize(
     title
         Heading of the page.
     about
-        Facts of the run to list with the method: model, score, command line, input files.
+        Facts of the run to list with the method: model, command line, input files. "score" and
+        "tested" ("on 1,000 rows of test.csv") are what the first sentence says was measured;
+        those of the settlement's record stand where none are given.
 
     Examples
     --------
@@ -51,9 +54,10 @@ def summarize(
     """
     order = valuation.order
     rows = _rows(valuation, settlement, order)
+    known = dict(about or {}) if about or settlement is None else recorded_about(settlement)
     return {
         "title": title,
-        "lead": _lead(valuation, settlement, rows),
+        "lead": _lead(valuation, settlement, rows, known),
         "facts": _facts(valuation, settlement),
         "rows": rows,
         "has_error": valuation.total_errors is not None,
@@ -63,12 +67,24 @@ def summarize(
         "checks": checks(valuation, settlement),
         "sources": sources(valuation),
         "figures": _figures(valuation, settlement, order),
+        "meaning": meaning(valuation),
         "method": _method(valuation),
-        "about": dict(about or {}),
+        "about": known,
         "record": {} if settlement is None else dict(settlement.record),
         "notes": list(valuation.notes),
         "bibtex": bibtex(valuation),
     }
+
+
+def recorded_about(settlement: Settlement) -> dict[str, str]:
+    """Model, score and test set, as the settlement's record has them."""
+    about = settlement.record.get("about")
+    return {str(k): str(v) for k, v in about.items()} if isinstance(about, Mapping) else {}
+
+
+def measured(about: Mapping[str, str]) -> str:
+    """What was measured on what: "the accuracy on 1,000 rows of test.csv"."""
+    return " ".join(filter(None, [f"the {about.get('score', 'score')}", about.get("tested")]))
 
 
 def _rows(
@@ -102,6 +118,7 @@ def _rows(
             "rank_range": ranks[place_of],
             "at": place(value),
             "zero": place(0.0),
+            "by_size_value": float(by_size[i]),
             "by_size_at": place(float(by_size[i])),
             "from": None if error is None else place(value - error),
             "to": None if error is None else place(value + error),
@@ -117,6 +134,8 @@ def _payment(settlement: Settlement, i: int) -> Plain:
     return {
         "payment": str(settlement.payments[i]),
         "payment_text": money(settlement.payments[i]),
+        "payment_low": None if low is None else str(low[i]),
+        "payment_high": None if high is None else str(high[i]),
         "payment_range": f"{money(low[i])} to {money(high[i])}" if low and high else "",
         "by_size": str(by_size),
         "by_size_text": money(by_size),
@@ -140,13 +159,18 @@ def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain 
     ]
 
 
-def _axis(valuation: Valuation, by_size: FloatArray) -> Any:
+def _axis(valuation: Valuation, by_size: FloatArray) -> Callable[[float], float]:
     """Map a value to its place, in percent of the width of the picture."""
     errors = valuation.total_errors
     spread = np.zeros(1) if errors is None else half_width(errors)
     ends = [valuation.values - spread, valuation.values + spread, by_size]
     low = min(0.0, float(min(end.min() for end in ends)))
     high = max(0.0, float(max(end.max() for end in ends)))
+    return axis(low, high)
+
+
+def axis(low: float, high: float) -> Callable[[float], float]:
+    """Map a value between these ends to its place, in percent of the width of a picture."""
     width = high - low or 1.0
     return lambda value: round(2 + 96 * (value - low) / width, 3)
 
@@ -157,12 +181,17 @@ def _size_shares(valuation: Valuation) -> FloatArray:
     return np.asarray(sizes / sizes.sum())
 
 
-def _lead(valuation: Valuation, settlement: Settlement | None, rows: list[Plain]) -> list[str]:
+def _lead(
+    valuation: Valuation,
+    settlement: Settlement | None,
+    rows: list[Plain],
+    about: Mapping[str, str],
+) -> list[str]:
     """The answer, in two or three sentences."""
     total = valuation.u_full - valuation.u_empty
     digits = decimals_for(np.array([valuation.u_full, valuation.u_empty, total]))
     first = (
-        f"Pooling the data of {plural(len(rows), 'owner', 'owners')} moves the score from "
+        f"Pooling the data of {plural(len(rows), 'owner', 'owners')} moves {measured(about)} from "
         f"{decimal(valuation.u_empty, digits)} (nobody’s data) to "
         f"{decimal(valuation.u_full, digits)} (everybody’s)."
     )

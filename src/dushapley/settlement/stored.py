@@ -66,6 +66,7 @@ RECORD: dict[str, Rule] = {
     "command": text(),
     "job": mapped(plain),
     "findings": listed(mapped(plain)),
+    "about": mapped(text(1000)),
 }
 """What is known of the record; a caller may have added more."""
 LINE = fields(

@@ -159,6 +159,11 @@ def verdict_on(
     return Verdict((*findings, *left, _terms(stored)))
 
 
+def offline_findings(data: Mapping[str, Any]) -> list[Finding]:
+    """What a file tells of itself, without its inputs: its seal, and payments that follow."""
+    return [_seal(data), _arithmetic(data, Settlement.from_dict(data))]
+
+
 def _rest_of_record(stored: Settlement, known: Iterable[str]) -> list[Finding]:
     rest = sorted(set(stored.record) - {"inputs", "versions", *known})
     return [Finding("record", None, f"not looked at: {', '.join(rest):.500}")] if rest else []

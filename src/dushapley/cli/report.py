@@ -1,0 +1,152 @@
+"""`report`: what people are handed of a settlement; it trains nothing."""
+
+from __future__ import annotations
+
+import re
+from datetime import date as calendar
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from dushapley.cli.outputs import Force, Output, identity, refuse_no_folder, refuse_outputs, stamped
+from dushapley.data.outputs import write_whole
+from dushapley.errors import InvalidOption, InvalidSettlement
+from dushapley.hashing import digest
+from dushapley.report import owner_page, summarize, text_table
+from dushapley.report import report as page_of
+from dushapley.report.letters import check_shown
+from dushapley.report.logo import embedded
+from dushapley.report.payments import payments_csv, payments_workbook
+from dushapley.settlement.settlement import Settlement
+from dushapley.settlement.verification import as_stored, offline_findings
+from dushapley.terminal import output, say
+
+TABLES = (".csv", ".xlsx")
+
+
+def report(
+    settlement: Annotated[
+        Path,
+        Argument(exists=True, dir_okay=False, metavar="SETTLEMENT", help="Written by value --pot."),
+    ],
+    page: Annotated[
+        Path | None, Option(help="Write the page of all owners.", metavar="FILE")
+    ] = None,
+    letters: Annotated[
+        Path | None, Option(help="Write a letter to each owner into this folder.", metavar="DIR")
+    ] = None,
+    letters_show: Annotated[
+        str | None,
+        Option(
+            help="What else letters say: rank, values (of all owners) and growth, with commas.",
+            metavar="WHAT",
+        ),
+    ] = None,
+    payments: Annotated[
+        Path | None,
+        Option(help="Write the payments as a table: .csv or .xlsx.", metavar="FILE"),
+    ] = None,
+    title: Annotated[
+        str | None, Option(help="Heading of the page and the letters.", metavar="TEXT")
+    ] = None,
+    logo: Annotated[
+        Path | None, Option(help="A picture above them: PNG, JPEG or GIF.", metavar="FILE")
+    ] = None,
+    date: Annotated[
+        str | None, Option(help="Date on them [default: today].", metavar="TEXT")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Pages, letters and payments of a settlement, from its file alone.
+
+    Say, a letter to each owner and a table for whoever transfers the money:
+
+        dushapley report settlement.json --letters letters --payments payments.csv
+    """
+    shown = check_shown([w.strip() for w in (letters_show or "").split(",") if w.strip()])
+    if letters_show is not None and letters is None:
+        raise InvalidOption("--letters-show says what letters hold; pass --letters DIR with it.")
+    if payments is not None and payments.suffix.lower() not in TABLES:
+        raise InvalidOption(f"--payments {payments} must end in .csv or .xlsx.")
+    stored = unbroken(settlement)
+    written = {"--page": page, "--payments": payments}
+    outputs = [Output(name, path, job_of(stored)) for name, path in written.items() if path]
+    mailed = {} if letters is None else letter_paths(letters, stored)
+    if letters is not None:
+        refuse_no_folder("--letters", letters)
+        outputs += standing(mailed, stored)
+    refuse_outputs(outputs, filter(None, [settlement, logo]), force=force)
+    look: dict[str, Any] = {"logo": "" if logo is None else embedded(logo)}
+    look |= {"date": f"{calendar.today():%-d %B %Y}" if date is None else date}
+    look |= {} if title is None else {"title": title}
+    if page is not None:
+        whole = page_of(stored.valuation, stored, **look)
+        _write(page, stamped(whole, job_of(stored)))
+    if letters is not None:
+        letters.mkdir(parents=True, exist_ok=True)
+        for owner, path in mailed.items():
+            mail = owner_page(stored.valuation, owner, stored, show=shown, **look)
+            write_whole(path, stamped(mail, letter_identity(owner, stored)))
+        say(f"written: {len(mailed)} letters in {letters}")
+    if payments is not None:
+        workbook = payments.suffix.lower() == ".xlsx"
+        _write(payments, payments_workbook(stored) if workbook else payments_csv(stored))
+    if not (page or letters or payments):
+        output(text_table(stored.valuation, summarize(stored.valuation, stored), stored))
+        say("nothing was written; --page FILE, --letters DIR and --payments FILE do that.")
+
+
+def unbroken(path: Path) -> Settlement:
+    """The settlement, if nothing in its file was changed and its payments follow from its values.
+
+    Whether the values follow from the rows is for `verify` to say.
+    """
+    data = as_stored(path)
+    failed = [finding for finding in offline_findings(data) if finding.holds is False]
+    if failed:
+        raise InvalidSettlement(
+            f"{path} does not hold: {failed[0].name}: {failed[0].reason}. Nobody should be paid or "
+            "written to by it; take the file as it was written."
+        )
+    return Settlement.from_dict(data)
+
+
+def job_of(stored: Settlement) -> str:
+    """What makes another output one of the same job."""
+    record = stored.record
+    if {"inputs", "job"} <= set(record):
+        return identity(record)
+    return digest("settlement", *stored.valuation.owners)
+
+
+def letter_identity(owner: str, stored: Settlement) -> str:
+    """Whose letter it is, from what this owner knows."""
+    return digest("page", owner, str(stored.record.get("job", {}).get("target")))
+
+
+def letter_paths(folder: Path, stored: Settlement) -> dict[str, Path]:
+    """Where each owner's letter goes: names that no owner's name can lead astray."""
+    return {
+        owner: folder / f"{letter_name(position, owner)}.html"
+        for position, owner in enumerate(stored.valuation.owners)
+    }
+
+
+def letter_name(position: int, owner: str) -> str:
+    """A file name from an owner's: letters and digits of any script, and its place in the data."""
+    plain = re.sub(r"\W+", "-", owner)[:40].strip("-_")
+    return f"letter-{position + 1:03d}{'-' * bool(plain)}{plain}"
+
+
+def standing(mailed: dict[str, Path], stored: Settlement) -> list[Output]:
+    """Letters that stand there already, which are replaced only if they are the same owner's."""
+    return [
+        Output("--letters", path, letter_identity(owner, stored))
+        for owner, path in mailed.items()
+        if path.exists()
+    ]
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    say(f"written: {write_whole(path, content)}")

@@ -1,0 +1,248 @@
+"""A letter to each owner: what it gets, how sure that is, why, and how to check it.
+
+One printed page, made from the settlement alone: nothing is trained, and every number can be
+computed again from the file. What is of others is absent unless it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from dushapley.data.files import owner_name
+from dushapley.errors import InvalidOption, InvalidSettlement
+from dushapley.report.growth import growth_sentences
+from dushapley.report.meaning import meaning
+from dushapley.report.numbers import decimal, percent
+from dushapley.report.page import environment
+from dushapley.report.summary import Plain, axis, measured, summarize
+from dushapley.results.uncertainty import remedy
+from dushapley.results.valuation import Valuation
+from dushapley.settlement.money import money
+from dushapley.settlement.settlement import Settlement
+from dushapley.terminal import decimals_for
+
+SHOWN = {
+    "rank": "the owner's rank and its 95% range",
+    "values": "names, values and payments of all owners",
+    "growth": "what more rows like its own would earn, if `value --growth` measured it",
+}
+"""What a letter says only if asked to."""
+UNMEASURED = "Why your data are worth this was not measured in this run."
+
+
+def check_shown(show: Collection[str]) -> frozenset[str]:
+    """What letters are to show, or what there is to choose from."""
+    unknown = [name for name in show if name not in SHOWN]
+    if unknown:
+        raise InvalidOption(
+            f"Letters cannot show {unknown[0]!r}; choose among {', '.join(SHOWN)}, with commas "
+            "between."
+        )
+    return frozenset(show)
+
+
+def owner_page(
+    valuation: Valuation,
+    owner: str,
+    settlement: Settlement | None = None,
+    *,
+    title: str = "What your data are worth",
+    about: Mapping[str, str] | None = None,
+    show: Collection[str] = (),
+    logo: str = "",
+    date: str = "",
+) -> str:
+    """A letter to one owner as one HTML text: its own numbers, and only totals of the others'.
+
+    Totals are the number of owners and rows, u(nobody), u(all) and the pot; reasons may compare
+    with the range among the others. Left out unless `show` names them: rank, and names, values and
+    payments of the others. With two owners, totals minus one's own are the other's: no letter can
+    hide that. `about` is shown as it is, so put nothing about others into it.
+
+    Parameters
+    ----------
+    valuation, settlement, title, about
+        As in `summarize`.
+    owner
+        To whom.
+    show
+        Of "rank", "values" and "growth".
+    logo, date
+        An image as `embedded` gives it, and a date as it is to be read.
+    """
+    facts = letter_summary(valuation, owner, settlement, title=title, about=about, show=show)
+    page = environment().get_template("letter.html")
+    return page.render(s=facts | {"logo": logo, "date": date})
+
+
+def letter_summary(
+    valuation: Valuation,
+    owner: str,
+    settlement: Settlement | None = None,
+    *,
+    title: str = "What your data are worth",
+    about: Mapping[str, str] | None = None,
+    show: Collection[str] = (),
+) -> Plain:
+    """All that a letter says, as plain data; what the owner may not see is not in it."""
+    shown = check_shown(show)
+    if owner not in valuation.owners:
+        raise InvalidSettlement(
+            f"There is no owner {owner!r} in this valuation. Owners: "
+            f"{', '.join(map(repr, valuation.owners[:20]))}."
+        )
+    summary = summarize(valuation, settlement, title=title, about=about)
+    row = next(row for row in summary["rows"] if row["name"] == owner)
+    return {
+        "title": title,
+        "owner": owner,
+        "amount": _amount(row, summary),
+        "part": _part(row, summary),
+        "lead": summary["lead"][0],
+        "row": _picture(row),
+        "has_error": summary["has_error"],
+        "interval": summary["interval"],
+        "sure": _sure(valuation, row, summary),
+        "rule": _rule(settlement, row),
+        "why": _why(settlement, owner),
+        "numbers": _numbers(valuation, settlement, row, summary, shown),
+        "others": _others(summary, owner) if "values" in shown else [],
+        "growth": growth_sentences(settlement, owner) if "growth" in shown else [],
+        "meaning": meaning(valuation, own=True),
+        "method": summary["method"]["label"],
+        "version": summary["method"]["version"],
+        "model": summary["about"].get("model", ""),
+        "file": owners_file(settlement, owner),
+        "seal": None if settlement is None else settlement.to_dict()["seal"],
+        "currency": "" if settlement is None else settlement.currency,
+    }
+
+
+def _amount(row: Plain, summary: Plain) -> str:
+    """The answer: what is received or paid, or the share where no money is shared."""
+    if summary["pot"] is None:
+        return f"Your data bring {row['share_text']} of the gain"
+    paid = Decimal(row["payment"])
+    amount = f"{money(abs(paid))} {summary['pot']['currency']}".rstrip()
+    return (
+        "You receive nothing" if paid == 0 else f"You {'receive' if paid > 0 else 'pay'} {amount}"
+    )
+
+
+def _part(row: Plain, summary: Plain) -> str:
+    pot = summary["pot"]
+    if pot is None:
+        return ""
+    whole_pot = f"the pot of {pot['amount_text']} {pot['currency']}".rstrip()
+    return f"That is {percent(abs(row['share']))} of {whole_pot}."
+
+
+def _picture(row: Plain) -> Plain:
+    """The owner's value on an axis of its own: one of all owners would tell their extremes."""
+    error = row["error"] or 0.0
+    ends = [row["value"] - error, row["value"] + error, row["by_size_value"], 0.0]
+    place = axis(min(ends), max(ends))
+    return {
+        "at": place(row["value"]),
+        "zero": place(0.0),
+        "by_size_at": place(row["by_size_value"]),
+        "from": place(row["value"] - error),
+        "to": place(row["value"] + error),
+        **{name: row[name] for name in ("error", "value_text", "error_text", "negative")},
+    }
+
+
+def _sure(valuation: Valuation, row: Plain, summary: Plain) -> list[str]:
+    """How sure the answer is, and what its range covers."""
+    sentences = []
+    if row.get("payment_range") and row["payment_low"] == row["payment_high"]:
+        sentences.append("The rule fixes it: no error that was measured would move it.")
+    elif row.get("payment_range"):
+        unit = f" {summary['pot']['currency']}".rstrip()
+        sentences.append(f"95% range: {row['payment_range']}{unit} ({summary['pot']['interval']}).")
+    elif valuation.unknown:
+        meaning_of = valuation.interval_meaning.removeprefix("unknown: ")
+        sentences.append(
+            f"How sure this is, is ± unknown: the error of {meaning_of} was not measured. "
+            f"{remedy(valuation)}"
+        )
+    elif valuation.total_errors is None:
+        sentences.append("All pools were tried: sampling leaves no error in it.")
+    if row["negative"] and row["error"] is not None and row["value"] + row["error"] >= 0:
+        sentences.append("Your value is below zero, but that may be chance: 0 is in its range.")
+    return sentences
+
+
+def _rule(settlement: Settlement | None, row: Plain) -> list[str]:
+    if settlement is None:
+        return []
+    rule = [settlement.rule, "Payments add up to the pot to the smallest coin."]
+    limited = settlement.negative == "charge" and Decimal(row["payment"]) < 0
+    if limited and row["payment"] == f"-{row['by_size']}":
+        rule.append("You pay the most that the rule lets anybody of your size pay.")
+    return rule
+
+
+def _why(settlement: Settlement | None, owner: str) -> list[str]:
+    diagnosis = None if settlement is None else settlement.diagnosis
+    if diagnosis is None:
+        return [UNMEASURED]
+    return [reason.text for reason in diagnosis.of(owner).reasons]
+
+
+def _numbers(
+    valuation: Valuation,
+    settlement: Settlement | None,
+    row: Plain,
+    summary: Plain,
+    shown: frozenset[str],
+) -> list[tuple[str, str]]:
+    """Its own numbers, each with what it is."""
+    error = f" ± {row['error_text']}" if row["error_text"] else ""
+    numbers = [
+        ("your value", f"{row['value_text']}{error} of {measured(summary['about'])}"),
+        ("your rows", f"{row['size_text']}, {row['size_share_text']} of all"),
+    ]
+    if settlement is not None:
+        by_size = f"{row['by_size_text']} {settlement.currency}".rstrip()
+        numbers.append(("by rows alone", f"{by_size}, if every row were paid the same"))
+        numbers += _gains(settlement, valuation, row["name"])
+    if "rank" in shown:
+        ranks = row["rank_range"]
+        range_ = f", 95% range {ranks['rank_text']}" if ranks else ""
+        numbers.append(("your rank", f"{row['rank']} of {len(valuation.owners)}{range_}"))
+    return numbers
+
+
+def _gains(settlement: Settlement, valuation: Valuation, owner: str) -> list[tuple[str, str]]:
+    """What it adds to nobody's data and to everybody else's, where that was measured."""
+    if settlement.diagnosis is None:
+        return []
+    one = settlement.diagnosis.of(owner)
+    if one.first_gain is None or one.last_gain is None:
+        return []
+    digits = decimals_for([valuation.u_full, valuation.u_empty])
+    first, last = (f"{decimal(gain, digits)}" for gain in (one.first_gain, one.last_gain))
+    return [("you add", f"{first} to nobody’s data, {last} to everybody else’s")]
+
+
+def _others(summary: Plain, owner: str) -> list[Plain]:
+    keys = ("name", "value_text", "error_text", "share_text", "payment_text")
+    return [
+        {key: row.get(key, "") for key in keys} | {"own": row["name"] == owner}
+        for row in summary["rows"]
+    ]
+
+
+def owners_file(settlement: Settlement | None, owner: str) -> dict[str, str] | None:
+    """Name and SHA-256 of the file that holds an owner's rows; None where it cannot be told."""
+    if settlement is None:
+        return None
+    inputs: Any = settlement.record.get("inputs", ())
+    files = [entry for entry in inputs if entry["role"] != "test"]
+    own = [entry for entry in files if owner_name(Path(entry["name"])) == owner]
+    found = own if len(own) == 1 else files if len(files) == 1 else []
+    return {"name": found[0]["name"], "sha256": found[0]["sha256"]} if found else None

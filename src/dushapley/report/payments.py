@@ -1,0 +1,95 @@
+"""Payments as a table for whoever transfers the money: CSV, or a workbook.
+
+Numbers are numbers. Names cannot become formulas: in CSV they are quoted away, in a workbook they
+are cells of text.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dushapley.results.uncertainty import half_width, rank_ranges
+from dushapley.settlement.money import harmless
+from dushapley.settlement.settlement import Settlement
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEXT = ("owner", "currency", "seal")
+"""Columns whose cells are text, whatever they look like."""
+
+
+def payments_frame(settlement: Settlement) -> pd.DataFrame:
+    """One row per owner, best paid first, with all that a transfer and its file need.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> settled = ds.settle(ds.value(ds.TableGame([0, 1, 2, 4]), "exact"), 100, currency="EUR")
+    >>> payments_frame(settled)[["owner", "payment", "share_of_pot", "rank_low"]].values.tolist()
+    [['owner 2', Decimal('62.50'), 0.625, 1], ['owner 1', Decimal('37.50'), 0.375, 2]]
+    """
+    import pandas as pd
+
+    v, unknown = settlement.valuation, (None,) * len(settlement.payments)
+    errors = np.full(len(v.values), np.nan) if v.total_errors is None else v.total_errors
+    ranks = rank_ranges(v)
+    certain = not v.unknown and v.total_errors is None
+    own = v.ranks if certain else unknown
+    frame = pd.DataFrame(
+        {
+            "owner": v.owners,
+            "payment": settlement.payments,
+            "payment_low": settlement.low or unknown,
+            "payment_high": settlement.high or unknown,
+            "share_of_pot": settlement.shares,
+            "value": v.values,
+            "value_low": v.values - half_width(errors),
+            "value_high": v.values + half_width(errors),
+            "rows": v.sizes,
+            "rank_low": own if ranks is None else ranks.low,
+            "rank_high": own if ranks is None else ranks.high,
+            "currency": settlement.currency,
+            "seal": settlement.to_dict()["seal"],
+        }
+    )
+    return frame.sort_values("payment", ascending=False, kind="stable", ignore_index=True)
+
+
+def payments_csv(settlement: Settlement) -> str:
+    """`payments_frame` as CSV that no spreadsheet can mistake for formulas."""
+    frame = payments_frame(settlement)
+    for name in TEXT:
+        frame[name] = frame[name].map(harmless)
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def payments_workbook(settlement: Settlement) -> bytes:
+    """`payments_frame` as an Excel workbook."""
+    from openpyxl import Workbook
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    book = Workbook()
+    sheet: Any = book.active
+    sheet.title = "payments"
+    frame = payments_frame(settlement)
+    sheet.append(list(frame.columns))
+    places = f"#,##0{'.' * bool(settlement.decimals)}{'0' * settlement.decimals}"
+    for line, row in enumerate(frame.itertuples(index=False), start=2):
+        for column, (name, thing) in enumerate(zip(frame.columns, row, strict=True), start=1):
+            cell = sheet.cell(line, column)
+            if name in TEXT:
+                cell.value = ILLEGAL_CHARACTERS_RE.sub("\ufffd", str(thing))
+                cell.data_type, cell.quotePrefix = "s", True  # text, also where it begins with =
+            elif thing is not None and not (isinstance(thing, float) and np.isnan(thing)):
+                cell.value = thing if isinstance(thing, Decimal) else float(thing)
+            if name.startswith("payment"):
+                cell.number_format = places
+    sheet.freeze_panes = "B2"
+    sheet.column_dimensions["A"].width = 36
+    book.save(content := BytesIO())
+    return content.getvalue()
