@@ -56,7 +56,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three small owners and a test file, where we are."""
+    """Three small owners, a test file and a note of one's own, where we are."""
     rng = np.random.default_rng(0)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("warnings.showwarning", None)
@@ -70,4 +70,5 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, rows in {"north": 20, "south": 30, "west": 15}.items():
         table(rows).to_csv(tmp_path / "owners" / f"{name}.csv", index=False)
     table(60).to_csv(tmp_path / "test.csv", index=False)
+    (tmp_path / "notes.txt").write_text("mine")
     return tmp_path

@@ -18,12 +18,6 @@ from dushapley.errors import NotWritten
 JOB = ["owners", "--by-file", "--target", "y", "--test", "test.csv", "--model", "naive-bayes"]
 
 
-@pytest.fixture(autouse=True)
-def _mine(folder: Path) -> None:
-    """A file of one's own beside the others."""
-    (folder / "notes.txt").write_text("mine")
-
-
 def run(*arguments: object) -> int:
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])
