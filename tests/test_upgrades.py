@@ -144,6 +144,59 @@ def test_what_a_package_imports_or_requires_counts_too(
     assert game(install("thrown_away", "1.0", "thrown-aside").Upgraded()).context != then.context
 
 
+HIDDEN = {
+    "in a function": {"model.py": "def fit(X):\n    import thrown_aside\n"},
+    "in a module beside it": {
+        "model.py": "from . import (\n    more,  # of it\n)\n",
+        "more.py": "def f():\n    if True: from thrown_aside import x as y\n",
+    },
+    "by name": {"model.py": "import importlib\nf = importlib.import_module('thrown_aside.deep')\n"},
+    "through a package": {"model.py": "import thrown_beneath.core as c, json\n"},
+}
+
+
+@pytest.mark.parametrize("where", HIDDEN)
+def test_what_is_imported_at_any_place_counts(
+    install: Callable[..., Any], package: Any, where: str
+) -> None:
+    home = Path(package.__file__).parent
+    for name, code in HIDDEN[where].items():
+        (home / name).write_text(code)
+    (home.parent / "thrown_beneath" / "core.py").write_text("def f():\n    import thrown_aside\n")
+    (home / "other.py").write_text("import thrown_unused")  # which no model imports
+    model = type("Model", (LogisticRegression,), {"__module__": "thrown_away.model"})()
+    assert packages_of(model)["thrown-aside"] == "1.0"
+    install("thrown_aside", "2.0")
+    assert packages_of(model)["thrown-aside"] == "2.0"
+    assert "thrown-unused" not in packages_of(model)
+
+
+@pytest.mark.parametrize("metadata", ["none", "of another name", "of another folder"])
+def test_a_package_without_a_version_is_known_by_its_files(
+    install: Callable[..., Any], package: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, metadata: str,
+) -> None:  # fmt: skip
+    home = Path(package.__file__).parent
+    about = home.parent / "thrown_away-1.0.dist-info"
+    if metadata == "of another folder":
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+        about.rename(tmp_path / "elsewhere" / about.name)
+    else:
+        (about / "METADATA").unlink()
+        about.rmdir()
+    if metadata == "of another name":
+        (home.parent / "other_name-1.0.dist-info").mkdir()
+        told = "Metadata-Version: 2.1\nName: other_name\nVersion: 1.0\n"
+        (home.parent / "other_name-1.0.dist-info" / "METADATA").write_text(told)
+    before = game(package.Upgraded())
+    assert game(package.Upgraded()).context == before.context
+    (home / "weights.bin").write_bytes(b"2.0")
+    sys.modules.pop("thrown_away")
+    after = game(importlib.import_module("thrown_away").Upgraded())
+    assert after.context != before.context
+
+
 def test_scores_are_nested_too(install: Callable[..., Any], package: Any) -> None:
     def scored(p: Any) -> ds.ModelGame:
         return game(LogisticRegression(), make_scorer(p.score))

@@ -2,8 +2,9 @@
 
 A ledger answers only under the versions it was paid under. They are those of everything that model,
 score and encoder are made of, however deeply it is nested; of the packages that these are based on,
-import or require; and of numpy, scipy, scikit-learn and BLAS, which compute everywhere. An upgrade
-of anything else changes nothing.
+import (at any place, through any number of modules) or require; and of numpy, scipy, scikit-learn
+and BLAS, which compute everywhere. A package without a version is known by its files. An upgrade of
+anything else changes nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from dushapley.games.model.description import ELSEWHERE, is_own, own_imports
+from dushapley.games.model.imports import content_of, is_shown, reached, spec_of
 from dushapley.hashing import MISSING
 
 EVERYWHERE = ("dushapley", "numpy", "scipy", "scikit-learn")
@@ -46,11 +48,14 @@ def packages_of(*things: Any) -> dict[str, str]:
     True
     """
     modules = set(_modules(things))
-    tops = {name.partition(".")[0] for name in modules | own_imports(modules)}
-    tops |= {name.partition(".")[0] for module in modules for name in _imported(module)}
+    modules |= own_imports(modules)
+    modules |= {name for module in modules for name in _imported(module)}
+    tops = {name.partition(".")[0] for name in reached(modules)}
     installed = frozenset(top for top in tops - ELSEWHERE if _is_there(top))
-    loaded = (getattr(sys.modules.get(top), "__spec__", None) for top in sorted(installed))
-    return dict(_versions(installed, tuple(sys.path), tuple(map(Same, loaded)))) | blas()
+    loaded = [getattr(sys.modules.get(top), "__spec__", None) for top in sorted(installed)]
+    # what is not loaded yet may be replaced before it is
+    found = _versions if all(loaded) else _versions.__wrapped__
+    return dict(found(installed, tuple(sys.path), tuple(map(Same, loaded)))) | blas()
 
 
 def _modules(things: Iterable[Any]) -> Iterator[str]:
@@ -132,9 +137,7 @@ def _imported(name: str) -> Iterator[str]:
 
 def _is_there(top: str) -> bool:
     """Whether there is such a package; nothing is loaded to find out."""
-    with suppress(ImportError, ValueError, AttributeError):
-        return bool(top) and (top in sys.modules or find_spec(top) is not None)
-    return False
+    return bool(top) and (top in sys.modules or spec_of(top) is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +162,8 @@ def _versions(
     Remembered until something is loaded again, or from elsewhere.
     """
     del path, specs
+    known = {f"{top} (files)": content_of(spec) for top in tops if (spec := _unversioned(top))}
     waiting = [*EVERYWHERE, *(name for top in tops for name in _distributions(top))]
-    known: dict[str, str] = {}
     while waiting:
         name = waiting.pop()
         if _normal(name) in known:
@@ -168,13 +171,30 @@ def _versions(
         try:
             found = metadata.distribution(name)
         except (metadata.PackageNotFoundError, ValueError):
-            loaded = str(getattr(sys.modules.get(name), "__version__", ""))
-            known[_normal(name)] = loaded if name in tops else MISSING
+            known[_normal(name)] = MISSING
             continue
         known[_normal(name)] = found.version
         lines = [] if _normal(name) in ALONE else found.requires or []
-        waiting += [_required(line) for line in lines if "extra ==" not in line]
+        required = (_required(line) for line in lines if "extra ==" not in line)
+        waiting += [other for other in required if not is_shown(other)]
     return tuple(sorted((name, version) for name, version in known.items() if version != MISSING))
+
+
+def _unversioned(top: str) -> ModuleSpec | None:
+    """A package of which no metadata lie beside it, by which its version would be known.
+
+    Modules of the user's own are described by their source, wherever they are used.
+    """
+    spec = spec_of(top)
+    if spec is None or is_own(top, spec.origin):
+        return None
+    roots = {Path(folder).parent.resolve() for folder in spec.submodule_search_locations or ()}
+    roots = roots or {Path(str(spec.origin)).parent.resolve()}
+    for name in _distributions(top):
+        with suppress(metadata.PackageNotFoundError, ValueError):
+            if Path(str(metadata.distribution(name).locate_file(""))).resolve() in roots:
+                return None
+    return spec
 
 
 def _distributions(top: str) -> list[str]:
