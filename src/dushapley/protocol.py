@@ -14,7 +14,7 @@ a table of numbers and driven by anybody who can answer questions.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,16 +74,27 @@ class Ask:
         Shape (m, I): booleans for whole owners, or the share 0..1 of each owner's rows.
     so_far
         The estimate before the answers, if there is one: shown live, judged for precision, kept
-        when the run is stopped.
+        when the run is stopped. Or a function that makes it, for methods whose estimates take
+        longer than their questions: it is called before the next answers are sent, if at all.
     draws
         Shape (m,): which random draw of rows each pool uses. Pools with the same draw id hold the
         same rows of every owner who gives the same count. Needed for true fractions of games with
         rows, ignored elsewhere.
+    lag
+        How many of the pools asked last, these included, need not be answered yet: what is sent
+        are the answers to all before them that were not sent already. By it a method that learns
+        from answers keeps workers busy while it thinks, and what it learns from is fixed: never
+        what happens to have arrived.
     """
 
     queries: Queries
-    so_far: Estimate | None = None
+    so_far: Estimate | Callable[[], Estimate | None] | None = None
     draws: IntArray | None = None
+    lag: int = 0
+
+    def estimate(self) -> Estimate | None:
+        """The estimate before the answers, made now if it has to be."""
+        return self.so_far() if callable(self.so_far) else self.so_far
 
 
 Conversation = Generator[Ask, FloatArray, Estimate]
@@ -111,8 +122,9 @@ class Problem:
     rng
         The only source of randomness.
     batch
-        Roughly how many pools to ask at a time: many for games that cost nothing, few where people
-        wait for a live estimate. Fixed by the game, never by workers or by the ledger.
+        Roughly how many pools make a round: many for games that cost nothing, few where people
+        wait for a live estimate. Sums are taken round by round, so it is fixed by the game, never
+        by workers or by the ledger; how many rounds are asked at a time changes no bit.
     known
         Pools whose worth was paid before and that a method may ask first, for nothing: `budget`
         counts them. Shape (m, I), never nobody or everybody; empty unless the user wants it.

@@ -24,7 +24,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
-from dushapley.engine.asktell import AskTell
+from dushapley.engine.dialogue import Dialogue
 from dushapley.engine.value import value
 from dushapley.errors import (
     BudgetTooSmall,
@@ -104,7 +104,7 @@ def run(
     method: str | Method, game: Game, options: Mapping[str, Any], budget: int | None, seed: int
 ) -> Estimate:
     """Run an estimator on a game without an engine: fast enough to be repeated a thousand times."""
-    talk = AskTell(
+    talk = Dialogue(
         method,
         game.n_players,
         sizes=game.sizes,

@@ -17,7 +17,7 @@ from typer import Argument, Option
 
 import dushapley as ds
 from dushapley.cli.outputs import Output
-from dushapley.engine.evaluator import refuse_ledger
+from dushapley.engine.evaluators import refuse_ledger
 from dushapley.engine.executors import check_executor
 from dushapley.engine.ledger import FORMAT, Ledger
 from dushapley.errors import InvalidOption

@@ -1,37 +1,78 @@
-"""Asking and telling: an estimator's conversation, no matter who answers.
+"""Asking and telling: a valuation whose models are trained by somebody else.
 
-`AskTell` is the rule book of a run. It asks ∅ and the grand coalition first, hands every question
-of the estimator on, counts the budget, refuses answers that are not numbers, and keeps the estimate
-so far. The engine drives it; so can anybody who trains models elsewhere.
+`AskTell` hands out the pools of a method's conversation one by one, as many as one has machines,
+and takes what they are worth in any order. No pool is asked twice. It is a file between two days:
+what was asked and told is stored as JSON, and everything else follows from it.
 """
 
 from __future__ import annotations
 
+import json
+import os
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, Fractions, Queries
-from dushapley.engine.plan import Plan, make_plan
-from dushapley.errors import InvalidGame, InvalidOption, ProtocolViolated
+from dushapley.arrays import BoolArray, Fractions, Queries
+from dushapley.engine.dialogue import ROUND, Ahead, Dialogue
+from dushapley.engine.history import run_history
+from dushapley.engine.plan import Plan
+from dushapley.engine.propagation import Transcript, error_bars
+from dushapley.engine.scores import Answers
+from dushapley.errors import ProtocolViolated
 from dushapley.estimators.method import Method
-from dushapley.protocol import Ask, Conversation, Estimate, Problem
-from dushapley.validation import (
-    check_fractions,
-    check_names,
-    check_seed,
-    check_sizes,
-    check_whole,
-    refuse_extreme,
-    refuse_minute,
-    refuse_non_finite,
+from dushapley.games.base import Outcome
+from dushapley.hashing import package_version, sha256
+from dushapley.protocol import Ask
+from dushapley.results.schema import (
+    Rule,
+    choice,
+    fields,
+    first,
+    listed,
+    mapped,
+    number,
+    optional,
+    plain,
+    text,
+    whole,
+    wrong,
 )
+from dushapley.results.valuation import Valuation
+from dushapley.validation import check_whole, is_number, is_partial, pool_name
+
+FORMAT = "dushapley.asktell/1"
 
 
-class AskTell:
-    """Drive an estimator by hand: ask for pools, tell what they are worth, read the estimate.
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A pool whose worth is to be found out.
+
+    Attributes
+    ----------
+    number
+        By which it is told; numbers count from 0 in the order of asking.
+    pool
+        Who is in it, shape (I,): booleans, or the share 0..1 of each owner's rows.
+    owners
+        Names of those who are, at least in part.
+    draw
+        Which random draw of rows it uses, where part of an owner's rows is taken.
+    """
+
+    number: int
+    pool: Queries
+    owners: tuple[str, ...]
+    draw: int | None = None
+
+
+class AskTell(Dialogue):
+    """Drive an estimator by hand: ask for pools, tell what they are worth, read the valuation.
 
     Parameters
     ----------
@@ -47,7 +88,7 @@ class AskTell:
     options, budget, seed
         As in `dushapley.value`.
     batch
-        How many pools to be asked at a time, roughly, by methods that ask in rounds.
+        Pools of a round, roughly, of methods that ask in rounds.
     known
         Pools that `gp` asks first since their worth is known already, shape (m, I); the budget
         counts them.
@@ -56,8 +97,18 @@ class AskTell:
     --------
     >>> import dushapley as ds
     >>> talk = ds.AskTell("permutation", n_players=3, budget=42)
+    >>> while not talk.finished:
+    ...     for question in talk.ask(4):  # as many as there are machines
+    ...         talk.tell(question, len(question.owners) ** 2)  # train your models here
+    >>> talk.valuation().values.round(1).tolist(), talk.n_told_pools
+    ([3.1, 3.2, 2.7], 8)
+
+    Without a number, `ask` is the whole round that the method wants to know next, and `tell` takes
+    all its answers:
+
+    >>> talk = ds.AskTell("permutation", n_players=3, budget=42)
     >>> while (ask := talk.ask()) is not None:
-    ...     talk.tell(ask.queries.sum(axis=1) ** 2)  # train your models here
+    ...     talk.tell(ask.queries.sum(axis=1) ** 2)
     >>> talk.estimate.values.round(1).tolist()
     [3.1, 3.2, 2.7]
     """
@@ -73,119 +124,355 @@ class AskTell:
         options: Mapping[str, Any] | None = None,
         budget: int | None = None,
         seed: int = 0,
-        batch: int = 64,
+        batch: int = ROUND,
         known: BoolArray | None = None,
     ) -> None:
-        self.n_players = check_whole(n_players, "n_players")
-        self.names = check_names(names, self.n_players)
-        self.sizes = check_sizes(sizes, self.n_players)
-        if fractions == "rows" and sizes is None:
-            raise InvalidGame("Drawing rows needs sizes=: how many rows each owner has.")
-        self.fractions: Fractions = check_fractions(fractions, self.sizes)
-        self.plan = (
-            method
-            if isinstance(method, Plan)
-            else make_plan(method, self.n_players, fractions, options, budget)
+        super().__init__(
+            method,
+            n_players,
+            sizes=sizes,
+            names=names,
+            fractions=fractions,
+            options=options,
+            budget=budget,
+            seed=seed,
+            batch=batch,
+            known=known,
         )
-        self.seed = check_seed(seed)
-        self.batch = batch
-        self.known = known
-        self.n_asked = 0
-        self.empty = self.full = float("nan")
-        self.finished = False
-        self.estimate: Estimate | None = None
-        self._pending: Ask | None = Ask(ends(self.n_players))
-        self._count(self._pending.queries)
-        self._talk: Conversation | None = None
+        self.budget, self._options = budget, dict(options or {})
+        self._method = method if isinstance(method, str) else self.plan.method.name
+        self._ahead = Ahead(self)
+        self._numbers: dict[bytes, int] = {}
+        self._questions: list[Question] = []
+        self._handed = 0  # questions that were handed out, the first so many
+        self._outcomes: dict[int, Outcome] = {}
+        self._rounds: deque[list[int]] = deque()  # taken, and not all told
+        self._transcript = Transcript(self.plan.budget)
 
-    def ask(self) -> Ask | None:
-        """The question to answer next, or None when there are no more."""
-        return self._pending
+    @property
+    def n_told_pools(self) -> int:
+        """Different pools whose worth is known."""
+        return len(self._outcomes)
 
-    def tell(self, values: ArrayLike) -> None:
-        """Answer the pending question, one number per pool."""
-        if self._pending is None:
-            raise ProtocolViolated("Nothing was asked; the conversation is over.")
-        answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
-        if answers.shape != (len(self._pending.queries),):
-            raise ProtocolViolated(
-                f"The answers have shape {answers.shape}; {len(self._pending.queries)} pools were "
-                "asked for. Tell one number for each of them."
-            )
-        refuse_non_finite(self._pending.queries, answers, self.names)
-        if self.plan.method.name != "exact":  # which adds, and squares nothing
-            refuse_extreme(self._pending.queries, answers, self.names)
-        if self._talk is None:
-            self.empty, self.full = float(answers[0]), float(answers[1])
-            if self.plan.method.name != "exact":
-                refuse_minute(self.empty, self.full)
-            self._begin()
-        else:
-            self._advance(answers)
+    @property
+    def unanswered(self) -> list[Question]:
+        """Questions that were handed out, and of which nothing was told: to try again, say."""
+        return [q for q in self._questions[: self._handed] if q.number not in self._outcomes]
 
-    def stop(self) -> None:
-        """End the conversation with the estimate so far; an open question is taken back."""
-        if self._pending is not None:
-            self.n_asked -= len(self._pending.queries)
-        self._pending = None
-        if self._talk is not None:
-            self._talk.close()
+    @overload
+    def ask(self) -> Ask | None: ...
+    @overload
+    def ask(self, most: int) -> list[Question]: ...
+    def ask(self, most: int | None = None) -> Ask | list[Question] | None:
+        """Up to so many pools that were never asked; without a number, the whole next round.
 
-    def _begin(self) -> None:
-        if self.n_players == 1:  # efficiency leaves nothing to estimate
-            self._finish(Estimate(np.array([self.full - self.empty])))
+        Fewer, or none, where the next question depends on answers that are out; see `finished`.
+        """
+        if most is None:
+            return super().ask()
+        check_whole(most, "most", least=0)
+        while len(self._questions) - self._handed < most and self._take():
+            pass
+        handed = self._questions[self._handed : self._handed + most]
+        self._handed += len(handed)
+        return handed
+
+    def tell(  # type: ignore[override]  # a round takes numbers, a question its own
+        self,
+        question: Question | int | ArrayLike,
+        value: float | None = None,
+        *,
+        noise: float | None = None,
+        failure: str | None = None,
+    ) -> None:
+        """Tell what a pool is worth, in any order; or, without a question, answer a whole round.
+
+        Parameters
+        ----------
+        question
+            A question, or its number; or the answers to the round that `ask()` gave.
+        value
+            What the pool is worth.
+        noise
+            Standard error of the value from chance in training, if known.
+        failure
+            Instead of a value: why there is none. The pool then counts as u(∅), which the
+            valuation says.
+        """
+        if value is None and failure is None and noise is None and np.ndim(question) == 1:  # type: ignore[arg-type]
+            self._tell_round(question)  # type: ignore[arg-type]
             return
-        problem = Problem(
-            n_players=self.n_players,
+        known = question.number if isinstance(question, Question) else question
+        if not isinstance(known, (int, np.integer)) or not 0 <= known < self._handed:
+            raise ProtocolViolated(
+                f"No question has the number {known!r}; {self._handed} were asked, from 0 on. Tell "
+                "what `ask` gave, or its number."
+            )
+        if (before := self._outcomes.get(int(known))) is not None:
+            if value is not None and before.failure is None and before.value == value:
+                return
+            raise ProtocolViolated(
+                f"Question {known} was told before, as {before.failure or before.value}. An answer "
+                "stands: tell each question once."
+            )
+        self._outcomes[int(known)] = self._outcome(
+            self._questions[int(known)], value, noise, failure
+        )
+        self._deliver()
+
+    def _outcome(
+        self, question: Question, value: float | None, noise: float | None, failure: str | None
+    ) -> Outcome:
+        pool = pool_name(question.pool, self.names)
+        if (value is None) == (failure is None):
+            raise ProtocolViolated(f"Of {pool}, tell either a value or a failure=.")
+        if failure is not None:
+            if question.number == 0:
+                raise ProtocolViolated(
+                    "Nobody's pool was told as a failure, but failures count as what it is worth. "
+                    "Tell its value: that of the best guess without any data."
+                )
+            return Outcome(float("nan"), str(failure).splitlines()[0][:200] or "failure")
+        if not is_number(value) or not np.isfinite(value):  # type: ignore[arg-type]
+            raise ProtocolViolated(
+                f"Of {pool} the value {value!r} was told; it must be a finite number. Tell a "
+                "failure= where there is none."
+            )
+        if noise is not None and not is_number(noise, above=-1e-300):
+            raise ProtocolViolated(f"Of {pool} the noise {noise!r} was told; it must be 0 or more.")
+        return Outcome(float(value) + 0.0, spread=None if noise is None else float(noise))  # type: ignore[arg-type]
+
+    def _take(self) -> bool:
+        """Take the next round, and number its pools."""
+        ask = self._ahead.take()
+        if ask is None:
+            return False
+        partial = is_partial(ask.queries)
+        draws = [None] * len(ask.queries) if ask.draws is None else ask.draws.tolist()
+        numbers = []
+        for row, draw, part in zip(ask.queries, draws, partial.tolist(), strict=True):
+            used = draw if part and self.fractions == "rows" else None
+            key = row.astype(np.float64).tobytes() + repr(used).encode()
+            n = self._numbers.setdefault(key, len(self._numbers))
+            if n == len(self._questions):
+                members = tuple(np.array(self.names, dtype=object)[np.asarray(row) > 0])
+                self._questions.append(Question(n, row, members, used))
+            numbers.append(n)
+        self._rounds.append(numbers)
+        self._deliver()
+        return True
+
+    def _deliver(self) -> None:
+        """Answer rounds of the conversation, in their order, as far as all is told."""
+        while self._rounds and all(n in self._outcomes for n in self._rounds[0]):
+            numbers, ask = self._rounds.popleft(), super().ask()
+            assert ask is not None
+            self._transcript.add(ask, numbers)
+            super().tell([self._value(n) for n in numbers])
+
+    def _value(self, n: int) -> float:
+        """What a pool counts as; a failure as nobody's, which is told first of all."""
+        outcome = self._outcomes[n]
+        return outcome.value if outcome.failure is None else self._outcomes[0].value
+
+    def _tell_round(self, values: ArrayLike) -> None:
+        while not self._rounds and self._take():
+            pass
+        ask, numbers = super().ask(), list(self._rounds[0]) if self._rounds else []
+        if ask is not None:
+            self._transcript.add(ask, numbers)
+        super().tell(values)
+        self._rounds.popleft()
+        self._handed = max(self._handed, *(n + 1 for n in numbers))
+        for n, value in zip(numbers, np.asarray(values, dtype=np.float64).tolist(), strict=True):
+            self._outcomes.setdefault(n, Outcome(value))
+        self._deliver()
+
+    def valuation(self) -> Valuation:
+        """The valuation, or that so far: `complete` says which.
+
+        Raises
+        ------
+        ProtocolViolated
+            Where there is no estimate yet.
+        """
+        estimate = self.estimate
+        if estimate is None:
+            raise ProtocolViolated(
+                f"There is no estimate yet: {self.n_told} answers are in. Go on asking and telling."
+            )
+        answers, method = self._answers_by_number(), self.plan.method
+        errors, _ = error_bars(
+            self.again,
+            self._transcript,
+            answers,
+            estimate,
             sizes=self.sizes,
-            fractions=self.fractions,
-            budget=self.plan.budget - 2,
-            empty=self.empty,
-            full=self.full,
-            options=self.plan.options,
-            rng=np.random.default_rng(self.seed),
-            batch=self.batch,
-            known=self.known,
+            repeats=1,
+            enumerated=self.plan.enumerates(self.n_players),
         )
-        self._talk = self.plan.method.run(problem)
-        try:
-            self._advance(None)
-        except (MemoryError, OverflowError) as error:
-            raise InvalidOption(
-                f"{self.plan.method.name} plans all of its budget of {self.plan.budget:,} "
-                "evaluations before it asks the first, and that does not fit in memory. Lower the "
-                "budget, or choose a method that goes on as long as it may (permutation, svarm)."
-            ) from error
+        trail = run_history(self.sizes, self._transcript, answers.values, estimate)
+        return Valuation(
+            owners=self.names,
+            sizes=self.sizes,
+            values=estimate.values,
+            std_errors=estimate.std_errors,
+            covariance=estimate.covariance,
+            method=self.plan.label,
+            seed=self.seed,
+            budget=self.budget,
+            options=dict(self.plan.options),
+            biased=method.is_biased(self.plan.options),
+            guarantee=estimate.guarantee,
+            notes=(*((self.plan.reason,) if self.plan.reason else ()), *estimate.notes),
+            version=package_version("dushapley"),
+            n_evaluations=max(self.n_told, self.n_told_pools),
+            n_distinct=self.n_told_pools,
+            n_computed=self.n_told_pools,
+            u_empty=self.empty,
+            u_full=self.full,
+            complete=self.finished,
+            failures=dict(sorted(Counter(self._failures()).items())),
+            errors=errors,
+            details={**estimate.details, "trail": trail},
+        )
 
-    def _advance(self, answers: FloatArray | None) -> None:
-        assert self._talk is not None
-        try:
-            ask = self._talk.send(answers)  # type: ignore[arg-type]  # None starts it
-            while len(ask.queries) == 0:
-                ask = self._talk.send(np.empty(0))
-        except StopIteration as stop:
-            self._finish(stop.value)
-            return
-        self._count(ask.queries)
-        ask.queries.setflags(write=False)  # the estimator still needs them as they are
-        if ask.so_far is not None:
-            self.estimate = ask.so_far
-        self._pending = ask
+    def _failures(self) -> list[str]:
+        return [o.failure for o in self._outcomes.values() if o.failure is not None]
 
-    def _finish(self, estimate: Estimate) -> None:
-        self.estimate, self.finished, self._pending = estimate, True, None
+    def _answers_by_number(self) -> Answers:
+        """What the first pools came to: those of rounds that are all told."""
+        known = (self._outcomes[n] for n in range(self._transcript.n_answers))
+        nobody = self._outcomes[0].value
+        return Answers.of(
+            o if o.failure is None else Outcome(nobody, o.failure, spread=o.spread) for o in known
+        )
 
-    def _count(self, queries: Queries) -> None:
-        if queries.shape[1:] != (self.n_players,):
-            raise ProtocolViolated(f"{self.plan.method.name} asked for shape {queries.shape}.")
-        self.n_asked += len(queries)
-        if self.n_asked > self.plan.budget:
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Store what was asked and told as JSON; all of it or, if that fails, nothing."""
+        told = [
+            [n, None if o.failure else o.value, o.spread, o.failure]
+            for n, o in sorted(self._outcomes.items())
+        ]
+        stored = {
+            "format": FORMAT,
+            "version": package_version("dushapley"),
+            "method": self._method,
+            "owners": list(self.names),
+            "sizes": self.sizes.tolist(),
+            "fractions": self.fractions,
+            "options": self._options,
+            "budget": self.budget,
+            "seed": self.seed,
+            "batch": self.batch,
+            "known": None if self.known is None else self.known.astype(int).tolist(),
+            "asked": self._handed,
+            "questions": self._digest(),
+            "told": told,
+        }
+        file = Path(path)
+        beside = file.with_name(f".{file.name}.{os.getpid()}")
+        beside.write_text(json.dumps(stored, indent=1) + "\n")
+        beside.replace(file)
+
+    def _digest(self) -> str:
+        """Which pools were handed out: another version of a method might ask others."""
+        asked = list(self._numbers)[: self._handed]
+        return sha256(*asked).hex()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, method: Method | None = None) -> Self:
+        """Go on where `save` stopped.
+
+        Parameters
+        ----------
+        path
+            What was saved.
+        method
+            Your own method, where it was one.
+        """
+        stored = _read(Path(path))
+        own = method is not None and method.name == stored["method"]
+        talk = cls(
+            method if method is not None and own else stored["method"],
+            len(stored["owners"]),
+            sizes=stored["sizes"],
+            names=stored["owners"],
+            fractions=stored["fractions"],
+            options=stored["options"],
+            budget=stored["budget"],
+            seed=stored["seed"],
+            batch=stored["batch"],
+            known=None if stored["known"] is None else np.array(stored["known"], dtype=np.bool_),
+        )
+        talk._restore(stored, Path(path))
+        return talk
+
+    def _restore(self, stored: Mapping[str, Any], path: Path) -> None:
+        self._handed = stored["asked"]
+        self._outcomes = {
+            n: Outcome(float("nan") if value is None else value, failure, spread=noise)
+            for n, value, noise, failure in stored["told"]
+        }
+        while len(self._questions) < self._handed and self._take():
+            pass
+        short = len(self._questions) < self._handed
+        if short or any(n >= self._handed for n in self._outcomes):
+            raise ProtocolViolated(f"{path} tells of more questions than the method asks.")
+        if self._digest() != stored["questions"]:
             raise ProtocolViolated(
-                f"{self.plan.method.name} asked {self.n_asked} pools, more than its budget of "
-                f"{self.plan.budget}: a mistake in the method, not in your game."
+                f"{path} holds answers to other questions than {self._method} asks today: it was "
+                f"saved by dushapley {stored['version']}, or changed since. Go on with that one."
             )
 
 
-def ends(n_players: int) -> BoolArray:
-    """The empty and the grand coalition, which every run asks first."""
-    return np.repeat([[False], [True]], n_players, axis=1)
+TOLD: tuple[Rule, ...] = whole(), optional(number()), optional(number(least=0)), optional(text(200))
+"""Of an answer: the number of its question, value, noise and failure."""
+
+
+def _answer(thing: object, where: str) -> str | None:
+    if (
+        not isinstance(thing, list)
+        or len(thing) != len(TOLD)
+        or (thing[1] is None) != bool(thing[3])
+    ):
+        return wrong(thing, where, "a number with a value or a failure")
+    return first(check(item, where) for check, item in zip(TOLD, thing, strict=True))
+
+
+STORED = fields(
+    {
+        "format": choice(FORMAT),
+        "version": text(100),
+        "method": text(200),
+        "owners": listed(text(10_000)),
+        "sizes": listed(number(least=0)),
+        "fractions": choice("none", "rows", "exact"),
+        "options": mapped(plain),
+        "budget": optional(whole(2)),
+        "seed": whole(most=2**128),
+        "batch": whole(1),
+        "known": optional(listed(listed(whole(0, 1)))),
+        "asked": whole(),
+        "questions": text(64),
+        "told": listed(_answer, most=10**8),
+    }
+)
+"""What a saved conversation holds."""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What was saved, checked field by field."""
+    try:
+        stored = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProtocolViolated(
+            f"The conversation {path} cannot be read ({error}). Name a file that was saved by "
+            "AskTell.save."
+        ) from error
+    if fault := STORED(stored, ""):
+        raise ProtocolViolated(
+            f"The conversation {path} cannot be used: {fault}. Use it as it was saved."
+        )
+    assert isinstance(stored, dict)
+    return stored

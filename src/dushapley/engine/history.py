@@ -53,8 +53,8 @@ def run_history(
     pools: Pools = {}
     asked, room = 0, max(64, min(MOST_POOLS, MOST_ENTRIES // len(sizes)))
     for ask, answers in zip(transcript.asks, transcript.answers, strict=True):
-        if ask.so_far is not None:
-            steps.append((asked, ask.so_far))
+        if (so_far := ask.estimate()) is not None:
+            steps.append((asked, so_far))
         asked += len(answers)
         some = np.asarray(ask.queries, dtype=np.float64)[: room - len(pools)]
         draws = [b""] * len(some) if ask.draws is None else [d.tobytes() for d in ask.draws]

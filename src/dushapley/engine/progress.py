@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 
+FRAME = 0.1
+"""Seconds for which leaders are shown at least."""
+
+
 class Progress:
     """A progress bar of evaluations; silent unless wanted.
 
@@ -34,6 +38,12 @@ class Progress:
         self.total = total
         self.show = sys.stderr.isatty() if show is None else show
         self._bar: Bar | None = None
+        self._shown = 0.0  # when leaders were shown last
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether people would see it if other leaders were shown now."""
+        return self._bar is not None and monotonic() - self._shown > FRAME
 
     def __enter__(self) -> Self:
         if self.show:
@@ -64,6 +74,7 @@ class Progress:
         """Show the largest values as they settle, with their total error."""
         if self._bar is None:
             return
+        self._shown = monotonic()
         best = sorted(range(len(names)), key=lambda i: -so_far.values[i])[:3]
         total = watch.total(so_far)
         leaders = [
@@ -110,12 +121,16 @@ class Watch:
     """
 
     stop: Stop | None
-    errors: Callable[[Estimate], Mapping[str, Any]]
+    errors: Callable[[Estimate], Mapping[str, Any]] = field(default=lambda _: {}, repr=False)
     began: float = field(default_factory=monotonic)
     looked: int = 0
     rest: FloatArray | float = 0.0
     unknown: tuple[str, ...] = ()
     joint: FloatArray | None = None
+
+    def is_time(self, answered: int) -> bool:
+        """Whether the total may be looked at after so many evaluations."""
+        return answered >= AFTER_ALL * self.looked
 
     def look(self, answered: int, estimate: Estimate) -> bool:
         """Look at the total, if it is time; whether it was."""

@@ -52,25 +52,41 @@ NOISES = 100
 """Replays with noise on the utilities."""
 INDEPENDENT = 0.9
 """Part of an owner's variance that may be made its own, for differences that few rows tell of."""
+LOOKS = 64
+"""Estimates on the way that are made only to be shown, at most."""
 MOST_SUMS = 2**23
 """Sums of scores over groups that are held at a time."""
 
 
 @dataclass
 class Transcript:
-    """What was asked, and which of the different answers it got."""
+    """What was asked, and which of the different answers it got.
 
+    Estimates on the way that have to be made are made `LOOKS` times in a budget: pages show few.
+    """
+
+    budget: int = 0
     asks: list[Ask] = field(default_factory=list)
     answers: list[IntArray] = field(default_factory=list)
     n_answers: int = 0
+    asked: int = 0
+    _next: int = 0
 
     def add(self, ask: Ask, answers: Sequence[int]) -> None:
         """Keep one question with the numbers of its answers."""
-        self.n_answers = max(self.n_answers, *(number + 1 for number in answers))
-        if ask.so_far is not None:  # thousands of covariances would be most of a run's memory
-            ask = replace(ask, so_far=replace(ask.so_far, covariance=None, weights=None))
-        self.asks.append(ask)
+        self.n_answers = max(self.n_answers, max(answers) + 1)
+        self.asks.append(replace(ask, so_far=self._kept(ask)))
         self.answers.append(np.array(answers, dtype=np.int64))
+        self.asked += len(answers)
+
+    def _kept(self, ask: Ask) -> Estimate | None:
+        if callable(ask.so_far):
+            if self.asked < self._next:
+                return None
+            self._next = self.asked + self.budget // LOOKS
+        estimate = ask.estimate()
+        # thousands of covariances would be most of a run's memory
+        return None if estimate is None else replace(estimate, covariance=None, weights=None)
 
 
 def error_bars(

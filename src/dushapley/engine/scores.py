@@ -169,6 +169,20 @@ class Answers:
         self._spreads.extend(unknown)
         return found
 
+    def numbered(self, keys: Sequence[bytes]) -> tuple[list[int], list[int]]:
+        """The numbers of these pools, and the rows of those that were never asked before."""
+        following = len(self._numbers)
+        numbers, new = self.numbers(keys), []
+        for row, number in enumerate(numbers):
+            if number == following:
+                new.append(row)
+                following += 1
+        return numbers, new
+
+    def is_known(self, number: int) -> bool:
+        """Whether the pool of this number has a value."""
+        return not isnan(self._values[number])
+
     def unknown(self, keys: Iterable[bytes]) -> list[bytes]:
         """Those of these pools that have no value yet."""
         return [key for key in keys if isnan(self._values[self._numbers[key]])]
@@ -191,7 +205,7 @@ class Answers:
 
     def at(self, numbers: Sequence[int]) -> FloatArray:
         """Values of the pools with these numbers."""
-        return np.array([self._values[number] for number in numbers], dtype=np.float64)
+        return np.frombuffer(self._values)[numbers]
 
     @property
     def values(self) -> FloatArray:

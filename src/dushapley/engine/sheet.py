@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray, Queries
-from dushapley.engine.asktell import AskTell
+from dushapley.engine.dialogue import Dialogue
 from dushapley.estimators.exact import shapley_weights
 from dushapley.games.base import Scored
 from dushapley.games.model.training import MOST_SCORES, grouped
@@ -32,7 +32,7 @@ GROUPS = 100
 MOST_NUMBERS = 2**23
 """Numbers of a sheet that are held in memory: 64 MB."""
 
-Begin = Callable[[], AskTell | None]
+Begin = Callable[[], Dialogue | None]
 """Starts the same conversation anew; None where there is no time for that."""
 
 

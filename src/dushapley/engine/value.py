@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.engine.asktell import AskTell, ends
-from dushapley.engine.evaluator import (
+from dushapley.engine.dialogue import ROUND, Ahead, Dialogue, ends
+from dushapley.engine.evaluators import (
     Evaluator,
     PaidEvaluator,
     ScoringEvaluator,
@@ -43,8 +43,8 @@ from dushapley.results.valuation import Valuation
 from dushapley.terminal import json_text
 from dushapley.validation import check_seed, is_number
 
-CHEAP_BATCH, CHEAP_CELLS, PAID_BATCH = 2**16, 2**21, 64
-"""Pools asked at a time: many where they cost nothing (but no more than fit in memory)."""
+CHEAP_BATCH, CHEAP_CELLS = 2**16, 2**21
+"""Pools of a round where they cost nothing: many, but no more than fit in memory."""
 CHANCE = (
     "Another seed would train another model, or may. How much that moves the values, one training "
     "a pool cannot tell: repeated ones (ModelGame(..., repeats=3), --repeats 3) would measure it."
@@ -250,16 +250,18 @@ class Run:
         with ExitStack() as kept:
             return self._pay(self.converse(), kept)
 
-    def _pay(self, talk: AskTell, kept: ExitStack) -> Valuation:
+    def _pay(self, talk: Dialogue, kept: ExitStack) -> Valuation:
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
-            evaluator = self._evaluator(until, stack)
+            watch = Watch(self.stop)
+            evaluator = self._evaluator(talk, watch, until, stack)
             kept.callback(evaluator.close)  # error bars read from it when workers are gone
             shown = False if self.game.cheap and self.progress is None else self.progress
             bar = stack.enter_context(Progress(self.plan.budget, show=shown))
             stack.enter_context(blas_limit(self.game))
             try:
-                self._drive(talk, evaluator, bar, until)
+                self._drive(talk, evaluator, watch, bar, until)
+                evaluator.finish()
             except (KeyboardInterrupt, OutOfTime) as why:
                 raise self._stopped(talk, evaluator, late=isinstance(why, OutOfTime)) from None
         valuation = self._valuation(talk, evaluator, self.converse)
@@ -267,17 +269,24 @@ class Run:
         self.influence = evaluator.influence
         return self._judged(valuation, talk.estimate, self._seconds)
 
-    def _evaluator(self, until: float, stack: ExitStack) -> Evaluator:
+    def _evaluator(self, talk: Dialogue, watch: Watch, until: float, stack: ExitStack) -> Evaluator:
         if self.game.cheap:
             judged = self.game.judged
             return ScoringEvaluator(self.game, self.plan) if judged else Evaluator(self.game)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
-        return PaidEvaluator(self.game, executor, self._paid)
+        return PaidEvaluator(
+            self.game,
+            executor,
+            self._paid,
+            Ahead(talk),
+            self.plan.budget,
+            lambda asked: self.stop is None or not watch.is_time(asked),
+        )
 
-    def converse(self) -> AskTell:
+    def converse(self) -> Dialogue:
         """A new conversation with the method; each call starts another one."""
-        return AskTell(
+        return Dialogue(
             self.plan,
             self.game.n_players,
             sizes=self.game.sizes,
@@ -288,17 +297,21 @@ class Run:
             known=self.known,
         )
 
-    def _drive(self, talk: AskTell, evaluator: Evaluator, bar: Progress, until: float) -> None:
-        def begin() -> AskTell:
+    def _drive(
+        self, talk: Dialogue, evaluator: Evaluator, watch: Watch, bar: Progress, until: float
+    ) -> None:
+        def begin() -> Dialogue:
             seconds_left(until)
             return self.converse()
 
-        watch = Watch(self.stop, lambda so_far: evaluator.errors(so_far, self.plan, begin))
+        watch.errors = lambda so_far: evaluator.errors(so_far, self.plan, begin)
         while (ask := talk.ask()) is not None:
             seconds_left(until)
-            if ask.so_far is not None and (self.stop is not None or bar.show):
-                over = watch.is_over(talk.n_asked - len(ask.queries), ask.so_far)
-                bar.show_leaders(ask.so_far, talk.names, watch)
+            wanted = self.stop is not None or bar.is_stale
+            so_far = ask.estimate() if wanted else None
+            if so_far is not None:
+                over = watch.is_over(talk.n_told, so_far)
+                bar.show_leaders(so_far, talk.names, watch)
                 if over:
                     talk.stop()
                     talk.finished = True  # the user's wish is the plan
@@ -320,11 +333,11 @@ class Run:
             **nothing,
         )
 
-    def _valuation(self, talk: AskTell, evaluator: Evaluator, begin: Begin) -> Valuation:
+    def _valuation(self, talk: Dialogue, evaluator: Evaluator, begin: Begin) -> Valuation:
         assert talk.estimate is not None
         valuation = self._built(
             talk.estimate,
-            n_evaluations=talk.n_asked,
+            n_evaluations=max(talk.n_asked, evaluator.n_computed),  # what was asked ahead, too
             u_empty=talk.empty,
             u_full=talk.full,
             complete=talk.finished,
@@ -413,7 +426,7 @@ class Run:
         evaluations = f"{valuation.n_evaluations:,} evaluations"
         return f"{asked}was not met within {evaluations}; raise the budget, or ask for less."
 
-    def _stopped(self, talk: AskTell, evaluator: Evaluator, *, late: bool) -> Stopped:
+    def _stopped(self, talk: Dialogue, evaluator: Evaluator, *, late: bool) -> Stopped:
         ledger = (
             f"All of it is in the ledger {os.fspath(self.ledger)}; run the same again to go on."
             if self.ledger is not None
@@ -522,5 +535,5 @@ def _shortage(valuation: Valuation, wish: float, estimate: Estimate) -> str:
 def _batch(game: Game) -> int:
     """How many pools to ask at a time; a matter of memory, and fixed by the game."""
     if not game.cheap:
-        return PAID_BATCH
+        return ROUND
     return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))

@@ -115,6 +115,7 @@ METHOD = Method(
     name="du",
     summary="DU-Shapley: what each owner adds to growing samples of the others' pooled rows",
     run=du,
+    foreseeable=True,
     least=one_replicate,
     default=one_replicate,
     biased=True,

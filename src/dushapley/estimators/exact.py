@@ -77,6 +77,7 @@ METHOD = Method(
     name="exact",
     summary="all 2^I coalitions (or the game's own formula): the Shapley values themselves",
     run=exact,
+    foreseeable=True,
     least=all_coalitions,
     default=all_coalitions,
     keeps=frozenset({"efficiency", "symmetry", "null player"}),

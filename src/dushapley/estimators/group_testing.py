@@ -60,6 +60,7 @@ METHOD = Method(
     name="group-testing",
     summary="differences of values from one set of random coalitions (unbiased, large variance)",
     run=group_testing,
+    foreseeable=True,
     least=lambda _n, _options: 3,  # ∅, everybody, and one coalition
     default=two_squares,
     keeps=lambda options: frozenset({"efficiency"} if options["form"] == "original" else ()),

@@ -45,6 +45,7 @@ METHOD = Method(
     name="loo",
     summary="leave-one-out: what is lost when an owner leaves (not a Shapley value)",
     run=loo,
+    foreseeable=True,
     least=cost,
     default=cost,
     estimates_errors=False,

@@ -75,6 +75,9 @@ class Method:
     adaptive
         Whether it chooses its questions by the answers and states no weights, so that errors of
         training and test set cannot be carried through to its values.
+    foreseeable
+        Whether its questions depend on the problem and the seed alone, neither on answers nor on
+        u(∅) and u(all): then they are asked ahead, and no worker waits for another.
     estimates_errors
         Whether it has standard errors once the budget is large enough.
     cite
@@ -91,6 +94,7 @@ class Method:
     needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
     options: Mapping[str, Option] = field(default_factory=dict)
     adaptive: bool = False
+    foreseeable: bool = False
     estimates_errors: bool = True
     cite: str = ""
 

@@ -115,7 +115,7 @@ def replicated(
     affordable, at_once = problem.budget // cost, max(1, problem.batch // cost)
     while moments.count < affordable:
         pools, gains = draw(min(at_once, affordable - moments.count))
-        answers = yield Ask(pools, moments.estimate())
+        answers = yield Ask(pools, moments.estimate)
         moments.add(gains(answers))
     return final(moments.estimate())
 

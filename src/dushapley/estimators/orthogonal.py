@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def orthogonal(problem: Problem) -> Conversation:
     while left > 0:
         blocks, width = (min(at_once, left // (n - 1)), n - 1) if left >= n - 1 else (1, left)
         orders = both_ways(directions(problem.rng, blocks, width, n).argsort(axis=1))
-        answers = yield Ask(prefixes(orders), weighted_mean(means, weights, extremes))
+        answers = yield Ask(prefixes(orders), partial(weighted_mean, means, weights, extremes))
         gains = paired_marginals(problem, orders, answers)
         means = np.concatenate([means, gains.reshape(blocks, width, n).mean(axis=1)])
         weights = np.concatenate([weights, np.full(blocks, float(width))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def shared(problem: Problem) -> Conversation:
     for start in range(0, parts, at_once):
         some = chances[start : start + at_once]
         masks = problem.rng.random((len(some), n)) < some[:, None]
-        answers = yield Ask(with_neighbours(masks), shared_estimate(problem, drawn))
+        answers = yield Ask(with_neighbours(masks), partial(shared_estimate, problem, drawn))
         table = answers.reshape(len(masks), n + 1)
         gains = np.where(masks, 1, -1) * (table[:, :1] - table[:, 1:])
         drawn = replace(
@@ -180,6 +181,7 @@ METHOD = Method(
     name="owen",
     summary="owners join with one chance, integrated over the chance (unbiased)",
     run=owen,
+    foreseeable=True,
     least=least,
     default=two_squares,
     keeps=lambda options: frozenset(

@@ -110,6 +110,7 @@ METHOD = Method(
     name="permutation",
     summary="owners join in random orders; the average of what each adds (Monte Carlo, unbiased)",
     run=permutation,
+    foreseeable=True,
     least=one_walk,
     default=two_squares,
     keeps=frozenset({"efficiency", "null player"}),

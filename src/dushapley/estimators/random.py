@@ -28,6 +28,7 @@ METHOD = Method(
     name="random",
     summary="random shares of u(all) − u(∅): the floor under any ranking",
     run=random,
+    foreseeable=True,
     least=two,
     default=two,
     estimates_errors=False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,7 +79,7 @@ def regress(
     """Ask a design in batches and fit what is known after each."""
     units, width, n = design.masks.shape
     answers = np.empty((0, width))
-    so_far = None
+    so_far: Callable[[], Estimate] | None = None
     at_once = max(1, problem.batch // width)
     for start in range(0, units, at_once):
         some = design.masks[start : start + at_once]
@@ -85,10 +87,10 @@ def regress(
         answers = np.concatenate([answers, batch.reshape(-1, width)])
         part = design.first(len(answers))
         if exact_matrix:
-            so_far = solve_exact_matrix(problem, part, answers)
+            so_far = partial(solve_exact_matrix, problem, part, answers)
         else:
-            so_far = solve(problem, part, answers, size_intercepts=size_intercepts)
-    return final(so_far)
+            so_far = partial(solve, problem, part, answers, size_intercepts=size_intercepts)
+    return final(None if so_far is None else so_far())
 
 
 def solve(
@@ -188,6 +190,7 @@ KERNEL = Method(
     name="kernel",
     summary="KernelSHAP: additive fit weighted by the Shapley kernel (biased; form unbiased: not)",
     run=kernel,
+    foreseeable=True,
     least=lambda n, _options: min(2 * n + 2, 2**n),  # twice as many as unknowns; or all
     default=two_squares,
     keeps=frozenset({"efficiency"}),
@@ -207,6 +210,7 @@ LEVERAGE = Method(
     name="leverage",
     summary="Leverage SHAP: the same fit from equally many coalitions of every size (biased)",
     run=leverage,
+    foreseeable=True,
     # as `kernel`; with intercepts three pairs of every size
     least=lambda n, options: min(
         (6 * len(levels(n)) if options["size_intercepts"] else 2 * n) + 2, 2**n

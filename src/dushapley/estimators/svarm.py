@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from functools import partial
 from math import comb, log
 from typing import Any
 
@@ -63,7 +64,7 @@ def svarm(problem: Problem) -> Conversation:
         sizes = 1 + problem.rng.choice(n, size=2 * some, p=chances)
         masks = random_subsets(problem.rng, sizes, n)
         masks[some:] ^= True  # the sizes of those left out have the first half's chances
-        answers = yield Ask(masks, svarm_estimate(cells))
+        answers = yield Ask(masks, partial(svarm_estimate, cells))
         nowhere = np.zeros(some, dtype=np.int64)
         cells.add(WITH, masks[:some], nowhere, answers[:some])
         cells.add(WITHOUT, ~masks[some:], nowhere, answers[some:])
@@ -129,7 +130,7 @@ def stratified_svarm(problem: Problem) -> Conversation:
     masks = draw(problem, left if n >= 4 else 0)
     for start in range(0, len(masks), max(1, problem.batch)):
         some = masks[start : start + problem.batch]
-        answers = yield Ask(some, stratified_estimate(problem, cells))
+        answers = yield Ask(some, partial(stratified_estimate, problem, cells))
         sizes = some.sum(axis=1)
         cells.add(WITH, some, sizes, answers)
         cells.add(WITHOUT, ~some, sizes, answers)
@@ -159,7 +160,7 @@ def warm_up(problem: Problem, cells: Cells) -> Questions:
     members = np.concatenate([own for _, own in covers])
     side = np.concatenate([np.full(len(b), turn % 2) for turn, (b, _) in enumerate(covers)])
     masks = blocks ^ (side == WITHOUT)[:, None]
-    answers = yield Ask(masks, stratified_estimate(problem, cells))
+    answers = yield Ask(masks, partial(stratified_estimate, problem, cells))
     for which in (WITH, WITHOUT):
         rows = side == which
         cells.add(which, members[rows], masks[rows].sum(axis=1), answers[rows])
@@ -252,6 +253,7 @@ METHOD = Method(
     name="svarm",
     summary="mean utility with an owner minus without, every coalition serving all (unbiased)",
     run=svarm,
+    foreseeable=True,
     least=lambda n, _options: 2 * n + 2,  # warm-up, ∅ and everybody
     default=two_squares,
     cite="kolpaczki2024",
@@ -261,6 +263,7 @@ STRATIFIED = Method(
     name="stratified-svarm",
     summary="svarm size by size; also Banzhaf and Beta semivalues (unbiased with warm-up)",
     run=stratified_svarm,
+    foreseeable=True,
     least=lambda n, options: 2 + fixed_cost(n, options),
     default=two_squares,
     biased=lambda options: options["form"] == "+" or options["semivalue"] != SHAPLEY,

@@ -39,10 +39,45 @@ class WorkerLost(Exception):
     """A worker died before it could answer; its blocks may be paid elsewhere."""
 
 
-class Executor(Protocol):
-    """Runs blocks of paid questions, in any order."""
+class Feed(Protocol):
+    """Blocks that come one by one: what is asked may depend on what was answered."""
 
-    def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
+    def take(self) -> Block | None:
+        """The next block; None: none for now, or none any more."""
+
+    @property
+    def left(self) -> int:
+        """Blocks that are still to come, about."""
+
+
+class Listed:
+    """Blocks that are all there, one by one."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks, self.taken = blocks, 0
+
+    def take(self) -> Block | None:
+        """The next block, or None."""
+        if not self.left:
+            return None
+        self.taken += 1
+        return self.blocks[self.taken - 1]
+
+    @property
+    def left(self) -> int:
+        """Blocks that nobody took."""
+        return len(self.blocks) - self.taken
+
+
+class Executor(Protocol):
+    """Runs blocks of paid questions, in any order.
+
+    One whose attribute `streams` is true is given a `Feed`, of which it takes blocks as workers
+    become free, and ends when none is out and none is left; any other is given a list. One that
+    says how many `workers()` it has is given as many blocks at a time as they can use.
+    """
+
+    def run(self, game: Game, blocks: Any) -> Iterator[tuple[int, list[Outcome]]]:
         """Yield (position of the block, its outcomes) as blocks are finished."""
 
     def close(self) -> None:

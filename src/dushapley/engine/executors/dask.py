@@ -44,6 +44,7 @@ class Dask(Remote):
         self._game: Any = None
         self._threads: dict[str, int] = {}
         self._places: dict[Any, str] = {}  # which worker each handle was meant for
+        self._busy: Counter[str] = Counter()  # and how many each was given
 
     def _connect(self, n_jobs: int, address: Any) -> Any:
         if isinstance(address, self.dask.Client):
@@ -133,7 +134,7 @@ class Dask(Remote):
 
     def submit(self, group: Group, suspect: bool) -> Any:
         """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
-        busy = Counter(self._places.values())
+        busy = self._busy
         place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
         handle = self.client.submit(
             pay_there,
@@ -146,6 +147,7 @@ class Dask(Remote):
             allow_other_workers=place is not None,
         )
         self._places[handle] = place or ""
+        busy[place or ""] += 1
         return handle
 
     def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
@@ -155,7 +157,7 @@ class Dask(Remote):
         return [handle for handle in handles if handle.done()]
 
     def result(self, handle: Any) -> tuple[float, Results]:
-        self._places.pop(handle, None)
+        self._busy[self._places.pop(handle, "")] -= 1
         if handle.status == "cancelled":
             self._refuse_lost()
             raise WorkerLost("Dask cancelled the task")
@@ -209,6 +211,7 @@ class Dask(Remote):
 
     def cancel(self, handles: Collection[Any]) -> None:
         self._places.clear()
+        self._busy.clear()
         if handles and self.client.status == "running":
             self.client.cancel(handles)
 

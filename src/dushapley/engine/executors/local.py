@@ -65,6 +65,10 @@ class Local:
         self._suspects: set[int] = set()  # blocks that were at work when a worker died
         self._at_rest = False  # workers stand ready; an unfinished run has joblib end them
 
+    def workers(self) -> int:
+        """How many blocks can be at work at once."""
+        return int(effective_n_jobs(self.n_jobs))
+
     def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
         if self._shipment is None or self._shipment.game is not game:
             self._clear()

@@ -18,7 +18,9 @@ from typing import Any
 from dushapley.engine.executors.base import (
     ATTEMPTS,
     Block,
+    Feed,
     Group,
+    Listed,
     Numbered,
     Pace,
     Results,
@@ -47,8 +49,11 @@ class Remote(ABC):
         When to give up, by `time.monotonic`.
     """
 
+    streams = True
+
     def __init__(self, until: float) -> None:
         self.until = until
+        self._taken = 0
         self._shipment: Shipment | None = None
         self._suspected = False  # whether some block was at work when a worker died
         self.pace = Pace()
@@ -90,22 +95,32 @@ class Remote(ABC):
         """Whether workers may have processes of their own at work for this run."""
         return self._shipment is not None and (self._shipment.game.limits.any or self._suspected)
 
-    def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
-        if not blocks:
+    def run(
+        self, game: Game, blocks: Sequence[Block] | Feed
+    ) -> Iterator[tuple[int, list[Outcome]]]:
+        feed: Feed = Listed(blocks) if isinstance(blocks, Sequence) else blocks
+        waiting: deque[Numbered] = deque()
+        self._taken = 0
+        if not self._fill(waiting, feed, 1):
             return
         if self._shipment is None or self._shipment.game is not game:
             self._shipment = Shipment(game)
             self._bring()
-        waiting: deque[Numbered] = deque(enumerate(blocks))
         losses: Counter[int] = Counter()
         away: dict[Any, Group] = {}
         try:
-            while waiting or away:
-                self._hand_out(waiting, away, losses)
+            while self._hand_out(waiting, feed, away, losses):
                 for handle in self.wait(list(away), min(LOOK, seconds_left(self.until))):
                     yield from self._receive(handle, away.pop(handle), waiting, losses)
         finally:
             self.cancel(list(away))
+
+    def _fill(self, waiting: deque[Numbered], feed: Feed, count: int) -> bool:
+        """Have so many blocks wait, if the feed has them; whether any does."""
+        while len(waiting) < count and (block := feed.take()) is not None:
+            waiting.append((self._taken, block))
+            self._taken += 1
+        return bool(waiting)
 
     def _bring(self) -> None:
         assert self._shipment is not None
@@ -114,16 +129,21 @@ class Remote(ABC):
         self.ship(parcel)
 
     def _hand_out(
-        self, waiting: deque[Numbered], away: dict[Any, Group], losses: Counter[int]
-    ) -> None:
+        self, waiting: deque[Numbered], feed: Feed, away: dict[Any, Group], losses: Counter[int]
+    ) -> bool:
+        """Keep all workers busy, and some work at their doors; whether anything is away."""
         workers = self.workers()
-        while waiting and len(away) < AHEAD * workers:
-            size = self.pace.size(len(waiting), workers)
+        while len(away) < AHEAD * workers:
+            size = self.pace.size(len(waiting) + feed.left, workers)
+            if not self._fill(waiting, feed, size):
+                break
             group = [waiting.popleft()]
             # one that was lost travels alone, so that no other shares its fate
-            while len(group) < size and not losses[group[0][0]] and not losses[waiting[0][0]]:
+            alone = losses[group[0][0]] > 0
+            while waiting and len(group) < size and not alone and not losses[waiting[0][0]]:
                 group.append(waiting.popleft())
-            away[self.submit(group, bool(losses[group[0][0]]))] = group
+            away[self.submit(group, alone)] = group
+        return bool(away)
 
     def _receive(
         self, handle: Any, group: Group, waiting: deque[Numbered], losses: Counter[int]

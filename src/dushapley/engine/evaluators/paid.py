@@ -1,27 +1,31 @@
-"""Answering questions: each different pool is paid at most once, everything paid is kept."""
+"""Answering questions that cost something: each different pool is paid once, and kept."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from functools import cache, cached_property
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.engine.dialogue import Ahead
+from dushapley.engine.evaluators.free import Evaluator, blas_limit
+from dushapley.engine.evaluators.waiting import Waiting, appetite
 from dushapley.engine.executors import Executor
-from dushapley.engine.executors.base import one_blas_thread
+from dushapley.engine.executors.base import Block, Feed
 from dushapley.engine.history import run_history
 from dushapley.engine.ledger import Ledger, members_of, roster_of
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
-from dushapley.engine.propagation import Transcript, by_source, error_bars, influence_error
+from dushapley.engine.propagation import Transcript, error_bars
 from dushapley.engine.scores import Answers, Spool
-from dushapley.engine.sheet import Begin, CoalitionSums, ScoreSheet, Sheet
-from dushapley.errors import LedgerRefused, UtilityFailed
+from dushapley.engine.sheet import Begin
+from dushapley.errors import LedgerRefused, ProtocolViolated, UtilityFailed
 from dushapley.games.base import Game, Outcome
-from dushapley.games.rows import blocks
 from dushapley.hashing import sha256
 from dushapley.protocol import Ask, Estimate
 from dushapley.validation import refuse_non_finite
@@ -30,105 +34,138 @@ ANOTHER_SEED = sha256("everybody's pool and small ones, trained with another see
 """Under which the second training of pools is kept; no pool has this name."""
 
 
-class Evaluator:
-    """Answers questions of a game that costs nothing: just asks it."""
+@dataclass
+class Round:
+    """A question of the conversation: its pools by number, and which of them are unpaid."""
 
-    def __init__(self, game: Game) -> None:
-        self.game = game
-        self.n_computed = 0
-        self.influence: FloatArray | None = None
-
-    def answer(self, ask: Ask, bar: Progress) -> FloatArray:
-        """Utilities of the pools asked for."""
-        values = self.game(ask.queries, ask.draws)
-        self.n_computed += len(values)
-        bar.advance(len(values))
-        return values
-
-    def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
-        """What was computed, and what else a valuation says of the answers."""
-        counted = {"n_computed": self.n_computed, "n_distinct": None, "details": final.details}
-        return counted | {"errors": self.errors(final, plan, begin)}
-
-    def errors(self, estimate: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
-        """Standard errors by source of this estimate; none where nothing is trained or tested."""
-        return {}
-
-    def close(self) -> None:
-        """Let go of what only this run needed."""
-
-
-class ScoringEvaluator(Evaluator):
-    """The same, of a game whose scores by test row cost nothing either: they are kept as well."""
-
-    def __init__(self, game: Game, plan: Plan) -> None:
-        super().__init__(game)
-        self.enumerated = plan.enumerates(game.n_players)
-        self.sheet: Sheet = CoalitionSums() if self.enumerated else ScoreSheet(plan.budget)
-        self.known = True
-
-    def answer(self, ask: Ask, bar: Progress) -> FloatArray:
-        queries, draws = self.game.check(ask.queries, ask.draws)
-        values = [self._scored(*part) for part in blocks(queries, draws, self.game.block)]
-        self.sheet.end(ask.queries)
-        self.n_computed += len(queries)
-        bar.advance(len(queries))
-        return np.concatenate(values)
-
-    def _scored(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        scored = self.game.scored(queries, draws) if self.known else None
-        if scored is None:
-            self.known = False
-            return self.game.evaluate(queries, draws)
-        self.sheet.add(queries, scored)
-        return scored.values
-
-    def errors(self, estimate: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
-        """Of sampling and test set; sums leave nothing to chance in training."""
-        with blas_limit(self.game):
-            self.influence = self.sheet.influence(estimate, begin) if self.known else None
-            test_set = influence_error(self.influence, self.game.shift)
-        return by_source(estimate, {"test set": test_set}, enumerated=self.enumerated)
+    ask: Ask
+    numbers: list[int]
+    unpaid: list[int]
 
 
 class PaidEvaluator(Evaluator):
     """Answers questions that cost something: each different pool is looked up and paid once.
 
-    Another run on the same ledger may pay for the same pools at the same time. Both get the same
-    bits, and the ledger keeps them once.
+    Pools are paid in blocks. An executor that streams is given the next block whenever a worker is
+    free, any other as many as it has an appetite for; rounds of the conversation are taken ahead to
+    fill them, and told in their order. Another run on the same ledger may pay for the same pools at
+    the same time. Both get the same bits, and the ledger keeps them once.
+
+    Parameters
+    ----------
+    game, executor, ledger
+        Whose pools, where they are paid, and where they are kept.
+    ahead
+        Rounds of the conversation before their turn.
+    budget
+        Pools that may be asked.
+    may_ask
+        Whether a round that begins after so many pools may be taken before its turn.
     """
 
-    def __init__(self, game: Game, executor: Executor, ledger: Ledger | None) -> None:
+    def __init__(
+        self,
+        game: Game,
+        executor: Executor,
+        ledger: Ledger | None,
+        ahead: Ahead,
+        budget: int,
+        may_ask: Callable[[int], bool] = lambda _: True,
+    ) -> None:
         super().__init__(game)
-        self.executor = executor
+        self.executor, self.ahead, self.may_ask = executor, ahead, may_ask
+        self.budget = budget
         self.ledger = ledger
         self.store: Ledger | Spool = Spool() if ledger is None else ledger
         self.answers = Answers(self.store)
-        self.transcript = Transcript()
+        self.transcript = Transcript(budget)
         self.deterministic = game.deterministic
         self.tried: dict[bytes, Outcome] = {}
+        self.rounds: deque[Round] = deque()
+        self.waiting = Waiting(game.block)
+        self.out: dict[int, tuple[list[bytes], Queries]] = {}
+        self.results: Iterator[tuple[int, list[Outcome]]] = iter(())
+        self.n_blocks = 0
+        self.bar = Progress(0, show=False)
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
+        self.bar = bar
+        while not self.rounds and self._take():
+            pass
+        first = self.rounds.popleft() if self.rounds else None
+        if first is None or not np.array_equal(first.ask.queries, ask.queries):
+            raise ProtocolViolated(
+                "The method declares that its questions depend on no answer, and asked others than "
+                "were foreseen. Declare it without foreseeable=True."
+            )
+        while first.unpaid:
+            if self.answers.is_known(first.unpaid[-1]):
+                first.unpaid.pop()
+            else:
+                self._receive()
+        self.transcript.add(ask, first.numbers)
+        return self.answers.at(first.numbers)
+
+    def take(self) -> Block | None:
+        """The next block to pay, taking rounds ahead to fill it; None: there is none for now."""
+        while not self.waiting.is_full and self.may_ask(self.ahead.n_taken) and self._take():
+            pass
+        if not len(self.waiting):
+            return None
+        keys, block = self.waiting.cut()
+        self.out[self.n_blocks] = keys, block[0]
+        self.n_blocks += 1
+        return block
+
+    def _take(self) -> bool:
+        """Take the next round: number its pools, look up those not met before, queue the rest."""
+        ask = self.ahead.take()
+        if ask is None:
+            return False
         queries, draws = self.game.check(ask.queries, ask.draws)
         keys = self.game.keys(queries, draws)
-        numbers = self.answers.numbers(keys)
+        numbers, new = self.answers.numbered(keys)
         if self.deterministic is None and self.game.is_tried:
             self.deterministic = self._train_twice(keys[-1], queries[-1:])  # of the first question
-        rows = {key: row for row, key in reversed(list(enumerate(keys)))}  # the first of each key
-        unknown = self._look_up(dict.fromkeys(keys))
-        for key in filter(self.tried.__contains__, unknown):
+        rows = {keys[row]: row for row in new}
+        unknown = self._look_up(rows)
+        for key in [key for key in unknown if key in self.tried]:
             self._keep([key], queries[[rows[key]]], [self.tried.pop(key)])
         unknown = self.answers.unknown(unknown)
-        bar.advance(len(keys) - len(unknown))
-        size = self.game.block
-        parts = [unknown[start : start + size] for start in range(0, len(unknown), size)]
-        picks = [[rows[key] for key in part] for part in parts]
-        work = [(queries[pick], None if draws is None else draws[pick]) for pick in picks]
-        for position, outcomes in self.executor.run(self.game, work):
-            self._keep(parts[position], work[position][0], outcomes)
-            bar.advance(len(outcomes))
-        self.transcript.add(ask, numbers)
-        return self.answers.at(numbers)
+        picks = slice(None) if len(unknown) == len(keys) else [rows[key] for key in unknown]
+        self.waiting.add(unknown, queries[picks], None if draws is None else draws[picks])
+        self.bar.advance(len(keys) - len(unknown))
+        unpaid = [n for n in dict.fromkeys(numbers) if not self.answers.is_known(n)]
+        self.rounds.append(Round(ask, numbers, unpaid[::-1]))
+        return True
+
+    def _receive(self) -> None:
+        """Take in the next block that is paid, having handed out more if none is out."""
+        done = next(self.results, None)
+        if done is None:
+            self.n_blocks = 0
+            self.results = self.executor.run(self.game, self._handed_out())
+            done = next(self.results, None)
+        if done is None:
+            raise ProtocolViolated("A round waits for answers, and there is nothing to pay.")
+        position, outcomes = done
+        keys, queries = self.out.pop(position)
+        self._keep(keys, queries, outcomes)
+        self.bar.advance(len(outcomes))
+
+    def _handed_out(self) -> Feed | list[Block]:
+        """Blocks for the executor: this, of which it takes one after the other, or its fill."""
+        if getattr(self.executor, "streams", False):
+            return self
+        fill = -(-appetite(self.game, self.executor) // self.game.block)
+        taken = (self.take() for _ in range(fill))
+        return [block for block in taken if block is not None]
+
+    @property
+    def left(self) -> int:
+        """Blocks that may still be asked for, about."""
+        asked = self.budget - self.ahead.n_taken + len(self.waiting)
+        return -(-asked // self.game.block)
 
     def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
         """The same with failures, errors by source, and what was noted on the way."""
@@ -157,6 +194,13 @@ class PaidEvaluator(Evaluator):
                 enumerated=plan.enumerates(self.game.n_players),
             )
         return errors
+
+    def finish(self) -> None:
+        """Take leave of the executor, which knows that all is done only when it is asked again."""
+        self.may_ask = lambda _: False
+        if not self.out and not len(self.waiting):
+            deque(self.results, maxlen=0)
+        self.results = iter(())
 
     def close(self) -> None:
         if self.ledger is None:
@@ -241,19 +285,3 @@ def refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
             "This game is made from a bare function, whose content cannot be compared, so a "
             "ledger could mix up two games. Give the game a fingerprint= that names its content."
         )
-
-
-def blas_limit(game: Game) -> Any:
-    """Results of BLAS depend on its threads, and workers have one each: so has the parent.
-
-    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's alone, which
-    is looked up once; others may have loaded more of them since.
-    """
-    return _numpy_blas().limit(limits=1) if game.cheap else one_blas_thread()
-
-
-@cache
-def _numpy_blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

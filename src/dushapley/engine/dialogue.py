@@ -1,0 +1,278 @@
+"""A method's conversation, no matter who answers: its rounds of questions, in order and ahead.
+
+`Dialogue` is the rule book of a run. It asks ∅ and the grand coalition first, hands every round of
+the estimator on, counts the budget, refuses answers that are not numbers, and keeps the estimate so
+far. `Ahead` takes rounds before their turn has come: of a method whose questions depend on no
+answer from a second conversation on made-up answers, of any other those that it asked while
+answers were out. Answers go in by the order of questions, so no bit depends on who was first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dushapley.arrays import BoolArray, FloatArray, Fractions
+from dushapley.engine.plan import Plan, make_plan
+from dushapley.errors import InvalidGame, InvalidOption, ProtocolViolated
+from dushapley.estimators.method import Method
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
+from dushapley.validation import (
+    check_fractions,
+    check_names,
+    check_seed,
+    check_sizes,
+    check_whole,
+    refuse_extreme,
+    refuse_minute,
+    refuse_non_finite,
+)
+
+ROUND = 64
+"""Pools of a round, roughly, of methods that ask in rounds; sums are taken round by round."""
+
+
+class Dialogue:
+    """A method's rounds of questions: each is told in order, one number per pool.
+
+    Parameters
+    ----------
+    method
+        Name of a method, see `dushapley.methods`; a `Method` of your own; or a plan made before.
+    n_players
+        Number of owners.
+    sizes, names
+        Rows and names of the owners, if known; sizes are needed to draw rows.
+    fractions
+        What can be answered: "none" (whole owners), "rows" (drawn parts of them, by draw id) or
+        "exact" (fractions as arithmetic).
+    options, budget, seed
+        As in `dushapley.value`.
+    batch
+        Pools of a round, roughly, of methods that ask in rounds.
+    known
+        Pools that `gp` asks first since their worth is known already, shape (m, I); the budget
+        counts them.
+
+    Examples
+    --------
+    >>> talk = Dialogue("permutation", n_players=3, budget=42)
+    >>> while (ask := talk.ask()) is not None:
+    ...     talk.tell(ask.queries.sum(axis=1) ** 2)
+    >>> talk.estimate.values.round(1).tolist()
+    [3.1, 3.2, 2.7]
+    """
+
+    def __init__(
+        self,
+        method: str | Method | Plan,
+        n_players: int,
+        *,
+        sizes: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        fractions: Fractions = "none",
+        options: Mapping[str, Any] | None = None,
+        budget: int | None = None,
+        seed: int = 0,
+        batch: int = ROUND,
+        known: BoolArray | None = None,
+    ) -> None:
+        self.n_players = check_whole(n_players, "n_players")
+        self.names = check_names(names, self.n_players)
+        self.sizes = check_sizes(sizes, self.n_players)
+        if fractions == "rows" and sizes is None:
+            raise InvalidGame("Drawing rows needs sizes=: how many rows each owner has.")
+        self.fractions: Fractions = check_fractions(fractions, self.sizes)
+        self.plan = (
+            method
+            if isinstance(method, Plan)
+            else make_plan(method, self.n_players, fractions, options, budget)
+        )
+        self.seed = check_seed(seed)
+        self.batch = batch
+        self.known = known
+        self.n_asked = self.n_told = self.rounds = 0
+        self.empty = self.full = float("nan")
+        self.finished = False
+        self._so_far: Ask | Estimate | None = None
+        self._talk: Conversation | None = None
+        self._lag = self._sent = 0
+        self._answers: deque[FloatArray] = deque()  # told, and not yet sent
+        self.open: deque[Ask] = deque()
+        self._open(Ask(ends(self.n_players)))
+
+    def again(self) -> Dialogue:
+        """The same conversation from its beginning."""
+        return Dialogue(
+            self.plan,
+            self.n_players,
+            sizes=self.sizes,
+            names=self.names,
+            fractions=self.fractions,
+            seed=self.seed,
+            batch=self.batch,
+            known=self.known,
+        )
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The estimate so far, or the last one."""
+        if isinstance(self._so_far, Ask):
+            self._so_far = self._so_far.estimate()
+        return self._so_far
+
+    def ask(self) -> Ask | None:
+        """The round to tell next, or None when there are no more."""
+        return self.open[0] if self.open else None
+
+    def tell(self, values: ArrayLike) -> None:
+        """Answer the oldest open round, one number per pool."""
+        if not self.open:
+            raise ProtocolViolated("Nothing was asked; the conversation is over.")
+        queries = self.open[0].queries
+        answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
+        if answers.shape != (len(queries),):
+            raise ProtocolViolated(
+                f"The answers have shape {answers.shape}; {len(queries)} pools were "
+                "asked for. Tell one number for each of them."
+            )
+        refuse_non_finite(queries, answers, self.names)
+        if self.plan.method.name != "exact":  # which adds, and squares nothing
+            refuse_extreme(queries, answers, self.names)
+        self.open.popleft()
+        self.n_told += len(answers)
+        if self._talk is None:
+            self.empty, self.full = float(answers[0]), float(answers[1])
+            if self.plan.method.name != "exact":
+                refuse_minute(self.empty, self.full)
+            self._begin()
+        else:
+            self._answers.append(answers)
+            self._advance()
+
+    def stop(self) -> None:
+        """End the conversation with the estimate so far; open rounds are taken back."""
+        _ = self.estimate  # made before the method is left
+        self.n_asked -= sum(len(ask.queries) for ask in self.open)
+        self.open.clear()
+        if self._talk is not None:
+            self._talk.close()
+
+    def _begin(self) -> None:
+        if self.n_players == 1:  # efficiency leaves nothing to estimate
+            self._finish(Estimate(np.array([self.full - self.empty])))
+            return
+        problem = Problem(
+            n_players=self.n_players,
+            sizes=self.sizes,
+            fractions=self.fractions,
+            budget=self.plan.budget - 2,
+            empty=self.empty,
+            full=self.full,
+            options=self.plan.options,
+            rng=np.random.default_rng(self.seed),
+            batch=self.batch,
+            known=self.known,
+        )
+        self._talk = self.plan.method.run(problem)
+        self._sent = 2
+        try:
+            self._advance(start=True)
+        except (MemoryError, OverflowError) as error:
+            raise InvalidOption(
+                f"{self.plan.method.name} plans all of its budget of {self.plan.budget:,} "
+                "evaluations before it asks the first, and that does not fit in memory. Lower the "
+                "budget, or choose a method that goes on as long as it may (permutation, svarm)."
+            ) from error
+
+    def _advance(self, *, start: bool = False) -> None:
+        """Let the method speak as long as it has all the answers that it waits for."""
+        assert self._talk is not None
+        while not self.finished and (owed := self.n_asked - self._lag) <= self.n_told:
+            answers = None if start else self._taken(owed - self._sent)
+            start = False
+            try:
+                ask = self._talk.send(answers)  # type: ignore[arg-type]  # None starts it
+            except StopIteration as stop:
+                self._finish(stop.value)
+                return
+            self._lag = max(0, ask.lag)
+            self._open(ask)
+
+    def _taken(self, count: int) -> FloatArray:
+        """The next answers that were told, exactly so many."""
+        self._sent += max(0, count)
+        parts = []
+        while count > 0:
+            first = self._answers.popleft()
+            parts.append(first[:count])
+            if len(first) > count:
+                self._answers.appendleft(first[count:])
+            count -= len(parts[-1])
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
+
+    def _open(self, ask: Ask) -> None:
+        if ask.so_far is not None:
+            self._so_far = ask
+        if not len(ask.queries):
+            return
+        if ask.queries.shape[1:] != (self.n_players,):
+            raise ProtocolViolated(f"{self.plan.method.name} asked for shape {ask.queries.shape}.")
+        self.n_asked += len(ask.queries)
+        if self.n_asked > self.plan.budget:
+            raise ProtocolViolated(
+                f"{self.plan.method.name} asked {self.n_asked} pools, more than its budget of "
+                f"{self.plan.budget}: a mistake in the method, not in your game."
+            )
+        ask.queries.setflags(write=False)  # the estimator still needs them as they are
+        self.open.append(ask)
+        self.rounds += 1
+
+    def _finish(self, estimate: Estimate) -> None:
+        self._so_far, self.finished = estimate, True
+        self.open.clear()
+
+
+class Ahead:
+    """Rounds of a conversation before their turn has come, each taken once.
+
+    Parameters
+    ----------
+    talk
+        The conversation.
+    """
+
+    def __init__(self, talk: Dialogue) -> None:
+        self.talk = talk
+        self.n_taken = 0
+        self._rounds = 0
+        self._scout = talk.again() if talk.plan.method.foreseeable else None
+
+    def take(self) -> Ask | None:
+        """The next round; None where it depends on answers that are out, or there is none."""
+        ask = self._foreseen() if self._scout is not None else self._asked()
+        if ask is not None:
+            self.n_taken += len(ask.queries)
+            self._rounds += 1
+        return ask
+
+    def _foreseen(self) -> Ask | None:
+        assert self._scout is not None
+        ask = self._scout.ask()
+        if ask is not None:
+            self._scout.tell(ask.queries.mean(axis=1))
+        return ask
+
+    def _asked(self) -> Ask | None:
+        told = self.talk.rounds - len(self.talk.open)
+        return next(islice(self.talk.open, self._rounds - told, None), None)
+
+
+def ends(n_players: int) -> BoolArray:
+    """The empty and the grand coalition, which every run asks first."""
+    return np.repeat([[False], [True]], n_players, axis=1)

@@ -1,0 +1,127 @@
+"""Asking and telling by hand: in any order, with failures, saved and loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dushapley as ds
+
+WORTH = [3.0, 1.0, 4.0, 1.5, 9.0, 2.0, 6.0, 5.0]
+
+TRAINER = """
+import json, pathlib, sys
+folder, mine = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+for job in sorted(folder.glob("*.job")):
+    number = int(job.stem)
+    if number % 3 == mine:
+        pool = json.loads(job.read_text())
+        fails = number in (17, 23)
+        told = {"failure": "out of memory"} if fails else {"value": sum(pool) ** 0.5}
+        job.with_suffix(".done").write_text(json.dumps(told))
+        job.unlink()
+"""
+
+
+def engine(failed: list[tuple[bool, ...]], method: str, budget: int) -> ds.Valuation:
+    def worth(pools: np.ndarray) -> list[float]:
+        return [
+            0.0 if tuple(p) in failed else sum(np.array(WORTH)[p].tolist()) ** 0.5 for p in pools
+        ]
+
+    return ds.value(ds.CallableGame(worth, 8), method, budget=budget, seed=4)
+
+
+@pytest.mark.parametrize(("method", "budget"), [("permutation", 100), ("gp", 60)])
+def test_three_processes_ten_pauses_and_two_failures_give_the_engines_estimate(
+    tmp_path: Path, method: str, budget: int
+) -> None:
+    talk, file = ds.AskTell(method, 8, budget=budget, seed=4), tmp_path / "talk.json"
+    failed, pauses, asked = [], 0, set()
+    rng = np.random.default_rng(0)
+    while not talk.finished:
+        for question in talk.ask(5):
+            assert question.number not in asked
+            asked.add(question.number)
+            members = [w for w, inside in zip(WORTH, question.pool, strict=True) if inside]
+            (tmp_path / f"{question.number}.job").write_text(json.dumps(members))
+            if question.number in (17, 23):
+                failed.append(tuple(question.pool.tolist()))
+        workers = [
+            subprocess.Popen([sys.executable, "-S", "-c", TRAINER, str(tmp_path), str(k)])
+            for k in range(3)
+        ]
+        assert all(worker.wait() == 0 for worker in workers)
+        for path in rng.permutation(sorted(tmp_path.glob("*.done"))):
+            talk.tell(int(path.stem), **json.loads(path.read_text()))
+            path.unlink()
+        talk.save(file)
+        talk, pauses = ds.AskTell.load(file), pauses + 1
+    assert pauses >= 10
+    found, wanted = talk.valuation(), engine(failed, method, budget)
+    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_array_equal(found.std_errors, wanted.std_errors)
+    assert found.failures == {"out of memory": 2}
+    assert found.n_distinct == len(asked) == wanted.n_distinct
+    assert found.complete
+    assert talk.ask(5) == []
+    assert ds.Valuation.from_dict(found.to_dict()) == found
+
+
+def test_noise_becomes_an_error_of_training() -> None:
+    talk = ds.AskTell("exact", 3)
+    while not talk.finished:
+        for question in talk.ask(3):
+            talk.tell(question, float(len(question.owners)), noise=0.1)
+    found = talk.valuation()
+    assert all(error > 0 for error in found.errors["training"])
+
+
+def test_questions_that_are_out_can_be_asked_for_again_and_partial_results_read() -> None:
+    talk = ds.AskTell("permutation", 4, budget=60)
+    with pytest.raises(ds.DUShapleyError, match="no estimate yet"):
+        talk.valuation()
+    questions = talk.ask(12)
+    for question in questions[::-1][:5]:
+        talk.tell(question, 1.0 * len(question.owners))
+    assert [q.number for q in talk.unanswered] == list(range(7))
+    assert talk.ask(0) == []
+
+
+def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
+    talk = ds.AskTell("permutation", 4, budget=60)
+    nobody, everybody = talk.ask(2)
+    for told, words in (
+        ({"question": 7, "value": 1.0}, "No question has the number 7"),
+        ({"question": nobody, "failure": "broken"}, "Nobody's pool was told as a failure"),
+        ({"question": nobody}, "either a value or a failure"),
+        ({"question": nobody, "value": float("nan")}, "must be a finite number"),
+        ({"question": nobody, "value": 1.0, "noise": -1.0}, "must be 0 or more"),
+    ):
+        with pytest.raises(ds.DUShapleyError, match=words):
+            talk.tell(**told)
+    talk.tell(everybody, 2.0)
+    talk.tell(everybody, 2.0)
+    with pytest.raises(ds.DUShapleyError, match="told before"):
+        talk.tell(everybody, 3.0)
+    file = tmp_path / "talk.json"
+    talk.save(file)
+    stored = json.loads(file.read_text())
+    for change, words in (
+        ({"asked": 10**6}, "more questions than the method asks"),
+        ({"seed": -1}, "seed is -1"),
+        ({"told": [[0, None, None, None]]}, "a value or a failure"),
+        ({"questions": "0" * 64}, "other questions"),
+        ({"more": 1}, "unknown"),
+    ):
+        file.write_text(json.dumps(stored | change))
+        with pytest.raises(ds.DUShapleyError, match=words):
+            ds.AskTell.load(file)
+    file.write_text("{")
+    with pytest.raises(ds.DUShapleyError, match="cannot be read"):
+        ds.AskTell.load(file)
