@@ -177,7 +177,7 @@ class AskTell(Dialogue):
         self._handed += len(handed)
         return handed
 
-    def tell(  # type: ignore[override]  # a round takes numbers, a question its own
+    def tell(
         self,
         question: Question | int | ArrayLike,
         value: float | None = None,
@@ -233,14 +233,14 @@ class AskTell(Dialogue):
                     "Tell its value: that of the best guess without any data."
                 )
             return Outcome(float("nan"), str(failure).splitlines()[0][:200] or "failure")
-        if not is_number(value) or not np.isfinite(value):  # type: ignore[arg-type]
+        if not is_number(value) or not np.isfinite(value):
             raise ProtocolViolated(
                 f"Of {pool} the value {value!r} was told; it must be a finite number. Tell a "
                 "failure= where there is none."
             )
         if noise is not None and not is_number(noise, above=-1e-300):
             raise ProtocolViolated(f"Of {pool} the noise {noise!r} was told; it must be 0 or more.")
-        return Outcome(float(value) + 0.0, spread=None if noise is None else float(noise))  # type: ignore[arg-type]
+        return Outcome(float(value) + 0.0, spread=None if noise is None else float(noise))
 
     def _take(self) -> bool:
         """Take the next round, and number its pools."""
