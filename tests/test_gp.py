@@ -246,7 +246,7 @@ def test_four_owners_below_enumeration(budget: int) -> None:
 
 
 def test_auto_runs_gp_and_says_why() -> None:
-    v = ds.value(learning_game(), "auto")
+    v = ds.value(learning_game(), "auto", budget=48)
     assert v.method == "auto → gp"
     assert v.n_evaluations == 48
     assert "256 coalitions exceed the budget of 48" in v.notes[0]

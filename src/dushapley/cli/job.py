@@ -55,6 +55,10 @@ class Job(Data):
         ),
     ] = None
     empty: Annotated[str, Option(help="Worth of no data: constant, zero or a number.")] = "constant"
+    at_least: Annotated[
+        str | None,
+        Option(help="empty = a pool worse than no data counts as no data.", metavar="WORD"),
+    ] = None
     on_failure: Annotated[
         str, Option(help="If a training fails: raise, or empty = count it as no data.")
     ] = "raise"
@@ -124,6 +128,7 @@ class Job(Data):
             scoring=choice.scoring,
             task=choice.task,
             empty=o.as_number(self.empty, float),
+            at_least=self.at_least,  # type: ignore[arg-type]  # it is checked there
             seed=self.model_seed,
             repeats=self.repeats,
             on_failure=self.on_failure,  # type: ignore[arg-type]  # it is checked there

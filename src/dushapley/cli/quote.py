@@ -12,7 +12,7 @@ import typer
 
 import dushapley as ds
 from dushapley.cli import options as o
-from dushapley.cli.job import Job
+from dushapley.cli.job import Job, one_of
 from dushapley.cli.wording import in_options
 from dushapley.engine import quote as prices
 from dushapley.engine.executors import check_executor
@@ -23,6 +23,10 @@ from dushapley.terminal import columns, output, say, table
 if TYPE_CHECKING:
     import pandas as pd
 
+ENDLESS = (
+    "This score has no lower end, so that a few pools of few rows may decide the values: "
+    "--at-least empty is recommended, which counts a pool worse than no data as no data."
+)
 ASK_ABOVE = 120.0
 """Seconds of estimated work above which a person is asked first."""
 
@@ -30,7 +34,10 @@ ASK_ABOVE = 120.0
 def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
     """What each method would cost here, from a few timed trainings, before paying."""
     check_executor("local", jobs, None)
-    frame = ds.quote(job.game(), n_jobs=jobs)
+    game = job.game()
+    frame = ds.quote(game, n_jobs=jobs)
+    if one_of(game).is_endless and game.at_least is None:
+        say(ENDLESS)
     output(frame.to_json(orient="records", indent=1, double_precision=15) if json else shown(frame))
 
 

@@ -16,6 +16,10 @@ from dushapley.validation import check_budget
 
 MOST_CHEAP, MOST_PAID = 2**24, 2**12
 """Coalitions that `exact` enumerates without being given a budget."""
+MOST_FREE = 20
+"""Owners up to which `auto` enumerates a game whose evaluations cost nothing."""
+STRETCH = 1.1
+"""By how much `auto` exceeds a budget that nobody gave, if all coalitions then fit it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ def choose_plan(
         if formula is not None:
             reason = "auto: the game has a formula for its exact values."
             return Plan(find("exact"), {}, 0, f"{AUTO} → exact", reason, formula)
+        if game.cheap and budget is None and 1 < game.n_players <= MOST_FREE:
+            return _free_plan(game.n_players)
     elif method != AUTO:
         chosen = find(method)
         complete = chosen.complete(options)
@@ -58,6 +64,15 @@ def choose_plan(
         if chosen.name == "exact" and budget is None:
             _refuse_endless(game)
     return make_plan(method, game.n_players, game.fractions, options, budget)
+
+
+def _free_plan(n_players: int) -> Plan:
+    reason = (
+        f"auto: evaluations of this game are free, so exact, by all {all_coalitions(n_players)} "
+        "coalitions."
+    )
+    chosen = find("exact")
+    return Plan(chosen, chosen.complete(None), 2**n_players, f"{AUTO} → exact", reason)
 
 
 def _refuse_endless(game: Game) -> None:
@@ -91,8 +106,11 @@ def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | 
     refuse_options_of_auto(options)
     granted = 6 * n_players if budget is None else budget
     everyone = f"auto: all {all_coalitions(n_players)} coalitions"
-    if 2**n_players <= granted:
-        reason = f"{everyone} fit the budget of {granted:,}, so exact."
+    if 2**n_players <= granted * (STRETCH if budget is None else 1):
+        fit = f"fit the budget of {granted:,}"
+        if 2**n_players > granted:
+            fit = f"are hardly more than the budget of {granted:,} that nobody chose"
+        reason = f"{everyone} {fit}, so exact."
         chosen, price = find("exact"), 2**n_players
     else:
         chosen = find(FALLBACK)

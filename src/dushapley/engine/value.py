@@ -45,6 +45,14 @@ from dushapley.validation import check_seed, is_number
 
 CHEAP_BATCH, CHEAP_CELLS = 2**16, 2**21
 """Pools of a round where they cost nothing: many, but no more than fit in memory."""
+DECIDES = 0.5
+"""Part of the spread of the values that is made by pools worse than nobody's, from which on they
+decide."""
+WILD = (
+    "Pools whose model is worse than none decide these values: without them owners would be told "
+    'apart differently. If nobody would deploy such a model, pass at_least="empty" '
+    "(--at-least empty), which counts those pools as nobody's data."
+)
 CHANCE = (
     "Another seed would train another model, or may. How much that moves the values, one training "
     "a pool cannot tell: repeated ones (ModelGame(..., repeats=3), --repeats 3) would measure it."
@@ -80,8 +88,9 @@ def value(
         A game, or a callable on (m, I) boolean matrices that knows (or is given) `n_players`.
     method
         One of `dushapley.methods()`, or a `Method` of your own. "auto": the game's exact formula
-        if it has one, all coalitions if they fit the budget, else the best method there is; the
-        result says which.
+        if it has one; all coalitions if they fit the budget (one that nobody gave may stretch by a
+        tenth), or are free and of at most 20 owners; else the best method there is. The result
+        says which, and why.
     options
         The method's own options.
     budget
@@ -345,9 +354,15 @@ class Run:
         )
         if self.known is not None:
             valuation = _with_learned(valuation, self.known)
-        return replace(
-            valuation, notes=(*valuation.notes, *self._chance(valuation), *_shortfall(valuation))
-        )
+        said = (*self._chance(valuation), *_shortfall(valuation), *self._wild(valuation))
+        return replace(valuation, notes=(*valuation.notes, *said))
+
+    def _wild(self, valuation: Valuation) -> tuple[str, ...]:
+        """What must be said where pools worse than nobody's data decide the values."""
+        share = valuation.details.get("below_empty", 0.0)
+        if not self.game.judged or self.game.at_least or share < DECIDES:
+            return ()
+        return (WILD,)
 
     def _chance(self, valuation: Valuation) -> tuple[str, ...]:
         """What must be said where training has an error of unknown size: the true cause of it."""

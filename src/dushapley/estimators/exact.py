@@ -31,7 +31,7 @@ def exact(problem: Problem) -> Conversation:
     n = problem.n_players
     weights = shapley_weights(n)
     outside, inside = np.append(weights, 0.0), np.append(0.0, weights)
-    values = np.zeros(n)
+    values, lifted = np.zeros(n), np.zeros(n)
     for block in coalitions(n):
         first, last = not block[0].any(), bool(block[-1].all())
         asked = block[int(first) : len(block) - int(last)]
@@ -42,7 +42,21 @@ def exact(problem: Problem) -> Conversation:
         )
         size = block.sum(axis=1)
         values += (gains * (inside + outside)[size]) @ block - gains @ outside[size]
-    return Estimate(values)
+        if gains.min() < 0:
+            gains = np.minimum(gains, 0)
+            lifted -= (gains * (inside + outside)[size]) @ block - gains @ outside[size]
+    return Estimate(values, details=below_empty(values, lifted))
+
+
+def below_empty(values: FloatArray, lift: FloatArray) -> dict[str, float]:
+    """How far pools worse than nobody's decide who is worth what, for `Estimate.details`.
+
+    `lift` is what every value would gain if such pools counted as nobody's; its spread as a part of
+    that of the values. Nothing where no such pool moves a value.
+    """
+    spread = float(np.ptp(values))
+    share = float(np.ptp(lift)) / spread if spread > 0 else 0.0
+    return {"below_empty": share} if share > 0 else {}
 
 
 def coalitions(n_players: int) -> Iterator[BoolArray]:

@@ -144,6 +144,8 @@ class Game(ABC):
         Methods whose closed form gives this game's Shapley values, whatever they give of others.
     shift
         How far one test row may move a utility; 0 where unknown.
+    at_least
+        "empty" where pools worse than nobody's data count as nobody's.
     """
 
     fractions: Fractions = "none"
@@ -160,6 +162,7 @@ class Game(ABC):
     judged: bool = False
     exact_by: tuple[str, ...] = ("exact",)
     shift: float = 0.0
+    at_least: str | None = None
 
     def _set_owners(
         self,

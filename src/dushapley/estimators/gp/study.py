@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
+from dushapley.estimators.exact import below_empty
 from dushapley.estimators.gp import check, design, kernel
 from dushapley.estimators.gp.check import FitCheck, Forecasts
 from dushapley.estimators.gp.fit import Observed, Posterior, fit
@@ -159,6 +160,7 @@ class Study:
         n, empty = self.problem.n_players, self.problem.empty
         values = weights @ (self.answers - empty)
         details = {"model": model, **asdict(self.verdict)}
+        details |= below_empty(values, weights @ np.maximum(empty - self.answers, 0.0))
         del details["reason"]  # the notes tell it
         return Estimate(
             values,

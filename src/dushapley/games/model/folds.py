@@ -70,6 +70,7 @@ class FoldsGame(RowsGame):
         self.shift = max(p * game.shift for p, game in zip(self.parts, self.games, strict=True))
         first = self.games[0]
         self.repeats, self.deterministic = first.repeats, first.deterministic
+        self.at_least = first.at_least
         self.limits = replace(first.limits, trainings=first.limits.trainings * number)
         contents = [game._content for game in self.games]
         nobody = [game.nobody.value for game in self.games]

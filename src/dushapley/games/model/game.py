@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -43,6 +44,13 @@ from dushapley.validation import (
 MOST_REPEATS = 1000
 """Trainings averaged for every pool; each has a model of its own, made beforehand."""
 
+LIFTED = (
+    'Pools whose model is worse than none count as nobody\'s (at_least="empty"): nobody would '
+    "deploy such a model."
+)
+ENDLESS = ("r2", "explained_variance", "d2_", "neg_")
+"""How names of scores begin that have no lower end."""
+
 
 class ModelGame(RowsGame):
     r"""u(S) = the score, on a test set, of a model trained on the rows of pool S.
@@ -70,6 +78,10 @@ class ModelGame(RowsGame):
     empty
         u(∅). "constant": the score of the best constant prediction on the test set, which needs
         nobody's data. Or "zero", or a number.
+    at_least
+        "empty": u(S) = max(u(S), u(∅)), since nobody deploys a model that is worse than none.
+        Otherwise, under scores without a lower end (r2, minus an error), a few wild pools may
+        decide the values.
     seed
         Of the models; the estimator's seed is `value`'s.
     repeats
@@ -132,6 +144,7 @@ class ModelGame(RowsGame):
         scoring: Any = None,
         task: Literal["auto", "classification", "regression"] = "auto",
         empty: float | Literal["constant", "zero"] = "constant",
+        at_least: Literal["empty"] | None = None,
         seed: int = 0,
         repeats: int = 1,
         on_failure: Literal["raise", "empty"] = "raise",
@@ -147,6 +160,7 @@ class ModelGame(RowsGame):
                 f"repeats is {repeats:,}; at most {MOST_REPEATS:,} trainings a pool are averaged."
             )
         check_choice(on_failure, "on_failure", ("raise", "empty"))
+        check_choice("empty" if at_least is None else at_least, "at_least", ("empty",))
         check_choice(backend, "backend", ("numpy", "torch"))
         self.limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
         training.refuse_impossible(self.limits)
@@ -155,7 +169,7 @@ class ModelGame(RowsGame):
         self.model, self.scoring, self.encoding = parts.model, parts.scoring, parts.encoding
         self.X_test, self.y_test, self.classes = parts.X_test, parts.y_test, parts.classes
         self.seed, self.repeats = check_seed(seed, InvalidGame), self.limits.trainings
-        self.on_failure, self.backend = on_failure, backend
+        self.on_failure, self.backend, self.at_least = on_failure, backend, at_least
         refuse_drifting(self.model)
         self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
         self.shift = self.scorer.shift
@@ -208,6 +222,12 @@ class ModelGame(RowsGame):
         open_seeds = seeds_by_pool(self.model, repeated=self.repeats > 1 or repeat > 0)
         return training.Fresh(seeded(self.model, self.seed, repeat), open_seeds)
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether a bad model's score has no lower end, so that a few pools may decide all."""
+        name = self.scoring if isinstance(self.scoring, str) else ""
+        return name.startswith(ENDLESS) and name != "neg_brier_score"
+
     def prepared(self, X: Array) -> Array:
         """A newcomer's rows, encoded as everybody's were."""
         return X if self.encoding is None else self.encoding(X)
@@ -219,7 +239,8 @@ class ModelGame(RowsGame):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         if self.path is not None:
-            return self.path.values(queries, draws)
+            found = self.path.values(queries, draws)
+            return found if self.at_least is None else np.maximum(found, self.nobody.value)
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
     def outcomes(
@@ -227,15 +248,30 @@ class ModelGame(RowsGame):
     ) -> list[Outcome]:
         """Train and score every pool; failures raise or count as u(∅), as `on_failure` says."""
         if self.path is not None:
-            return self.path.outcomes(queries, draws)
-        if twice:
+            found = self.path.outcomes(queries, draws)
+        elif twice:
             (taken,) = self.each(queries, draws)
-            return self.compared(queries[0], *taken)
-        pools = zip(queries, self.each(queries, draws), strict=True)
-        return [self.outcome(query, *taken) for query, taken in pools]
+            found = self.compared(queries[0], *taken)
+        else:
+            pools = zip(queries, self.each(queries, draws), strict=True)
+            found = [self.outcome(query, *taken) for query, taken in pools]
+        return found if self.at_least is None else [self._lifted(outcome) for outcome in found]
+
+    def _lifted(self, outcome: Outcome) -> Outcome:
+        """Nobody's outcome instead of a worse one."""
+        low = outcome.value < self.nobody.value
+        return (
+            replace(outcome, value=self.nobody.value, scores=self.nobody.scores) if low else outcome
+        )
 
     def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
-        return self.path.scored(queries) if isinstance(self.path, AdditivePath) else None
+        if not isinstance(self.path, AdditivePath):
+            return None
+        found = self.path.scored(queries)
+        if found is not None and self.at_least is not None:
+            low = found.values < self.nobody.value
+            found.values[low], found.coefficients[low] = self.nobody.value, self.path.nobody
+        return found
 
     def outcome(self, query: Array, counts: IntArray, draw: int | None) -> Outcome:
         """Train on one pool; fast paths hand over here what they do not take."""
@@ -323,6 +359,8 @@ class ModelGame(RowsGame):
     def _notes(self) -> tuple[str, ...]:
         """What one must know to read the values; warns of rows that the test set shares."""
         notes = [] if self.path is None else [self.path.note]
+        if self.at_least is not None:
+            notes.append(LIFTED)
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
         notes += unseen_classes(self.owners, self.y_test, self.classes)
@@ -359,6 +397,7 @@ class ModelGame(RowsGame):
             self.backend if self.path is not None else "fit",
             None if self.path is None else self.path.name,
             self.block,
+            *([] if self.at_least is None else ["at least", self.at_least, self.nobody.value]),
             *(["seeds by pool"] if any(make.open_seeds for make in self._makers) else []),
         )
 

@@ -106,9 +106,9 @@ class AdditivePath:
         filled, empty = self._filled(shares)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             values, coefficients = self.model.scored(self.vectors @ filled.T)
-        found = np.zeros((len(shares), len(self._nobody)))
+        found = np.zeros((len(shares), len(self.nobody)))
         found[:, : len(coefficients)] = coefficients.T[: len(shares)]
-        values[empty], found[empty[: len(shares)]] = self.game.nobody.value, self._nobody
+        values[empty], found[empty[: len(shares)]] = self.game.nobody.value, self.nobody
         for k in np.flatnonzero(np.isnan(values[: len(shares)])).tolist():
             values[k], rows = self._constant(filled[k])
             found[k] = np.nan if rows is None else grouped(rows)
@@ -121,7 +121,7 @@ class AdditivePath:
         return None if known is None else np.column_stack([known, self._nobody_rows(len(known))])
 
     @cached_property
-    def _nobody(self) -> FloatArray:
+    def nobody(self) -> FloatArray:
         """Coefficients of nobody's scores."""
         if self.basis is None:
             return self._nobody_rows(min(len(self.game.y_test), MOST_SCORES))
