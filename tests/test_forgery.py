@@ -266,6 +266,7 @@ def test_the_library_asks_before_endless_work_too() -> None:
 @pytest.mark.parametrize(
     "option",
     [["--pot", "1e99999999"], ["--pot", "1e-99999999"], ["--pot", "9" * 5000], ["--pot", "NaN"],
+     ["--pot", "1_000"], ["--pot", "１０００"],
      ["--negative", "floor", "--floor", "1e-99999999"], ["--pot", "1e40"],
      ["--negative", "floor", "--floor", "1_0e-9_999_999"]],
 )  # fmt: skip

@@ -188,7 +188,7 @@ def test_another_file_is_told_what_it_is(tmp_path: Path, content: bytes, told: s
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("name", [":memory:", "file:l.sqlite?mode=memory", "l\0.sqlite", ""])
+@pytest.mark.parametrize("name", [":memory:", "file:l?mode=memory", "l\0.sqlite", "\ud800", ""])
 def test_a_name_that_keeps_nothing_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

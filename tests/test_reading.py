@@ -460,7 +460,11 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     refused(bomb, r"1,100,000 rows; at most 1,000,000.*--max-rows", max_rows=10**6)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.csv", row * 1_100_000)
-    refused(tmp_path / "bomb.zip", "more than 10,000,000 bytes", max_bytes=10**7)
+    refused(tmp_path / "bomb.zip", "^bomb.zip holds more than 10,000,000 bytes", max_bytes=10**7)
+    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
+        archive.writestr("a.csv", "a,y\n1,0\n")
+        archive.writestr("b.csv", "a,y\n1,0\n")
+    refused(tmp_path / "two.zip", "^two.zip holds 2 files")  # it was called damaged
     pd.DataFrame({"a": np.zeros(200_000), "b": "x" * 500}).to_parquet(tmp_path / "b.parquet")
     assert (tmp_path / "b.parquet").stat().st_size < 200_000
     refused(tmp_path / "b.parquet", "more than 40,000,000 bytes", max_bytes=4 * 10**7)

@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from io import StringIO
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -266,6 +268,19 @@ def test_csv_holds_no_formula() -> None:
     for line in text.splitlines()[1:]:
         assert line.lstrip('"')[0] not in "=+-@\t"
     assert '"plain, with comma"' in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [" =1", '"=1', "'=1", "’=1", "＝1", "＋1", "－1", "＠1", "﹦1", "|cmd", "%0", "\r=1", "\x00=1",
+     "\u202e=1", "\u200b=1", "\u3000=1"],
+)  # fmt: skip
+def test_no_disguise_makes_a_formula(name: str) -> None:
+    owners = (name, f"Ltd; {name}")
+    frame = pd.read_csv(StringIO(ds.settle(valuation([1.0, 1.0], owners=owners), 6).to_csv()))
+    for cell in (part for entry in frame["owner"] for part in entry.split(";")):
+        assert cell[0] == "'" or cell == "Ltd"
+        assert cell.replace("\u3000", " ").isprintable()
 
 
 @pytest.mark.parametrize(

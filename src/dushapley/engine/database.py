@@ -16,6 +16,7 @@ from time import monotonic
 
 from dushapley.errors import LedgerReadOnly, LedgerRefused, LedgerUnreadable
 from dushapley.terminal import printable
+from dushapley.validation import is_unicode
 
 LONGEST = 8.0
 """Seconds that a look into the file may take."""
@@ -63,7 +64,8 @@ def at_most(db: sqlite3.Connection, seconds: float = LONGEST) -> Iterator[None]:
 def refuse_other_files(path: Path) -> None:
     """Refuse what is not a plain file, or is one of another kind, by its name and first bytes."""
     name = os.fspath(path)
-    if name in (":memory:", ".") or name.startswith("file:") or "\0" in name:
+    nameless = name in (":memory:", ".") or name.startswith("file:")
+    if nameless or "\0" in name or not is_unicode(name):
         raise LedgerRefused(
             f"ledger is {printable(name)!r}, which does not name a file. Evaluations are kept in a "
             "file, so that they need not be paid twice: name one, like paid.sqlite."

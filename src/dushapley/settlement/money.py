@@ -10,11 +10,13 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from unicodedata import normalize
 
 import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidSettlement
+from dushapley.terminal import printable
 from dushapley.validation import is_whole, refuse
 
 RULES = {
@@ -36,6 +38,8 @@ DEFAULT_CAP, NO_CAP = "1", "none"
 """By-size payments that an owner pays in at most under "charge", and the word for no limit."""
 LONGEST, MOST_DIGITS = 100, 40
 """Characters of an amount or a floor, and digits of an amount before the point."""
+AMOUNT = re.compile(rf"(?=.{{1,{LONGEST}}}\Z)\s*[0-9]*\.?[0-9]*([eE][+-]?[0-9]+)?\s*")
+"""How an amount is written: Python reads 1_000 and the digits of other scripts as well."""
 ROUNDED_IN_SHOPS = {"IQD": 3} | dict.fromkeys(
     ("AFN", "ALL", "IRR", "KPW", "LAK", "LBP", "MGA", "MMK", "RSD", "SOS", "SYP", "YER"), 2
 )
@@ -137,7 +141,7 @@ def check_pot(pot: object, decimals: int) -> Decimal:
     if is_whole(pot) and not is_whole(pot, most=10**MOST_DIGITS):
         pot = float("inf")  # Python does not even write numbers of 5,000 digits
     try:
-        amount = Decimal(str(pot) if len(str(pot)) <= LONGEST else "inf")
+        amount = Decimal(str(pot) if AMOUNT.fullmatch(str(pot)[: LONGEST + 1]) else "nan")
     except InvalidOperation:
         amount = Decimal("nan")
     if not amount.is_finite() or amount < 0 or not _is_modest(amount):
@@ -217,7 +221,7 @@ def is_floor(text: object) -> bool:
 
 
 def _is_part(text: object, most: int) -> bool:
-    if not isinstance(text, str) or len(text) > LONGEST:
+    if not isinstance(text, str) or len(text) > LONGEST or not text.isascii() or "_" in text:
         return False
     if re.search(r"e[+-]?[\d_]{3,}", text, re.IGNORECASE):  # 1e-99999999 has many digits
         return False
@@ -257,5 +261,20 @@ def money(amount: Decimal) -> str:
 
 
 def harmless(text: str) -> str:
-    """Text that no spreadsheet will take for a formula when it reads it from CSV."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") else text
+    """Text that no spreadsheet will take for a formula when it reads it from CSV.
+
+    Nor a part of it, where semicolons separate cells, as they do in half of Europe.
+
+    Examples
+    --------
+    >>> harmless("=1+1"), harmless(" ＠x"), harmless("a;=b"), harmless("A-Z, Ltd")
+    ("'=1+1", "' ＠x", "a;'=b", 'A-Z, Ltd')
+    """
+    cells = printable(text).split(";")
+    return ";".join(f"'{cell}" if _is_formula(cell) else cell for cell in cells)
+
+
+def _is_formula(cell: str) -> bool:
+    """Whether it begins, behind spaces and quotes, as formulas and commands do, in any width."""
+    bare = re.sub(r"^[\s\ufffd\"'`´‘’“”]+", "", cell)
+    return normalize("NFKC", bare[:1]) in (*"=+-@|%",)

@@ -109,7 +109,7 @@ def read_stored(path: str | os.PathLike[str]) -> Any:
     name = os.fspath(path)
     try:
         if not Path(path).is_file():
-            raise InvalidSettlement(f"There is no file {name}. Check its name and folder.")
+            raise InvalidSettlement(f"{name!r:.200} is not a file. Check its name and folder.")
         if (size := Path(path).stat().st_size) > MOST_BYTES:
             raise InvalidSettlement(f"{name} has {size:,} bytes; at most {MOST_BYTES:,} are read.")
         data = strict_json(Path(path).read_bytes())

@@ -29,6 +29,8 @@ def unpacked(name: str, content: bytes, reading: Reading) -> tuple[str, bytes]:
             return name[:-3], _whole(name, lambda: gzip.open(BytesIO(content)), reading)
         if lower.endswith(".zip"):
             return _only_member(name, content, reading)
+    except InvalidOwners:  # in good order, but not what can be read
+        raise
     except DAMAGED as error:
         raise InvalidOwners(
             f"{name} cannot be unpacked ({error or type(error).__name__}): it is damaged, locked "
@@ -99,6 +101,8 @@ def refuse_archive_bomb(name: str, content: bytes, reading: Reading) -> list[str
                         refuse_too_many_bytes(name, total + size, reading.max_bytes)
                     total += member.file_size
             return archive.namelist()
+    except InvalidOwners:
+        raise
     except DAMAGED as error:
         raise InvalidOwners(
             f"{name} is damaged ({error or type(error).__name__}). Save it again."
