@@ -156,15 +156,15 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
         ),
         (
             lambda: ds.Owners.from_arrays(
-                {"a": pd.DataFrame({"u": [1], "v": [2]}), "b": pd.DataFrame({"v": [1], "u": [2]})}
+                {"a": pd.DataFrame({"u": [1], "v": [2]}), "b": pd.DataFrame({"v": [1], "w": [2]})}
             ),
             errors.InvalidOwners,
-            r"the same ones in the same order",
+            r"the same ones are needed",
         ),
         (
-            lambda: ds.Owners.from_arrays({"a": ([1], [2], [3])}),
+            lambda: ds.Owners.from_arrays({"a": ([1], [2], [3], [4])}),
             errors.InvalidOwners,
-            r"tuple of 3",
+            r"tuple of 4",
         ),
         (
             lambda: ds.Owners.from_arrays({"a": [[[1, 2]], [1]]}),

@@ -160,6 +160,6 @@ def test_encoding_in_every_training_on_request():
     owners = ds.Owners.from_frame(table, owner="who", target="y")
     game = forest_on(owners, *owners.align(test), encode="training")
     assert game.owners.X[0].dtype == object
-    assert game.notes == ()
+    assert game.notes == ("Text and dates were encoded afresh in every training.",)
     assert 0 <= game([[1, 0, 0]])[0] <= 1
     assert game.context is not None

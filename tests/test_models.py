@@ -291,7 +291,7 @@ def test_repeats_average_and_report_their_spread():
         ({"empty": float("inf")}, "must be finite"),
         ({"on_failure": "ignore"}, "choose 'raise' or 'empty'"),
         ({"backend": "jax"}, "choose 'numpy' or 'torch'"),
-        ({"encode": "never"}, "choose 'pooled' or 'training'"),
+        ({"encode": "never"}, "choose 'none' or 'pooled' or 'training'"),
         ({"seed": -1}, "seed is -1"),
         ({"repeats": 0}, "repeats is 0"),
         ({"timeout": 0}, "timeout is 0"),

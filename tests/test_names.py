@@ -96,8 +96,10 @@ def test_scores_follow_the_task_of_a_named_model_only(folder: Path) -> None:
         "neg_mean_squared_error"
     )
     owners = ds.Owners.from_arrays({"a": ([[1.0], [2.0]], [0.5, 1.5])})
-    with pytest.raises(InvalidGame, match="judges classes"):  # as ever, for models that are given
-        ds.ModelGame(owners, Ridge(), [[1.0]], [0.5])
+    with pytest.raises(InvalidGame, match="judges classes"):
+        ds.ModelGame(owners, Ridge(), [[1.0]], [0.5], scoring="accuracy")
+    # a model that is given has a score of its own
+    assert ds.ModelGame(owners, Ridge(), [[1.0], [3.0]], [0.6, 1.0]).scoring == "r2"
 
 
 def test_wrong_names_and_tasks_are_refused(folder: Path) -> None:

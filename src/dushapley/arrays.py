@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 Array = np.ndarray[Any, Any]
 """Rows of anything: numbers, text, dates, objects."""
+Rows = Any
+"""A block of rows as models take it: an array, a pandas table or scipy's compressed sparse rows
+(see `dushapley.data.rows`)."""
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

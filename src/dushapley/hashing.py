@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array
+from dushapley.arrays import Array, Rows
 from dushapley.errors import InvalidOwners
 
 
@@ -78,18 +78,34 @@ def random_numbers(name: str, count: int) -> np.ndarray[Any, np.dtype[np.uint64]
     return np.frombuffer(hashlib.shake_128(name.encode()).digest(8 * count), dtype="<u8")
 
 
-def content_hash(X: Array, y: Array | None) -> str:
+def content_hash(X: Rows, y: Array | None, *more: Array) -> str:
     """Hash of the rows in their order: equal data, equal hash, in any process.
 
     Numbers are hashed through their bytes, text and plain objects through their type and text;
-    objects whose text does not tell all of them are refused.
+    objects whose text does not tell all of them are refused. Of tables the names and types count
+    as well, of sparse rows the cells that are stored.
     """
-    return _sha256(chunk for array in (X, y) for chunk in _cells(array)).hex()
+    return _sha256(chunk for block in (X, y, *more) for chunk in _cells(block)).hex()
 
 
-def _cells(array: Array | None) -> Iterator[str | bytes]:
+def _cells(array: Rows | None) -> Iterator[str | bytes]:
     if array is None:
         yield "none;"
+        return
+    if hasattr(array, "indptr"):
+        yield f"sparse {array.shape};"
+        for part in (array.indptr.astype("<i8"), array.indices.astype("<i8"), array.data):
+            yield array_chunk(part)
+        return
+    if hasattr(array, "iloc"):
+        yield f"table {array.shape};"
+        for name in array.columns:
+            kind = array[name].dtype
+            yield f"{len(str(name))}:{name};{kind!s};"
+            if hasattr(kind, "categories"):
+                yield f"{kind.ordered};"
+                yield from _cells(kind.categories.to_numpy())
+            yield from _cells(array[name].to_numpy())
         return
     yield f"{array.dtype.kind}{array.shape};"
     if array.dtype.kind == "O" and array.ndim == 2:

@@ -162,7 +162,7 @@ class Data:
         assert self.inputs.test is not None
         table = self.inputs.test.table() if self.from_statistics else self._accepted.test
         assert table is not None
-        return owners.align(table)
+        return owners.align(table, as_frame=True)
 
     def newcomer(self, path: Path) -> tuple[str, pd.DataFrame]:
         """Name and table of an owner who joins, read as the other files are."""

@@ -237,7 +237,7 @@ def page_name(report: Path, position: int, owner: str) -> str:
 def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:
     """Model, score and what it was measured on, for the page and the record."""
     one = one_of(game)
-    model = one.model.steps[-1][1] if hasattr(one.model, "steps") else one.model
+    model = one.model.steps[-1][1] if hasattr(one.model, "named_steps") else one.model
     rows = f"{len(one.y_test):,} rows"
     tested = {
         "test": f"on {rows} of {job.test.name}" if job.test else "",

@@ -12,6 +12,7 @@ import dushapley as ds
 from dushapley.arrays import Array
 from dushapley.cli import options as o
 from dushapley.cli.data import Data
+from dushapley.data.rows import is_table
 from dushapley.errors import InvalidOption
 from dushapley.games.model.catalogue import Choice, check_task, choose, in_words
 from dushapley.games.model.encoding import is_mixed
@@ -69,8 +70,9 @@ class Job(Data):
         Option(help="Memory a training may take beyond the data, like 500MB.", metavar="SIZE"),
     ] = None
     encode: Annotated[
-        str, Option(help="Text and dates to numbers: pooled = once, or training.")
-    ] = "pooled"
+        str | None,
+        Option(help="Text and dates to numbers: pooled = once, or training; none = by the model."),
+    ] = None
     model_seed: Annotated[int, Option(help="Seed of models and of hold-out.", min=0)] = 0
 
     def __post_init__(self) -> None:
@@ -146,7 +148,7 @@ def one_of(game: ds.ModelGame | ds.FoldsGame) -> ds.ModelGame:
 def model_in_words(game: ds.ModelGame | ds.FoldsGame) -> str:
     """Which model it is, with what stands around it, and how pools are trained."""
     one = one_of(game)
-    encodes_itself = one.encoding is None and is_mixed(one.owners)
+    encodes_itself = one.encoding is None and is_mixed(one.owners) and not is_table(one.X_test)
     model = one.model.steps[-1][1] if encodes_itself else one.model
     way = "each pool fitted by itself" if one.path is None else one.path.name
     return f"{in_words(model)}; {way}"

@@ -81,7 +81,8 @@ def make_change(job: Job, game: ds.Game, kind: Callable[..., Change], wish: Any)
     if not isinstance(wish, Path):
         return kind(*wish) if isinstance(wish, tuple) else kind(wish)
     name, table = job.newcomer(wish)
-    return ds.Join(name, *game.owners.align(table, "The newcomer"))  # type: ignore[attr-defined]
+    owners: ds.Owners = game.owners  # type: ignore[attr-defined]
+    return ds.Join(name, *owners.align(table, "The newcomer", as_frame=True))
 
 
 def payments(answer: ds.WhatIf, pot: Pot) -> list[dict[str, str]]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.arrays import Array, FloatArray, IntArray, Rows
+from dushapley.data.rows import count, is_sparse, is_table
 from dushapley.errors import SharedRows
 
 if TYPE_CHECKING:
@@ -114,27 +115,49 @@ def _chance(one: IntArray, other: IntArray, rows: IntArray, sizes: IntArray) -> 
     return np.minimum(n[one], (kept_rows.sum() - own_rows) / rest * size)
 
 
-def row_hashes(*parts: Array | None, start: int = 0) -> Array:
+def row_hashes(*parts: Rows | None, start: int = 0) -> Array:
     """A 64-bit hash of each row of arrays that stand side by side, the first at place `start`.
 
     Hashes of parts of a row add up to that of the whole.
     """
-    given = [part.reshape(len(part), -1) for part in parts if part is not None]
-    total = np.zeros(len(given[0]), dtype=np.uint64)
+    given = [column for part in parts if part is not None for column in _flat(part)]
+    total = np.zeros(count(given[0]), dtype=np.uint64)
     position = start
     for part in given:
-        total += _hashed(part, position)
+        total += (_hashed_sparse if is_sparse(part) else _hashed)(part, position)
         position += part.shape[1]
     return total
 
 
+def _flat(block: Rows) -> list[Rows]:
+    """A block in blocks of cells: of a table its columns, as numbers or as objects."""
+    if is_sparse(block):
+        return [block]
+    if not is_table(block):
+        return [block.reshape(len(block), -1)]
+    columns = (block[name] for name in block.columns)
+    kinds = (("float64" if column.dtype.kind in "iufb" else object, column) for column in columns)
+    return [column.to_numpy(dtype=kind, na_value=np.nan)[:, None] for kind, column in kinds]
+
+
 def _hashed(block: Array, position: int) -> Array:
     """Hashes of a block's rows; columns count from `position`, so that none can be exchanged."""
-    salts = np.arange(position, position + block.shape[1], dtype=np.uint64)
-    salts = salts * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
+    salts = _salts(position, block.shape[1])
     rows = max(1, BLOCK // max(1, block.shape[1]))
     parts = (block[k : k + rows] for k in range(0, len(block), rows))
     return np.concatenate([_stirred(_bits(part) * salts).sum(axis=1) for part in parts])
+
+
+def _hashed_sparse(block: Rows, position: int) -> Array:
+    """The same of sparse rows: a cell that is zero adds nothing to the hash of its row."""
+    cells = _stirred(_bits(block.data) * _salts(position, block.shape[1])[block.indices])
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(cells, dtype=np.uint64)])
+    return np.diff(sums[block.indptr])  # around the clock, as sums of hashes are
+
+
+def _salts(position: int, columns: int) -> Array:
+    salts = np.arange(position, position + columns, dtype=np.uint64)
+    return salts * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
 
 
 def _bits(block: Array) -> Array:
@@ -173,7 +196,7 @@ def copied_rows(owners: Owners) -> list[str]:
     ]
 
 
-def tested_rows(owners: Owners, X_test: Array, y_test: Array) -> list[str]:
+def tested_rows(owners: Owners, X_test: Rows, y_test: Array) -> list[str]:
     """A note on rows of the test set that owners hold as well, naming them."""
     if owners.reduced is not None:
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -10,24 +10,36 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import Array, FloatArray, Rows
 from dushapley.data import splits
 from dushapley.data.files import PathLike, SourceFile, opened
+from dushapley.data.formats.objects import (
+    as_table,
+    by_group,
+    check_parts,
+    common_columns,
+    named_parts,
+    of_one_type,
+)
 from dushapley.data.intake import Intake, take_in, take_in_table
 from dushapley.data.overlap import row_hashes, warn_of_shared_rows
 from dushapley.data.reading import Keys, Reading, TableKeys
-from dushapley.data.tables import aligned, aligned_target, as_blocks
+from dushapley.data.rows import count, is_table
+from dushapley.data.tables import (
+    aligned,
+    aligned_frame,
+    aligned_target,
+    as_blocks,
+    common_frames,
+    without_weights,
+)
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
-from dushapley.validation import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dushapley.data.summaries import Kind, Statistics
-
-_KINDS = {"numbers": "biuf", "text": "US", "objects": "O", "dates": "M", "durations": "m"}
-_GROUPS = {kind: group for group, kinds in _KINDS.items() for kind in kinds}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +54,19 @@ class Owners:
     names
         Names, all different.
     X, y
-        Feature blocks (first axis: rows) and target blocks; y entries are None without targets.
+        Feature blocks (arrays, first axis: rows; or scipy's compressed sparse rows) and target
+        blocks; y entries are None without targets.
     hashes
         Content hash of each owner's rows: the identity that a ledger knows an owner by.
     columns, target
         Where the owners came as tables: features by name with what they hold ("number", "text",
         "date"), and the name of the target. A table with text or dates is kept as an array of
         objects, which `ModelGame` encodes.
+    frames
+        The same features as the tables that they came as, with types and categories: what a model
+        is handed that selects or encodes columns itself.
+    weights
+        The weight of every row, where rows have one: models that take `sample_weight` get it.
     reduced
         The statistics, where owners handed them over instead of rows; X and y then hold no rows.
     notes
@@ -56,20 +74,39 @@ class Owners:
     """
 
     names: tuple[str, ...]
-    X: tuple[Array, ...]
+    X: tuple[Rows, ...]
     y: tuple[Array | None, ...]
     hashes: tuple[str, ...]
     columns: Mapping[str, str] | None = None
     target: str | None = None
     reduced: tuple[Statistics, ...] | None = None
     notes: tuple[str, ...] = ()
+    frames: tuple[pd.DataFrame, ...] | None = None
+    weights: tuple[FloatArray, ...] | None = None
 
     @classmethod
-    def from_arrays(cls, blocks: Mapping[str, ArrayLike | tuple[ArrayLike, ArrayLike]]) -> Owners:
-        """Owners from ``{name: (X, y)}``, or ``{name: X}`` where there is no target.
+    def from_arrays(
+        cls,
+        blocks: Any,
+        y: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Owners:
+        """Owners from ``{name: (X, y)}``, or from ``X, y, groups=`` as scikit-learn has them.
 
-        A tuple is always features and targets. The arrays are copied and made read-only, so that
-        an owner stays what its hash says.
+        Parameters
+        ----------
+        blocks
+            ``{name: (X, y)}``; ``{name: X}`` where there is no target; ``{name: (X, y, weights)}``
+            where rows have weights. Instead of a tuple, an owner may have a torch `Dataset` or a
+            list of samples (x, y); instead of a mapping there may be a list of pairs, (name, data)
+            or (X, y). X is anything that numpy makes an array of, sparse rows of scipy, which stay
+            sparse, or a table of pandas, polars or pyarrow. With `groups`: the X of everybody.
+        y, groups, sample_weight
+            Targets, names of owners and weights, row by row, where `blocks` is everybody's X.
+
+        Everything is copied and made read-only, so that an owner stays what its hash says.
 
         Examples
         --------
@@ -77,25 +114,57 @@ class Owners:
         >>> owners = ds.Owners.from_arrays({"a": ([[1.0], [2.0]], [0, 1]), "b": ([[3.0]], [1])})
         >>> owners.sizes.tolist()
         [2.0, 1.0]
+        >>> ds.Owners.from_arrays([[1.0], [2.0], [3.0]], [0, 1, 1], groups=list("aab")).sizes
+        array([2., 1.])
         """
-        if not isinstance(blocks, Mapping) or not blocks:
-            raise InvalidOwners("No owners were given; pass {name: (X, y)}, one entry per owner.")
-        names = tuple(str(name) for name in blocks)
-        pairs = [_as_pair(name, block) for name, block in zip(names, blocks.values(), strict=True)]
-        _check_blocks(names, list(blocks.values()), pairs)
-        X = _of_one_type(names, [features for features, _ in pairs], "features")
-        targets = [target for _, target in pairs if target is not None]
-        y = _of_one_type(names, targets, "targets") if targets else (None,) * len(names)
-        hashes = tuple(content_hash(a, b) for a, b in zip(X, y, strict=True))
-        return cls(names=names, X=X, y=y, hashes=hashes)
+        if groups is None and (y is not None or sample_weight is not None):
+            raise InvalidOwners(
+                "Found targets or weights apart from the rows; pass groups= as well, which says "
+                "whose row each is, or {name: (X, y)}, one entry per owner."
+            )
+        parts = (
+            named_parts(blocks) if groups is None else by_group(blocks, y, groups, sample_weight)
+        )
+        names, given = tuple(parts), list(parts.values())
+        check_parts(names, given)
+        columns = common_columns(names, given)
+        X = of_one_type(names, [part.features(columns) for part in given], "features")
+        targets = [part.y for part in given if part.y is not None]
+        return cls(
+            names=names,
+            X=X,
+            y=of_one_type(names, targets, "targets") if targets else (None,) * len(names),
+            hashes=(),
+            columns=columns,
+            frames=None if columns is None else common_frames([part.X for part in given], columns),
+            weights=tuple(part.weights for part in given if part.weights is not None) or None,
+        )._hashed()
+
+    def _hashed(self) -> Owners:
+        """The same owners, known by the rows that they have now."""
+        weights = [()] * len(self) if self.weights is None else [(w,) for w in self.weights]
+        hashes = (content_hash(X, y, *w) for X, y, w in zip(self.X, self.y, weights, strict=True))
+        return replace(self, hashes=tuple(hashes))
+
+    def map_rows(self, change: Callable[[int, Rows], Rows]) -> Owners:
+        """Owners of other rows: of each block what `change` makes of owner's number and block."""
+
+        def changed(blocks: Sequence[Any] | None) -> Any:
+            if blocks is None:
+                return None
+            return tuple(None if b is None else change(j, b) for j, b in enumerate(blocks))
+
+        blocks = {name: changed(getattr(self, name)) for name in ("X", "y", "frames", "weights")}
+        return replace(self, **blocks)._hashed()
 
     @classmethod
     def from_frame(
         cls,
-        table: pd.DataFrame,
+        table: Any,
         *,
         owner: str,
         target: str,
+        weight: str | None = None,
         accept: Collection[str] = (),
         **read: Unpack[TableKeys],
     ) -> Owners:
@@ -104,10 +173,12 @@ class Owners:
         Parameters
         ----------
         table
-            Rows of all owners.
+            Rows of all owners: a table of pandas, polars or pyarrow.
         owner, target
             Names of the columns that hold the owner and what is to be predicted; all others are
             features.
+        weight
+            Name of the column that holds the weight of each row, if there is one.
         accept
             Codes of findings that shall not stop the reading, like "stray-text".
         **read
@@ -123,24 +194,44 @@ class Owners:
         >>> owners.names, owners.columns
         (('n', 's'), {'age': 'number'})
         """
-        found = take_in_table(table, owner=owner, target=target, reading=Reading.from_keys(read))
-        return cls.from_intake(found, target, accept)
+        found = take_in_table(
+            as_table(table), owner=owner, target=target, reading=Reading.from_keys(read)
+        )
+        return cls.from_intake(found, target, accept, weight=weight)
 
     @classmethod
-    def from_intake(cls, intake: Intake, target: str, accept: Collection[str] = ()) -> Owners:
+    def from_intake(
+        cls,
+        intake: Intake,
+        target: str,
+        accept: Collection[str] = (),
+        *,
+        weight: str | None = None,
+    ) -> Owners:
         """Owners of tables that were read before, once nothing odd about them stops it."""
         from dushapley.data.check import accepted_tables, examine  # it knows all of this room
 
         findings = examine(intake, target, accept)
         findings.refuse_stops(in_python=True)
-        owners = cls.from_tables(accepted_tables(intake, findings).tables, target=target)
+        tables = accepted_tables(intake, findings).tables
+        owners = cls.from_tables(tables, target=target, weight=weight)
         return replace(owners, notes=findings.not_told_by_games().sentences())
 
     @classmethod
-    def from_tables(cls, tables: Mapping[str, pd.DataFrame], *, target: str) -> Owners:
+    def from_tables(
+        cls, tables: Mapping[str, Any], *, target: str, weight: str | None = None
+    ) -> Owners:
         """Owners from one table each; columns may stand in any order, but must be the same."""
-        columns, blocks = as_blocks(tables, target)
-        owners = replace(cls.from_arrays(blocks), columns=columns, target=target)
+        given = {name: as_table(table) for name, table in tables.items()}
+        given, weights = without_weights(given, weight)
+        columns, blocks = as_blocks(given, target)
+        parts = {name: (*block, weights.get(name)) for name, block in blocks.items()}
+        owners = replace(
+            cls.from_arrays(parts),
+            columns=columns,
+            target=target,
+            frames=common_frames(list(given.values()), columns),
+        )
         warn_of_shared_rows(owners)
         return owners
 
@@ -177,8 +268,10 @@ class Owners:
         found = replace(found, findings=(*skipped, *found.findings))
         return cls.from_intake(found, target, accept)
 
-    def hold_out(self, fraction: float, seed: int = 0) -> tuple[Owners, Array, Array]:
+    def hold_out(self, fraction: float, seed: int = 0) -> tuple[Owners, Rows, Array]:
         """Keep back a random part of every owner's rows as a test set: (owners, X_test, y_test).
+
+        X_test is a table where the owners came as tables.
 
         Examples
         --------
@@ -226,12 +319,20 @@ class Owners:
             return [s.arrays["classes"] for s in self.reduced if "classes" in s.arrays]
         return [y for y in self.y if y is not None]
 
-    def align(self, table: pd.DataFrame, whose: str = "The test table") -> tuple[Array, Array]:
-        """Features and targets of another table with these columns, a test set say."""
+    def align(
+        self, table: Any, whose: str = "The test table", *, as_frame: bool = False
+    ) -> tuple[Rows, Array]:
+        """Features and targets of another table with these columns, a test set say.
+
+        As an array, or `as_frame` where these owners have tables.
+        """
         if self.columns is None or self.target is None:
             raise InvalidOwners("These owners came as arrays; pass the test set as arrays too.")
-        X = aligned(table, self.columns, whose)
-        return X, aligned_target(table, self.target, self.y[0], whose)
+        given = as_table(table)
+        tables = self.frames is not None or is_table(self.X[0])
+        fit = aligned_frame if as_frame and tables else aligned
+        X = fit(given, self.columns, whose)
+        return X, aligned_target(given, self.target, self.y[0], whose)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -241,7 +342,7 @@ class Owners:
         """Rows of each owner."""
         if self.reduced is not None:
             return np.array([s.n_rows for s in self.reduced], dtype=np.float64)
-        return np.array([len(block) for block in self.X], dtype=np.float64)
+        return np.array([count(block) for block in self.X], dtype=np.float64)
 
     @cached_property
     def row_hashes(self) -> tuple[Array, ...]:
@@ -253,88 +354,3 @@ class Owners:
         rows = ", ".join(f"{n}: {c}" for n, c in zip(self.names[:6], counts, strict=False))
         more = ", ..." if len(self) > 6 else ""
         return f"Owners({len(self)} owners; rows {rows}{more})"
-
-
-def _as_pair(name: str, block: Any) -> tuple[Array, Array | None]:
-    if isinstance(block, tuple) and len(block) != 2:
-        raise InvalidOwners(f"Owner {name!r}: found a tuple of {len(block)}; (X, y) is needed.")
-    X, y = block if isinstance(block, tuple) else (block, None)
-    features, target = _as_array(name, X), None if y is None else _as_array(name, y)
-    if features.ndim == 0:
-        raise InvalidOwners(f"Owner {name!r}: found a single value; an array of rows is needed.")
-    if len(features) == 0:
-        raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
-    if target is not None and (target.ndim == 0 or len(target) != len(features)):
-        raise InvalidOwners(
-            f"Owner {name!r} has {len(features)} rows but "
-            f"targets for {target.shape[0] if target.ndim else 'none'}; one per row is needed."
-        )
-    return features, target
-
-
-def _as_array(name: str, values: Any) -> Array:
-    try:
-        array = np.array(values)
-    except ValueError as error:
-        raise InvalidOwners(
-            f"Owner {name!r}: rows of different lengths ({error}). Pass an array of rows, or a "
-            "tuple (X, y) of features and targets."
-        ) from error
-    if array.dtype.kind not in "biufOUSmM":
-        raise InvalidOwners(
-            f"Owner {name!r} holds {array.dtype}; numbers, text, dates or plain objects are needed."
-        )
-    return array
-
-
-def _check_blocks(
-    names: Sequence[str], blocks: Sequence[Any], pairs: Sequence[tuple[Array, Array | None]]
-) -> None:
-    """Refuse owners that cannot be pooled: names alike, or rows that differ in shape.
-
-    Tables must name the same columns in the same order: pooled rows have no names any more.
-    """
-    if len(set(names)) != len(names):
-        raise InvalidOwners("Two owners have the same name; give each its own.")
-    tables = [block[0] if isinstance(block, tuple) else block for block in blocks]
-    columns = [list(getattr(table, "columns", [])) for table in tables]
-    rows = [features.shape[1:] for features, _ in pairs]
-    targets = [None if target is None else target.shape[1:] for _, target in pairs]
-    for name, own, row, target in zip(names, columns, rows, targets, strict=True):
-        refuse(
-            InvalidOwners,
-            (
-                own != columns[0],
-                f"Owner {name!r} has the columns {own}, {names[0]!r} has {columns[0]}; the same "
-                "ones in the same order are needed. Owners.from_tables puts them in order.",
-            ),
-            (
-                row != rows[0],
-                f"Owner {name!r} has rows of shape {row}, but {names[0]!r} has {rows[0]}; all "
-                "owners need the same columns.",
-            ),
-            (
-                (target is None) != (targets[0] is None),
-                f"Owner {name!r} and {names[0]!r} differ in having a target.",
-            ),
-            (
-                target != targets[0],
-                f"Owner {name!r} has targets of shape {target}, {names[0]!r} of {targets[0]}; all "
-                "owners need the same.",
-            ),
-        )
-
-
-def _of_one_type(names: Sequence[str], blocks: Sequence[Array], what: str) -> tuple[Array, ...]:
-    """Blocks of one common type, read-only; a pool's type must not depend on who is in it."""
-    for name, block in zip(names, blocks, strict=True):
-        if _GROUPS[block.dtype.kind] != _GROUPS[blocks[0].dtype.kind]:
-            raise InvalidOwners(
-                f"The {what} of owner {name!r} are {block.dtype}, those of {names[0]!r} are "
-                f"{blocks[0].dtype}; all owners need the same type."
-            )
-    common = np.result_type(*blocks)
-    cast = tuple(block.astype(common, copy=False) for block in blocks)
-    for block in cast:
-        block.setflags(write=False)
-    return cast

@@ -76,6 +76,42 @@ def as_blocks(
     return features, blocks
 
 
+def without_weights(
+    tables: Mapping[str, pd.DataFrame], weight: str | None
+) -> tuple[dict[str, pd.DataFrame], dict[str, Array]]:
+    """Tables without the column that holds the weight of each row, and these weights."""
+    if weight is None:
+        return dict(tables), {}
+    for name, table in tables.items():
+        require_column(table, weight, "weight column", f"Owner {name!r}")
+    weights = {name: table[weight].to_numpy() for name, table in tables.items()}
+    return {name: table.drop(columns=weight) for name, table in tables.items()}, weights
+
+
+def common_frames(
+    tables: Sequence[pd.DataFrame], columns: Iterable[str]
+) -> tuple[pd.DataFrame, ...]:
+    """The features of all tables in one order and, column by column, of one type.
+
+    Types that differ become what pandas makes of them together; categories become all there are.
+    """
+    import pandas as pd
+    from pandas.api.types import union_categoricals
+
+    names = list(columns)
+    common: dict[str, Any] = {}
+    for name in names:
+        parts = [table[name] for table in tables]
+        if all(part.dtype == parts[0].dtype for part in parts):
+            continue
+        if all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
+            all_of_them = union_categoricals(parts, sort_categories=True, ignore_order=True)
+            common[name] = all_of_them.dtype
+        else:
+            common[name] = pd.concat(parts).dtype
+    return tuple(table[names].astype(common).reset_index(drop=True) for table in tables)
+
+
 def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     """The order of columns all owners agree on, else that of the alphabet: never one owner's."""
     orders = {tuple(table.columns) for table in tables.values()}
@@ -88,6 +124,11 @@ MANY = {"number": "numbers", "date": "dates", "text": "text", "nothing": "nothin
 
 def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Array:
     """Features of another table, the test set say, in the shape of the owners'."""
+    return features_of(aligned_frame(table, features, whose), features)
+
+
+def aligned_frame(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> pd.DataFrame:
+    """The same as a table: its own types, the owners' columns in their order."""
     check_columns(table.columns, whose)
     lacking = [name for name in features if name not in table.columns]
     if lacking:
@@ -102,7 +143,7 @@ def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Arr
                 f"Column {name!r} holds {MANY[kinds[name]]} in {whose[0].lower()}{whose[1:]} but "
                 f"{MANY[kind]} for the owners; the same type is needed."
             )
-    return features_of(table, features)
+    return table[list(features)]
 
 
 def aligned_target(table: pd.DataFrame, target: str, example: Array | None, whose: str) -> Array:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
+from dushapley.errors import InvalidGame
 from dushapley.games.base import Outcome
 from dushapley.games.model.training import grouped
 from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_estimate
@@ -51,11 +54,11 @@ class KNNGame(RowsGame):
     judged = True
     exact_by = ("exact", "knn")
 
-    def __init__(
-        self, owners: Owners, X_test: ArrayLike, y_test: ArrayLike, k: int = DEFAULT_K
-    ) -> None:
+    def __init__(self, owners: Owners, X_test: Any, y_test: ArrayLike, k: int = DEFAULT_K) -> None:
         super().__init__(owners)
-        self.X_test, self.y_test = check_test_set(owners, np.asarray(X_test), np.asarray(y_test))
+        if owners.weights is not None:
+            raise InvalidGame("Neighbours are counted, so rows take no weights; leave them out.")
+        self.X_test, self.y_test = check_test_set(owners, X_test, np.asarray(y_test))
         self.k = check_k(k)
         tested = tested_rows(owners, self.X_test, self.y_test)
         self.notes = (*owners.notes, *copied_rows(owners), *tested)
@@ -68,6 +71,10 @@ class KNNGame(RowsGame):
         distances = cdist(self.X_test, rows, "sqeuclidean")
         self._near = np.argsort(distances, axis=1, kind="stable")
         self._right = targets[self._near] == self.y_test[:, None]
+
+    def with_owners(self, owners: Owners) -> Self:
+        """The same neighbours' vote over other owners' rows."""
+        return type(self)(owners, self.X_test, self.y_test, self.k)
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         pools = (self.row_mask(*taken) for taken in self.each(queries, draws))

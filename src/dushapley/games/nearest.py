@@ -6,8 +6,9 @@ from math import comb
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.arrays import Array, FloatArray, IntArray, Rows
 from dushapley.data.owners import Owners
+from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidGame, MethodNotApplicable
 from dushapley.protocol import Estimate
 from dushapley.validation import is_whole
@@ -60,7 +61,7 @@ def knn_values(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K)
     return knn_estimate(owners, X_test, y_test, k).values
 
 
-def knn_estimate(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K) -> Estimate:
+def knn_estimate(owners: Owners, X_test: Rows, y_test: Array, k: int = DEFAULT_K) -> Estimate:
     """The same with the values by test point, whose mean they are."""
     X_test, y_test = check_test_set(owners, X_test, y_test)
     k = check_k(k)
@@ -170,7 +171,12 @@ def content_order(owners: Owners) -> list[int]:
     return sorted(range(len(owners)), key=lambda j: (owners.hashes[j], j))
 
 
-def as_numbers(X: Array) -> FloatArray:
+def as_numbers(X: Rows) -> FloatArray:
+    if not isinstance(X, np.ndarray):
+        raise MethodNotApplicable(
+            f"Nearest neighbours measure distances between rows of numbers; found "
+            f"{type(X).__name__}. Pass arrays: X.toarray() of sparse rows, encoded tables."
+        )
     if X.dtype.kind not in "biuf":
         raise MethodNotApplicable(
             f"Nearest neighbours need numbers to measure distances, found columns of type "
@@ -185,9 +191,10 @@ def check_k(k: object) -> int:
     return int(k)
 
 
-def check_test_set(owners: Owners, X_test: Array, y_test: Array) -> tuple[FloatArray, Array]:
+def check_test_set(owners: Owners, X_test: Rows, y_test: Array) -> tuple[FloatArray, Array]:
     """Test points as numbers with class labels, or what is wrong with them."""
-    X, y = as_numbers(np.asarray(X_test)), np.asarray(y_test)
+    X = as_numbers(X_test if is_sparse(X_test) else np.asarray(X_test))
+    y = np.asarray(y_test)
     columns = as_numbers(owners.X[0]).shape[1]
     if X.shape[1] != columns or y.shape != (len(X),) or len(X) == 0:
         raise InvalidGame(

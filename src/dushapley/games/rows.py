@@ -10,9 +10,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries, Rows
 from dushapley.data.overlap import copied_rows
 from dushapley.data.owners import Owners
+from dushapley.data.rows import joined, take
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
@@ -33,13 +34,15 @@ class RowsGame(Game):
     """
 
     fractions: Fractions = "rows"
-    X_test: Array | None = None
+    X_test: Rows | None = None
     y_test: Array | None = None
     packages: Mapping[str, str] = MappingProxyType({})
     _content: str | None = None
 
     def __init__(self, owners: Owners) -> None:
-        self.owners = owners
+        refuse_other_things(owners, type(self).__name__)
+        # tables are for models that ask for them, and too large to send along for nothing
+        self.owners = owners if owners.frames is None else replace(owners, frames=None)
         self._set_owners(owners.sizes, owners.names)
         self.ranks = [owners.hashes[:j].count(h) for j, h in enumerate(owners.hashes)]
         self.order = content_order(owners)
@@ -70,8 +73,8 @@ class RowsGame(Game):
         RowsGame.__init__(other, owners)
         return other
 
-    def prepared(self, X: Array) -> Array:
-        """A newcomer's rows in the form that this game pools."""
+    def prepared(self, X: Rows) -> Rows:
+        """A newcomer's rows, as owners hold them, in the form that this game pools."""
         return X
 
     def counts(self, fractions: Queries) -> IntArray:
@@ -88,13 +91,21 @@ class RowsGame(Game):
         name = f"{draw} {self.owners.hashes[owner]} {self.ranks[owner]} {count}"
         return np.sort(np.argpartition(random_numbers(name, size), count)[:count])
 
-    def pool(self, counts: IntArray, draw: int | None) -> tuple[Array, Array | None]:
+    def pool(self, counts: IntArray, draw: int | None) -> tuple[Rows, Array | None]:
         """Rows and targets of one pool, in the order of content."""
         parts = [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
         parts = parts or [(0, slice(0))]  # no rows, of the right type
-        X = np.concatenate([self.owners.X[j][rows] for j, rows in parts])
+        X = joined([take(self.owners.X[j], rows) for j, rows in parts])
         unlabelled = self.owners.y[0] is None
         return X, None if unlabelled else np.concatenate([self._target(j)[r] for j, r in parts])
+
+    def weights(self, counts: IntArray, draw: int | None) -> FloatArray | None:
+        """The weights of a pool's rows, where rows have weights."""
+        held = self.owners.weights
+        if held is None:
+            return None
+        rows = [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
+        return np.concatenate([held[j][taken] for j, taken in rows] or [np.empty(0)])
 
     def each(self, queries: Queries, draws: IntArray | None) -> Iterator[tuple[IntArray, Any]]:
         """Rows taken of each owner and draw id, pool by pool."""
@@ -127,6 +138,15 @@ class RowsGame(Game):
             elif counts[j] > 0:
                 parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {counts[j]} {draw}")
         return sha256("\n".join(parts))
+
+
+def refuse_other_things(owners: Any, game: str) -> None:
+    """Refuse what is not `Owners`: a mapping of arrays, say, is not checked yet."""
+    if not isinstance(owners, Owners):
+        raise InvalidGame(
+            f"{game} was given {type(owners).__name__} as its owners; it needs Owners. Make them "
+            "with ds.Owners.from_arrays({name: (X, y)}), from_frame or from_files."
+        )
 
 
 def blocks(

@@ -13,9 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dushapley.data.formats.objects import as_rows
 from dushapley.data.overlap import row_hashes
+from dushapley.data.owners import Owners
+from dushapley.data.rows import count, is_table
+from dushapley.data.tables import aligned
 from dushapley.errors import InvalidChange, SharedRows
-from dushapley.games import DerivedGame, Game, RowsGame
+from dushapley.games import DerivedGame, FoldsGame, Game, RowsGame
 from dushapley.hashing import content_hash
 from dushapley.validation import refuse, suggestion
 
@@ -61,7 +65,7 @@ class Join:
 
     def games(self, game: Game) -> tuple[Game, Game]:
         rows = refuse_without_rows(game, "A newcomer")
-        X, y = np.asarray(self.X), None if self.y is None else np.asarray(self.y)
+        X, y = as_rows(self.owner, self.X), None if self.y is None else np.asarray(self.y)
         refuse(
             InvalidChange,
             (
@@ -69,11 +73,18 @@ class Join:
                 f"There is an owner {self.owner!r} already; give the newcomer another name.",
             ),
             (
-                len(X) == 0 or (y is not None and len(X) != len(y)),
-                f"The newcomer brings {len(X)} rows; each needs a target.",
+                count(X) == 0 or (y is not None and count(X) != len(y)),
+                f"The newcomer brings {count(X)} rows; each needs a target.",
+            ),
+            (
+                rows.owners.weights is not None,
+                "The owners' rows have weights, which a newcomer cannot bring. Make a new game.",
             ),
         )
-        joined = _with(rows, self.owner, rows.prepared(X), y, content_hash(X, y))
+        columns = rows.owners.columns
+        plain = aligned(X, columns, "The newcomer") if is_table(X) and columns else X
+        pooled = {"X": rows.prepared(X if is_table(rows.owners.X[0]) else plain), "y": y}
+        joined = _with(rows, self.owner, content_hash(plain, y), **pooled)
         for note in tested_rows_of(joined, self.owner):
             joined.notes = (*joined.notes, note)
             warnings.warn(note, SharedRows, stacklevel=2)
@@ -140,7 +151,7 @@ class Copy:
             raise InvalidChange(f"{self.owner!r} cannot copy itself; name two owners.")
         owners = rows.owners
         shadow = next(f"copy {k}" for k in range(len(owners) + 1) if f"copy {k}" not in game.names)
-        larger = _with(rows, shadow, owners.X[b], owners.y[b], owners.hashes[b])
+        larger = _with(rows, shadow, owners.hashes[b], **_block(owners, b))
         matrix = np.eye(game.n_players, game.n_players + 1)
         matrix[a, -1] = 1.0
         return game, DerivedGame(larger, matrix, game.names)
@@ -208,7 +219,8 @@ def find_owner(game: Game, name: str) -> int:
 def refuse_without_rows(game: Game, what: str) -> RowsGame:
     """Only games that hold rows, and a test set apart from them, can take more."""
     # under cross-validation the owners' rows are the test set: another owner, another test
-    if not isinstance(game, RowsGame) or type(game).with_owners is RowsGame.with_owners:
+    fixed = (RowsGame.with_owners, FoldsGame.with_owners)
+    if not isinstance(game, RowsGame) or type(game).with_owners in fixed:
         raise InvalidChange(
             f"{what} cannot be pooled in this game. It needs a game of owners' rows with a test "
             "set of its own: a test file or rows held out, not cross-validation."
@@ -216,14 +228,14 @@ def refuse_without_rows(game: Game, what: str) -> RowsGame:
     return game
 
 
-def _with(game: RowsGame, name: str, X: Any, y: Any, content: str) -> RowsGame:
+def _block(owners: Owners, owner: int) -> dict[str, Any]:
+    """All that one owner brings."""
+    blocks = ((name, getattr(owners, name)) for name in ("X", "y", "weights"))
+    return {name: held[owner] for name, held in blocks if held is not None}
+
+
+def _with(game: RowsGame, name: str, content: str, **block: Any) -> RowsGame:
     owners = game.owners
-    return game.with_owners(
-        replace(
-            owners,
-            names=(*owners.names, name),
-            X=(*owners.X, X),
-            y=(*owners.y, y),
-            hashes=(*owners.hashes, content),
-        )
-    )
+    blocks: dict[str, Any] = {key: (*getattr(owners, key), rows) for key, rows in block.items()}
+    named: dict[str, Any] = {"names": (*owners.names, name), "hashes": (*owners.hashes, content)}
+    return game.with_owners(replace(owners, **named, **blocks))

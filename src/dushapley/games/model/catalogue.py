@@ -17,6 +17,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.owners import Owners
+from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidOption
 from dushapley.games.model.scoring.metrics import ROW_METRICS, full_name
 from dushapley.validation import suggestion
@@ -198,11 +199,14 @@ def model_for(
     """
     classes = choice.task == "classification"
     together = trained_together(choice.model, X_test, sizes) if classes else None
-    return together or make_model(choice.model, choice.task, missing=has_holes(blocks, dates))
+    holes, sparse = has_holes(blocks, dates), is_sparse(X_test)
+    return together or make_model(choice.model, choice.task, missing=holes, sparse=sparse)
 
 
 def has_holes(blocks: Sequence[Array], dates: Sequence[int] = ()) -> bool:
     """Whether some number or date is missing (missing text is a category of its own)."""
+    if any(is_sparse(b) for b in blocks):
+        return any(b.dtype.kind == "f" and bool(np.isnan(b.data).any()) for b in blocks)
     days = [b[:, list(dates)] for b in blocks if b.dtype.kind == "O" and dates]
     if any(cell is None or cell != cell for b in days for cell in b.flat):
         return True
@@ -222,7 +226,7 @@ def trained_together(name: str, X_test: Array, sizes: FloatArray) -> Any | None:
     """
     rows, columns = float(sizes.sum()), X_test.shape[1]
     large = rows * columns >= MANY_CELLS and rows >= ROWS_PER_OWNER * len(sizes)
-    numbers = X_test.dtype.kind != "O" and columns <= MOST_COLUMNS
+    numbers = not is_sparse(X_test) and X_test.dtype.kind != "O" and columns <= MOST_COLUMNS
     if name not in ("logistic", "mlp") or not (large and numbers):
         return None
     from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
@@ -236,8 +240,10 @@ def trained_together(name: str, X_test: Array, sizes: FloatArray) -> Any | None:
     return SoftmaxRegression(learning_rate=rate, center=center, scale=scale)
 
 
-def make_model(name: str, task: str, *, missing: bool) -> Any:
+def make_model(name: str, task: str, *, missing: bool, sparse: bool = False) -> Any:
     """The model of a short name or dotted path; `missing`: the rows have holes to fill.
+
+    Sparse rows are scaled without being centred, or they would not stay sparse.
 
     Holes are filled by column means unless the model says, by scikit-learn's tags, that it takes
     them as they are.
@@ -251,7 +257,7 @@ def make_model(name: str, task: str, *, missing: bool) -> Any:
         able = ", ".join(other for other, model in MODELS.items() if task in model.classes)
         raise InvalidOption(f"{name} is not a model for {task}; choose among: {able}.")
     model = imported(known.classes[task])(**known.options) if known else made_from(name)
-    steps: list[Any] = [StandardScaler()] if known is not None and known.scaled else []
+    steps: list[Any] = [StandardScaler(with_mean=not sparse)] if known and known.scaled else []
     if missing and not takes_holes(model):
         steps.insert(0, SimpleImputer(keep_empty_features=True))
     return make_pipeline(*steps, model) if steps else model

@@ -10,6 +10,7 @@ import numpy as np
 
 from dushapley.arrays import Array
 from dushapley.data.owners import Owners
+from dushapley.data.rows import joined
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import digest
 
@@ -53,7 +54,7 @@ class Encoding:
             raise InvalidOwners("These owners came as arrays, whose columns have no names.")
         self.columns = dict(owners.columns)
         order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
-        pooled = np.concatenate([owners.X[j] for j in order])
+        pooled = joined([owners.X[j] for j in order])
         self.vectorizer = vectorizer()
         encoded = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
         self.outputs = without_noise(encoded, self.vectorizer)
@@ -67,6 +68,58 @@ class Encoding:
     def encode(self, owners: Owners) -> Owners:
         """The same owners, known by the content they came with, with rows of numbers."""
         return replace(owners, X=tuple(self(X) for X in owners.X))
+
+
+def column_reader(model: Any) -> Any | None:
+    """The first step of a model that selects or encodes columns itself; None: there is none.
+
+    One that selects columns (`ColumnTransformer`), that says it takes categories or text
+    (`OneHotEncoder`, vectorizers), a function of one's own, or a transformer that is neither
+    scikit-learn's nor this library's. In models made of several, each of them is looked at.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
+    >>> column_reader(make_pipeline(OneHotEncoder(), LogisticRegression()))
+    OneHotEncoder()
+    >>> column_reader(make_pipeline(StandardScaler(), LogisticRegression()))
+    """
+    if isinstance(model, type) or not hasattr(model, "fit"):
+        return None
+    if hasattr(model, "named_steps"):
+        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+        return column_reader(steps[0]) if steps else None
+    if _reads_columns(model):
+        return model
+    inside = model.get_params(deep=False).values() if hasattr(model, "get_params") else ()
+    parts = [part for value in inside for part in _estimators(value)]
+    return next(filter(None, map(column_reader, parts)), None)
+
+
+def _reads_columns(step: Any) -> bool:
+    from sklearn.utils import get_tags
+
+    if hasattr(step, "transformers"):
+        return True
+    if hasattr(step, "func"):
+        return step.func is not None and not getattr(step, "validate", False)
+    home = type(step).__module__.partition(".")[0]
+    if hasattr(step, "transform") and home not in ("sklearn", "dushapley"):
+        return True
+    try:
+        tags = get_tags(step).input_tags
+    except (AttributeError, TypeError):  # older models lack such tags
+        return False
+    return bool((tags.categorical or tags.string) and not hasattr(step, "predict"))
+
+
+def _estimators(value: Any) -> list[Any]:
+    """Estimators in a parameter: one, or a list of (name, estimator)."""
+    if isinstance(value, (list, tuple)):
+        return [pair[1] for pair in value if isinstance(pair, tuple) and len(pair) > 1]
+    return [value]
 
 
 def is_mixed(owners: Owners) -> bool:

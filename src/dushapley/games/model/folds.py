@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.data.splits import folds
+from dushapley.errors import InvalidGame
 from dushapley.games.base import Outcome
 from dushapley.games.model.game import ModelGame
 from dushapley.games.model.scoring.metrics import few
@@ -80,6 +82,13 @@ class FoldsGame(RowsGame):
             f"The test set is the owners' own rows, by {number}-fold cross-validation: wrong "
             "labels are in the test as well.",
             *first.notes,
+        )
+
+    def with_owners(self, owners: Owners) -> Self:
+        """Refused: the owners' rows are the test set, so that others have another one."""
+        raise InvalidGame(
+            "Under cross-validation the owners' rows are the test set: other owners are tested "
+            "otherwise, and their values cannot be compared. Make a new game of them."
         )
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:

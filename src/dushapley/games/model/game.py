@@ -10,9 +10,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import Array, FloatArray, IntArray, Queries
+from dushapley.arrays import Array, FloatArray, IntArray, Queries, Rows
+from dushapley.data.formats.objects import as_table
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
+from dushapley.data.rows import is_table, take
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome, Scored
 from dushapley.games.model import training
@@ -29,6 +31,7 @@ from dushapley.games.model.randomness import (
     seeded,
     seeds_by_pool,
 )
+from dushapley.games.model.scoring.own import weight_option
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest, whole_number
@@ -41,6 +44,10 @@ from dushapley.validation import (
     pool_name,
 )
 
+HANDED_ARRAYS = (
+    " The model was handed arrays of numbers; if it selects or encodes columns itself, pass "
+    "encode='none', and it gets the tables."
+)
 MOST_REPEATS = 1000
 """Trainings averaged for every pool; each has a model of its own, made beforehand."""
 
@@ -70,14 +77,15 @@ class ModelGame(RowsGame):
         The test set, which belongs to nobody who is valued.
     scoring
         A score of scikit-learn by name (see `dushapley.scores()`), or ``f(model, X, y) ->
-        number``; higher is better. None: "accuracy"; for a model by name what suits the task,
-        "accuracy" or "r2".
+        number``; higher is better. None: the model's own `score` (accuracy of most classifiers, r2
+        of most regressors); for a model by name what suits the task, "accuracy" or "r2".
     task
         For a model by name: "classification", "regression", or "auto": text and up to 20
         different whole numbers as targets are classes.
     empty
         u(∅). "constant": the score of the best constant prediction on the test set, which needs
-        nobody's data. Or "zero", or a number.
+        nobody's data; under a model's own score that of the model itself, trained and tested on
+        test rows that are all alike. Or "zero", or a number.
     at_least
         "empty": u(S) = max(u(S), u(∅)), since nobody deploys a model that is worse than none.
         Otherwise, under scores without a lower end (r2, minus an error), a few wild pools may
@@ -97,8 +105,11 @@ class ModelGame(RowsGame):
         Bytes that trainings may take beyond the data itself; more is a failure. With `timeout`
         or `memory`, `value` trains in processes of their own, which it can end.
     encode
-        How tables with text or dates become numbers: by one encoding fitted on the pooled rows
-        of all owners ("pooled", or one made before), or afresh in every "training".
+        How tables reach the model. "none": as they are, with names, types and categories. Else as
+        arrays of numbers, text and dates by one encoding fitted on the pooled rows of all owners
+        ("pooled", or one made before), or afresh in every "training". None: "none" if the model's
+        first step selects or encodes columns itself (`ColumnTransformer`, `OneHotEncoder`, a
+        function or transformer of one's own), else "pooled"; the notes say which.
     backend
         Arithmetic of the fast paths (see `dushapley.games.model.paths`); part of the ledger's key.
     fast
@@ -128,7 +139,7 @@ class ModelGame(RowsGame):
     [0.0, 0.78]
     """
 
-    X_test: Array
+    X_test: Rows
     y_test: Array
     path: FastPath | None
     judged = True
@@ -138,7 +149,7 @@ class ModelGame(RowsGame):
         self,
         owners: Owners,
         model: Any,
-        X_test: ArrayLike,
+        X_test: Any,
         y_test: ArrayLike,
         *,
         scoring: Any = None,
@@ -150,7 +161,7 @@ class ModelGame(RowsGame):
         on_failure: Literal["raise", "empty"] = "raise",
         timeout: float | None = None,
         memory: int | None = None,
-        encode: Literal["pooled", "training"] | Encoding = "pooled",
+        encode: Literal["none", "pooled", "training"] | Encoding | None = None,
         backend: Literal["numpy", "torch"] = "numpy",
         fast: bool = True,
         fingerprint: str | None = None,
@@ -174,12 +185,13 @@ class ModelGame(RowsGame):
         self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
         self.shift = self.scorer.shift
         self.scorer.refuse_unable(self.model)
-        self.nobody = empty_outcome(empty, self.scorer)
+        self.weight_option = weight_option(self.model, weighted=self.owners.weights is not None)
         self._makers = [self._maker(repeat) for repeat in range(self.repeats)]
+        self.nobody = empty_outcome(empty, self.scorer, self._makers[0])
         self._train_by(fast_path(self) if fast else None)
         sums = self.path is not None and self.path.cheap
         self.deterministic = True if sums else known_chance(self.model)
-        self.notes = self._notes()
+        self.notes = (*parts.notes, *self._notes())
         self.packages = self._packages()
         self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
 
@@ -228,8 +240,10 @@ class ModelGame(RowsGame):
         name = self.scoring if isinstance(self.scoring, str) else ""
         return name.startswith(ENDLESS) and name != "neg_brier_score"
 
-    def prepared(self, X: Array) -> Array:
-        """A newcomer's rows, encoded as everybody's were."""
+    def prepared(self, X: Rows) -> Rows:
+        """A newcomer's rows, encoded as everybody's were; tables in everybody's types."""
+        if is_table(self.owners.X[0]):
+            return in_types_of(self.owners.X[0], as_table(X))
         return X if self.encoding is None else self.encoding(X)
 
     @property
@@ -304,11 +318,13 @@ class ModelGame(RowsGame):
         """Trainings on one pool; `listen`: with what each model says of test set and pool."""
         X, y = self.pool(counts, draw)
         assert y is not None
-        if self.classes is not None and bool((y == y[0]).all()):
+        if self.classes is not None and y.ndim == 1 and bool((y == y[0]).all()):
             only = training.Trained(self.scorer(constant_label(y[0], self.classes)), [])
             return [only] * len(makers)
         name = self._key(counts.tolist(), draw).hex()
         tables = (self.X_test, X) if listen else ()
+        weights = self.weights(counts, draw)
+        options = {} if weights is None else {self.weight_option: weights}
         return [
             training.train(
                 make,
@@ -317,6 +333,7 @@ class ModelGame(RowsGame):
                 seed=whole_number(f"{self.seed} {repeat} {name}", 4),
                 seconds=self.limits.timeout,
                 listen=lambda model: behaviour(model, *tables),
+                options=options,
             )
             for repeat, make in enumerate(makers)
         ]
@@ -324,10 +341,11 @@ class ModelGame(RowsGame):
     def _failed(self, query: Array, error: BaseException) -> Outcome:
         cause = f"{type(error).__name__}: {error}"
         if self.on_failure == "raise":
+            arrays = self.owners.columns is not None and not is_table(self.X_test)
             raise UtilityFailed(
                 f"Training on {pool_name(query, self.names)} failed with {cause}. Mend the model "
                 "or the data, or pass on_failure='empty' to count such pools as u(nobody) = "
-                f"{self.nobody.value:.6g}."
+                f"{self.nobody.value:.6g}." + HANDED_ARRAYS * arrays
             ) from error
         return Outcome(self.nobody.value, training.failure_cause(error), self.nobody.scores)
 
@@ -398,12 +416,20 @@ class ModelGame(RowsGame):
             None if self.path is None else self.path.name,
             self.block,
             *([] if self.at_least is None else ["at least", self.at_least, self.nobody.value]),
+            *self._types(),
             *(["seeds by pool"] if any(make.open_seeds for make in self._makers) else []),
         )
 
+    def _types(self) -> list[str]:
+        """Names, types and categories of the columns, where the model is handed tables."""
+        first = self.owners.X[0]
+        return [content_hash(take(first, slice(0)), None)] if is_table(first) else []
 
-def empty_outcome(empty: Any, scorer: Scorer) -> Outcome:
+
+def empty_outcome(empty: Any, scorer: Scorer, make: training.Fresh) -> Outcome:
     """What nobody's data is worth."""
+    if empty == "constant" and scorer.is_own:
+        return training.average([blind_score(scorer, make)])
     if empty == "constant":
         return training.average([best_constant(scorer)])
     if empty == "zero":
@@ -415,9 +441,38 @@ def empty_outcome(empty: Any, scorer: Scorer) -> Outcome:
     return Outcome(float(empty))
 
 
+def blind_score(scorer: Scorer, make: training.Fresh) -> tuple[float, FloatArray | None]:
+    """A model's own score where it can only predict a constant: all rows are the first test row."""
+    y, classes = scorer.target.y, scorer.classes
+    blind = Scorer(scorer.black_box, take(scorer.X, np.zeros(len(y), dtype=np.int64)), y, classes)
+    try:
+        return training.train(make, (blind.X.copy(), y.copy()), blind, seed=0, seconds=None).score
+    except Exception as error:
+        raise InvalidGame(
+            f"The model's own score of a constant prediction cannot be had ({type(error).__name__}:"
+            f" {error}), so u(nobody) is unknown. Pass empty= with a number, or 'zero', or name a "
+            "scoring=."
+        ) from error
+
+
+def in_types_of(first: Rows, table: Rows) -> Rows:
+    """A newcomer's table in the columns and types of the first owner's."""
+    ordered = table[list(first.columns)]
+    for name, kind in first.dtypes.items():
+        known = getattr(kind, "categories", None)
+        if known is not None and not ordered[name].dropna().isin(known).all():
+            raise InvalidGame(
+                f"The newcomer has categories in column {name!r} that nobody had when the game was "
+                "made. Make a new game of all owners."
+            )
+    return ordered.astype(first.dtypes.to_dict()).reset_index(drop=True)
+
+
 def unseen_classes(owners: Owners, y_test: Array, classes: Array | None) -> list[str]:
     """A note where the test set holds labels that nobody has: no model can predict them."""
-    unseen = np.zeros(0) if classes is None else ~np.isin(y_test, np.concatenate(owners.labels()))
+    if classes is None or y_test.ndim > 1:
+        return []
+    unseen = ~np.isin(y_test, np.concatenate(owners.labels()))
     if not unseen.any():
         return []
     return [

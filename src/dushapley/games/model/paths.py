@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Outcome
 from dushapley.games.model.additive.path import additive_path
@@ -56,5 +58,10 @@ MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, batched_p
 
 
 def fast_path(game: ModelGame) -> FastPath | None:
-    """The first fast path that takes this game, or None: then each pool is fitted by itself."""
+    """The first fast path that takes this game, or None: then each pool is fitted by itself.
+
+    All of them are arithmetic on arrays of rows that weigh the same.
+    """
+    if game.owners.weights is not None or not isinstance(game.X_test, np.ndarray):
+        return None
     return next(filter(None, (maker(game) for maker in MAKERS)), None)

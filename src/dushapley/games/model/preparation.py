@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import Array
+from dushapley.arrays import Array, Rows
+from dushapley.data.formats.objects import as_rows, as_table, missing_targets
 from dushapley.data.owners import Owners
-from dushapley.data.tables import aligned
+from dushapley.data.rows import count, frozen, is_sparse, is_table
+from dushapley.data.tables import aligned, aligned_frame
 from dushapley.errors import InvalidGame
-from dushapley.games.model.catalogue import choose, model_for
-from dushapley.games.model.encoding import Encoding, encoding_pipeline, is_mixed
+from dushapley.games.model.catalogue import (
+    MODELS,
+    Choice,
+    choose,
+    has_holes,
+    made_from,
+    make_model,
+    model_for,
+)
+from dushapley.games.model.encoding import Encoding, column_reader, encoding_pipeline, is_mixed
 from dushapley.games.model.scoring.metrics import full_name
+from dushapley.games.model.scoring.own import own_score, speaks
+from dushapley.games.rows import refuse_other_things
 from dushapley.validation import check_choice, refuse
+
+ENCODES = ("none", "pooled", "training")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a model game is made of, checked: rows as the model sees them, and the model itself."""
+    """What a model game is made of, checked: rows as the model sees them, and the model itself.
+
+    `notes` say how tables reached the model.
+    """
 
     owners: Owners
     model: Any
     scoring: Any
-    X_test: Array
+    X_test: Rows
     y_test: Array
     encoding: Encoding | None
+    notes: tuple[str, ...] = ()
 
     @property
     def classes(self) -> Array | None:
@@ -50,62 +68,132 @@ def prepare(
     encode: Any,
 ) -> Prepared:
     """Encode the rows, and make the model and its score where they are given by name."""
+    refuse_other_things(owners, "ModelGame")
     if owners.y[0] is None:
         raise InvalidGame("The owners have no targets; a model needs them: pass {name: (X, y)}.")
-    encoding = _encoding(owners, encode)
-    given = X_test
-    if owners.columns is not None and hasattr(given, "columns"):
+    if not isinstance(model, str) and task != "auto":
+        raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
+    how = _way(owners, model, encode)
+    given = as_table(X_test)
+    targets = _targets(y_test)
+    if how == "none" and owners.frames is not None:
+        return _with_tables(owners, model, given, targets, scoring=scoring, task=task)
+    encoding = _encoding(owners, how)
+    if owners.columns is not None and is_table(given):
         given = aligned(given, owners.columns, "The test table")
-    rows = np.array(given) if encoding is None else encoding(np.asarray(given, dtype=object))
+    plain = as_rows("test set", given)
+    plain = plain.to_numpy() if is_table(plain) else plain
+    rows = plain if encoding is None else encoding(np.asarray(plain, dtype=object))
     scoring = full_name(scoring)
     if isinstance(model, str):
         choice = choose(owners, model, task, scoring)
-        blocks = [*owners.X, np.asarray(given)]
         kinds = list((owners.columns or {}).values())
         dates = [position for position, kind in enumerate(kinds) if kind == "date"]
-        model = model_for(choice, blocks, owners.sizes, rows, dates)
+        model = model_for(choice, [*owners.X, plain], owners.sizes, rows, dates)
         scoring = choice.scoring
-    elif task != "auto":
-        raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
-    if encoding is None and is_mixed(owners):
+    encodes = encoding is None and is_mixed(owners) and how == "training"
+    if encodes:
         assert owners.columns is not None
         model = encoding_pipeline(model, owners.columns)
     pooled = owners if encoding is None else encoding.encode(owners)
-    targets = np.array(y_test)
-    _check_test_set(pooled, rows, targets)
-    _check_model(model)
-    return Prepared(
-        pooled, model, "accuracy" if scoring is None else scoring, rows, targets, encoding
+    notes = ("Text and dates were encoded afresh in every training.",) if encodes else ()
+    return _checked(Prepared(pooled, model, scoring, rows, targets, encoding, notes))
+
+
+def _with_tables(
+    owners: Owners, model: Any, X_test: Any, y_test: Array, *, scoring: Any, task: str
+) -> Prepared:
+    """A model that is handed tables, with the names, types and categories that they came with."""
+    assert owners.columns is not None
+    assert owners.frames is not None
+    if not is_table(X_test):
+        raise InvalidGame(
+            "The model is handed tables, since it selects or encodes columns itself, but the test "
+            f"set is {type(X_test).__name__}. Pass X_test as a table with the owners' columns."
+        )
+    rows = aligned_frame(X_test, owners.columns, "The test table").reset_index(drop=True)
+    reader = column_reader(model) if not isinstance(model, str) else None
+    if isinstance(model, str):
+        choice = choose(owners, model, task, full_name(scoring))
+        scoring, model = choice.scoring, _made(choice, owners)
+        reader = column_reader(model)
+    why = (
+        "because encode='none'"
+        if reader is None
+        else f"since its {type(reader).__name__} selects or encodes columns itself"
     )
+    note = f"The model was handed the tables as they are (encode='none'), {why}."
+    pooled = replace(owners, X=owners.frames)
+    return _checked(Prepared(pooled, model, full_name(scoring), rows, y_test, None, (note,)))
 
 
-def _encoding(owners: Owners, encode: Any) -> Encoding | None:
+def _made(choice: Choice, owners: Owners) -> Any:
+    if choice.model not in MODELS:
+        return made_from(choice.model)
+    return make_model(choice.model, choice.task, missing=has_holes(owners.X))
+
+
+def _checked(parts: Prepared) -> Prepared:
+    """The parts, once they fit each other; a score that was not named is the model's own."""
+    _check_test_set(parts.owners, parts.X_test, parts.y_test)
+    _check_model(parts.model)
+    scoring = own_score(parts.model) if parts.scoring is None else parts.scoring
+    return replace(parts, scoring=scoring, owners=replace(parts.owners, frames=None))
+
+
+def _way(owners: Owners, model: Any, encode: Any) -> Any:
+    """How tables reach the model: as was asked, or as its first step makes right."""
+    if encode is not None and not isinstance(encode, Encoding):
+        check_choice(encode, "encode", ENCODES)
+    if encode is not None:
+        return encode
+    if isinstance(model, str):
+        named = owners.frames is None or model in MODELS or "." not in model
+        return "pooled" if named or column_reader(made_from(model)) is None else "none"
+    return "pooled" if column_reader(model) is None else "none"
+
+
+def _encoding(owners: Owners, how: Any) -> Encoding | None:
     """The encoding of tables with text or dates that is the same for every pool, if there is."""
-    if not isinstance(encode, Encoding):
-        check_choice(encode, "encode", ("pooled", "training"))
-    if not is_mixed(owners) or encode == "training":
+    if not is_mixed(owners) or how in ("training", "none"):
         return None
-    return encode if isinstance(encode, Encoding) else Encoding(owners)
+    return how if isinstance(how, Encoding) else Encoding(owners)
 
 
-def _check_test_set(owners: Owners, X: Array, y: Array) -> None:
+def _targets(y_test: ArrayLike) -> Array:
+    """Test targets; one column of them is as good as none."""
+    targets = np.array(as_table(y_test))
+    return targets[:, 0].copy() if targets.ndim == 2 and targets.shape[1] == 1 else targets
+
+
+def _check_test_set(owners: Owners, X: Rows, y: Array) -> None:
     """Refuse a test set that does not fit the owners' rows; freeze one that does."""
-    for array in (X, y):  # one test set for all trainings, and the caller's stays as it was
-        array.setflags(write=False)
-    columns = owners.X[0].shape[1:]
+    frozen(X), frozen(y)  # one test set for all trainings, and the caller's stays as it was
+    columns, known = owners.X[0].shape[1:], owners.labels()
     refuse(
         InvalidGame,
+        (
+            is_sparse(X) != is_sparse(owners.X[0]),
+            f"The test set has rows of type {type(X).__name__}, the owners' are "
+            f"{type(owners.X[0]).__name__}; both need to be sparse, or neither.",
+        ),
         (
             X.shape[1:] != columns,
             f"The test set has rows of shape {X.shape[1:]}, the owners' have {columns}; both need "
             "the same columns.",
         ),
         (
-            len(X) == 0 or len(X) != len(y),
-            f"The test set has {len(X)} rows and {len(y)} targets; each row needs one target.",
+            count(X) == 0 or y.ndim == 0 or count(X) != len(y),
+            f"The test set has {count(X)} rows and {len(y) if y.ndim else 0} targets; each row "
+            "needs one target.",
         ),
         (
-            y.dtype.kind == "f" and not bool(np.isfinite(y).all()),
+            owners.reduced is None and y.shape[1:] != known[0].shape[1:],
+            f"The test set has targets of shape {y.shape[1:]}, the owners' have "
+            f"{known[0].shape[1:] if known else ()}; both need as many.",
+        ),
+        (
+            bool(y.ndim) and missing_targets(y).any(),
             "The test set has targets that are missing or infinite; drop those rows.",
         ),
     )
@@ -113,7 +201,7 @@ def _check_test_set(owners: Owners, X: Array, y: Array) -> None:
 
 def _check_model(model: Any) -> None:
     for needed in ("fit", "predict", "get_params", "set_params"):
-        if isinstance(model, type) or not callable(getattr(model, needed, None)):
+        if isinstance(model, type) or not speaks(model, needed):
             raise InvalidGame(
                 f"Found {model!r} as the model, which has no {needed}(). Pass an unfitted "
                 "scikit-learn estimator or pipeline, for example LogisticRegression(), or one of "

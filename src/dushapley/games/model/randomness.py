@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array
+from dushapley.arrays import Array, Rows
+from dushapley.data.rows import take
 from dushapley.errors import InvalidGame
 from dushapley.hashing import whole_number
 
@@ -125,10 +126,10 @@ def _forked(torch: Any) -> Any:
     return torch.random.fork_rng(devices=list(devices))
 
 
-def behaviour(model: Any, *tables: Array) -> list[Array]:
+def behaviour(model: Any, *tables: Rows) -> list[Array]:
     """All that a fitted model says of these rows: labels, probabilities, scores."""
     said = []
-    for rows in (table[:MOST_ROWS] for table in tables):
+    for rows in (take(table, slice(MOST_ROWS)) for table in tables):
         for voice in VOICES:
             with suppress(Exception):  # a model may have a voice that it cannot raise
                 said.append(np.asarray(getattr(model, voice)(rows.copy())))

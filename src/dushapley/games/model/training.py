@@ -9,7 +9,7 @@ import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import Array, FloatArray, Rows
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Limits, Outcome
 from dushapley.games.model.randomness import derived_seeds, same_behaviour, seeded_generators
@@ -101,12 +101,13 @@ class Trained:
 
 def train(
     make: Fresh,
-    rows: tuple[Array, Array],
+    rows: tuple[Rows, Array],
     score: Callable[[Any], tuple[float, FloatArray | None]],
     *,
     seed: int,
     seconds: float | None,
     listen: Callable[[Any], list[Array]] = lambda _: [],
+    options: Mapping[str, Any] | None = None,
 ) -> Trained:
     """Fit and score a fresh model.
 
@@ -115,10 +116,37 @@ def train(
     while True:
         loaded = "torch" in sys.modules
         with seeded_generators(seed), time_limit(seconds):
-            model = make(seed).fit(*rows)
+            model = fitted(lambda: make(seed), *rows, options or {})
             trained = Trained(score(model), listen(model))
         if loaded or "torch" not in sys.modules:
             return trained
+
+
+def fitted(make: Callable[[], Any], X: Rows, y: Array, options: Mapping[str, Any]) -> Any:
+    """A model fitted to rows; where it takes no labels but 0, 1, 2, ..., to codes of them.
+
+    XGBoost refuses text, and pools that lack a class between two others.
+    """
+    from sklearn.base import is_classifier
+
+    model = make()
+    try:
+        return model.fit(X, y, **options)
+    except (ValueError, TypeError):
+        if y.ndim > 1 or not is_classifier(model):
+            raise
+        classes, codes = np.unique(y, return_inverse=True)
+        if np.array_equal(classes, np.arange(len(classes))):
+            raise
+        try:
+            coded = make().fit(X, codes, **options)
+        except Exception:
+            coded = None
+        if coded is None:
+            raise
+    from dushapley.games.model.scoring.padding import Decoded
+
+    return Decoded(coded, classes)
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.arrays import Array, FloatArray, IntArray, Rows
+from dushapley.data.rows import take
 
 GROUPS = 25
 """Groups of test rows left out in turn: few, since each costs one call of the scorer."""
@@ -31,7 +32,7 @@ IRREGULAR = ("max_error",)
 
 
 def pseudo_values(
-    scorer: Callable[[Any, Array, Array], float], model: Any, X: Array, y: Array, value: float
+    scorer: Callable[[Any, Array, Array], float], model: Any, X: Rows, y: Array, value: float
 ) -> FloatArray | None:
     """Pseudo-values of groups of test rows.
 
@@ -72,11 +73,11 @@ class Shown:
     answers. Models that cannot be copied so are asked every time.
     """
 
-    def __init__(self, model: Any, X: Array) -> None:
+    def __init__(self, model: Any, X: Rows) -> None:
         self.model, self.X = model, X
         self.answers: dict[str, Any] = {}
         self.rows: IntArray = np.empty(0, dtype=np.int64)
-        self.given: Array | None = None
+        self.given: Rows | None = None
         try:
             self.shadow = copy(model)
             for name in METHODS:
@@ -85,9 +86,9 @@ class Shown:
         except Exception:  # without a dictionary of its own, say
             self.shadow = model
 
-    def part(self, rows: IntArray) -> tuple[Any, Array]:
+    def part(self, rows: IntArray) -> tuple[Any, Rows]:
         """The model and these of the test rows, as a scorer is to see them."""
-        self.rows, self.given = rows, self.X[rows]
+        self.rows, self.given = rows, take(self.X, rows)
         return self.shadow, self.given
 
     def _answering(self, name: str) -> Callable[..., Any]:

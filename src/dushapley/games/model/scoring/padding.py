@@ -1,4 +1,4 @@
-"""A fitted classifier that never saw some classes, shown to scorers as one that knows them all."""
+"""Fitted classifiers shown to scorers as they need them: knowing all classes, under their names."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ class Padded(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """All classes, seen or not."""
         return self.classes
 
+    def score(self, X: Any, y: Any) -> float:
+        """The model's own score."""
+        return float(self.model.score(X, y))
+
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
@@ -32,3 +36,27 @@ class Padded(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
         """Probabilities over all classes."""
         return pad(self.model.predict_proba(X), self.model.classes_, self.classes)
+
+
+class Decoded(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Gives back the labels for which a model was trained on their codes 0, 1, 2, ..."""
+
+    def __init__(self, model: Any, classes: np.ndarray[Any, Any]) -> None:
+        self.model = model
+        self.classes = classes
+
+    @property
+    def classes_(self) -> np.ndarray[Any, Any]:
+        """The labels that the model saw."""
+        return self.classes
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """Labels."""
+        return self.classes[np.asarray(self.model.predict(X)).astype(np.int64)]
+
+    def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
+        """Probabilities of the labels that the model saw."""
+        return np.asarray(self.model.predict_proba(X))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import Array, FloatArray, Rows
 from dushapley.errors import InvalidGame
 from dushapley.games.model.scoring.jackknife import pseudo_values
 from dushapley.games.model.scoring.metrics import (
@@ -26,6 +26,7 @@ from dushapley.games.model.scoring.metrics import (
     determination,
     log_likelihood,
 )
+from dushapley.games.model.scoring.own import own, speaks
 from dushapley.validation import refuse
 
 
@@ -49,10 +50,10 @@ class Scorer:
 
     least = 5
 
-    def __init__(self, scoring: Any, X: Array, y: Array, classes: Array | None) -> None:
+    def __init__(self, scoring: Any, X: Rows, y: Array, classes: Array | None) -> None:
         self.X, self.classes = X, classes
         self.name = scoring if isinstance(scoring, str) else None
-        known = y[:0] if classes is None else classes
+        known = y[:0].ravel() if classes is None else classes
         self.target = Target(y, np.searchsorted(known, y), known)
         self.metric = self._row_metric()
         self.black_box = None if self.metric else black_box(scoring)
@@ -119,6 +120,11 @@ class Scorer:
         averaged = 1 if metric.response == "ranking" else len(rows)
         return float(1 / (averaged * rows[rows > 0].min())) if rows.any() else 0.0
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the model's own score, which no other model has."""
+        return self.black_box is own
+
     def __call__(self, model: Any) -> tuple[float, FloatArray | None]:
         """The score of a fitted model, and its rows where they are known."""
         if self.metric is not None:
@@ -153,7 +159,8 @@ class Scorer:
     def _padded(self, model: Any) -> Any:
         """A model that lacks classes, as one that gives them probability zero."""
         seen = getattr(model, "classes_", None)
-        if self.classes is None or seen is None or np.array_equal(seen, self.classes):
+        several = self.target.y.ndim > 1  # each with classes of its own
+        if self.classes is None or seen is None or several or np.array_equal(seen, self.classes):
             return model
         from dushapley.games.model.scoring.padding import Padded
 
@@ -162,8 +169,8 @@ class Scorer:
     def refuse_unable(self, model: Any) -> None:
         """Refuse, before any training, a model that lacks what the score needs of it."""
         response = "labels" if self.metric is None else self.metric.response
-        ranks = response == "ranking" and hasattr(model, "decision_function")
-        if response != "labels" and not ranks and not hasattr(model, "predict_proba"):
+        ranks = response == "ranking" and speaks(model, "decision_function")
+        if response != "labels" and not ranks and not speaks(model, "predict_proba"):
             raise InvalidGame(
                 f"scoring={self.name!r} needs predicted probabilities, but "
                 f"{type(model).__name__} has no predict_proba. Choose a model that has, or "
@@ -210,7 +217,7 @@ def _refuse_metric(scoring: Callable[..., Any]) -> Callable[..., Any]:
 def pad(probabilities: Any, seen: Array, classes: Array) -> FloatArray:
     """Probabilities over all classes; those the model never saw are zero."""
     known = np.asarray(probabilities)
-    if len(seen) == len(classes):
+    if known.shape[1] == len(classes):  # also of networks, which are told how many there are
         return known
     full = np.zeros((len(known), len(classes)), dtype=known.dtype)
     full[:, np.searchsorted(classes, seen)] = known
@@ -250,6 +257,8 @@ def constants(scorer: Scorer) -> list[Any]:
     if classes is None:
         return [DummyRegressor(strategy=name).fit(rows, y) for name in ("mean", "median")]
     prior = DummyClassifier(strategy="prior").fit(rows, y)
+    if y.ndim > 1:
+        return [prior]
     return [prior, *(constant_label(label, classes) for label in classes)]
 
 

@@ -1,0 +1,99 @@
+"""What a model says for itself: which answers it gives, and its own score."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from dushapley.arrays import Array, Rows
+from dushapley.errors import InvalidGame
+
+
+def speaks(model: Any, name: str) -> bool:
+    """Whether a model, once fitted, has a method.
+
+    Stacked models have their final estimator's methods, and say so only once they are fitted where
+    that is left to them.
+    """
+    if callable(getattr(model, name, None)):
+        return True
+    if not hasattr(type(model), name):
+        return False
+    if getattr(model, "final_estimator", model) is None:
+        return True
+    inner = _inner(model)
+    return inner is not None and speaks(inner, name)
+
+
+def _inner(model: Any) -> Any | None:
+    """The model that answers for another: the last step of a pipeline, the one that is searched."""
+    if hasattr(model, "named_steps"):
+        return model.steps[-1][1]
+    return getattr(model, "estimator", None)
+
+
+def own(model: Any, X: Rows, y: Array) -> float:
+    """A fitted model's own score, as a scorer."""
+    return float(model.score(X, y))
+
+
+def own_score(model: Any) -> Any:
+    """The model's own `score` as a scoring: by name where it is accuracy or r2, as most are.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import PoissonRegressor, Ridge
+    >>> own_score(Ridge()), own_score(PoissonRegressor()).__name__
+    ('r2', 'own')
+    """
+    from sklearn.base import ClassifierMixin, RegressorMixin, is_regressor
+
+    score = getattr(type(model), "score", None)
+    if score is None:
+        return "r2" if is_regressor(model) else "accuracy"
+    known = {ClassifierMixin.score: "accuracy", RegressorMixin.score: "r2"}
+    if score in known or "sklearn.neighbors" in score.__module__:  # theirs may do without X
+        return known.get(score, "accuracy")
+    if hasattr(model, "named_steps"):
+        return own_score(model.steps[-1][1])
+    asked = getattr(model, "scoring", own)  # of a search, or of a model that searches
+    if asked is None:
+        return own_score(model.estimator) if hasattr(model, "estimator") else "accuracy"
+    return asked if isinstance(asked, str) else own
+
+
+def weight_option(model: Any, *, weighted: bool) -> str:
+    """Under which name the model's `fit` takes the weight of each row; refused if under none.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> weight_option(make_pipeline(StandardScaler(), Ridge()), weighted=True)
+    'ridge__sample_weight'
+    """
+    name = _weight_option(model) if weighted else ""
+    if name is None:
+        raise InvalidGame(
+            f"The owners' rows have weights, but {type(model).__name__} takes no sample_weight. "
+            "Choose a model that does, or leave the weights out."
+        )
+    return name
+
+
+def _weight_option(model: Any) -> str | None:
+    parameters = inspect.signature(model.fit).parameters
+    if "sample_weight" in parameters:
+        return "sample_weight"
+    if hasattr(model, "named_steps"):
+        step, last = model.steps[-1]
+        inner = _weight_option(last)
+        return None if inner is None else f"{step}__{inner}"
+    handed_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    if not handed_on:
+        return None
+    if hasattr(model, "estimators"):
+        names = {_weight_option(part) for _, part in model.estimators if hasattr(part, "fit")}
+        return names.pop() if len(names) == 1 else None
+    return _weight_option(model.estimator) if hasattr(model, "estimator") else None
