@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # further packages, for example EXTRAS="torch==2.13.0"; tests that need absent ones skip aloud
 EXTRAS ?=
 
-.PHONY: test quick fuzz lint types demo clean
+.PHONY: test quick fuzz docs lint types demo clean
 
 # two tests at a time, each file by one of them: files share fixtures such as clusters;
 # one BLAS thread each, or they would get in each other's way
@@ -23,6 +23,11 @@ quick: lint types
 # damaged and forged files without end; Ctrl-C stops it
 fuzz: $(STAMP)
 	$(BIN)/python benchmarks/fuzz.py --forever
+
+# the site, into site/; pages of the reference are written from the code
+docs: $(STAMP)
+	$(BIN)/python tools/reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 demo: $(STAMP)
 	$(BIN)/dushapley demo
@@ -43,4 +48,4 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site docs/reference .pytest_cache .mypy_cache .ruff_cache

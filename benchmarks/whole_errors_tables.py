@@ -32,6 +32,15 @@ def summary(found: dict[tuple[str, str, str, str], list[Any]]) -> dict[str, Any]
     return {"cells": cells, "reliability": reliability(redrawn)}
 
 
+def replaced(stored: dict[str, Any], fresh: dict[str, Any]) -> dict[str, Any]:
+    """A stored result in which cells that were measured again are the new ones."""
+    names = ("table", "model", "method", "metric")
+    new = {tuple(cell[name] for name in names): cell for cell in fresh["cells"]}
+    cells = [new.pop(tuple(cell[name] for name in names), cell) for cell in stored["cells"]]
+    reliability = fresh["reliability"] or stored["reliability"]
+    return {"cells": [*cells, *new.values()], "reliability": reliability}
+
+
 def judged(entries: Cells, truth: np.ndarray) -> dict[str, Any]:
     """How often intervals of values and of differences hold the truth, and what speaks why."""
     known = [entry for entry in entries if entry["joint"] is not None]

@@ -301,13 +301,13 @@ class Owners:
     def statistics(self, kind: Kind | None = None) -> tuple[Statistics, ...]:
         """Each owner's rows reduced to sums, to be saved and handed over.
 
+        `dushapley.data.summaries` tells what they reveal.
+
         Parameters
         ----------
         kind
             "regression" or "classification"; None: by the targets, decimal numbers being
             regression and text or truth values classification.
-
-        See `dushapley.data.summaries` for what they reveal.
         """
         from dushapley.data.summaries import reduced
 
