@@ -44,6 +44,7 @@ from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import probability_greater, rank_probabilities
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Copy, Join, Leave, Merge, MoreRows
+from dushapley.settlement.interactions import Interactions, interactions
 from dushapley.settlement.settlement import Settlement, settle
 from dushapley.settlement.verification import Verdict, verify
 from dushapley.settlement.whatif import WhatIf, quote_change, what_if
@@ -60,6 +61,7 @@ __all__ = [
     "Estimate",
     "FoldsGame",
     "Game",
+    "Interactions",
     "Join",
     "KNNGame",
     "Leave",
@@ -85,6 +87,7 @@ __all__ = [
     "estimators",
     "games",
     "guarantees",
+    "interactions",
     "methods",
     "models",
     "plot_comparison",

@@ -310,6 +310,7 @@ class AskTell(Dialogue):
             sizes=self.sizes,
             repeats=1,
             enumerated=self.plan.enumerates(self.n_players),
+            semivalue=self.plan.semivalue,
         )
         trail = run_history(self.sizes, self._transcript, answers.values, estimate)
         return Valuation(

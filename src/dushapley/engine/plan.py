@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dushapley.arrays import Fractions
 from dushapley.errors import BudgetTooSmall, InvalidOption, MethodNotApplicable
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, FALLBACK, coalition_methods, find
+from dushapley.estimators.semivalues import SHAPLEY, chance_of_joining, not_shapley
 from dushapley.games.base import Game
 from dushapley.protocol import Estimate
 from dushapley.validation import check_budget
@@ -36,6 +37,11 @@ class Plan:
     reason: str = ""
     formula: Estimate | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def semivalue(self) -> str:
+        """Which values are wanted: Shapley's unless an option says otherwise."""
+        return str(self.options.get("semivalue", SHAPLEY))
+
     def enumerates(self, n_players: int) -> bool:
         """Whether all coalitions are asked, so that there is no sampling error."""
         every = self.method.name == "gp" and self.budget >= 2**n_players  # which then asks all
@@ -59,6 +65,8 @@ def choose_plan(
         complete = chosen.complete(options)
         # options other than the defaults are wishes that a formula cannot know
         formula = game.closed_form(chosen.name) if complete == chosen.complete(None) else None
+        if chosen.name == "exact" and complete["by"] == "formula":
+            formula = formula or _semivalue_form(game, complete["semivalue"])
         if formula is not None:
             return Plan(chosen, complete, 0, chosen.name, formula=formula)
         if chosen.name == "exact" and budget is None:
@@ -73,6 +81,12 @@ def _free_plan(n_players: int) -> Plan:
     )
     chosen = find("exact")
     return Plan(chosen, chosen.complete(None), 2**n_players, f"{AUTO} → exact", reason)
+
+
+def _semivalue_form(game: Game, semivalue: str) -> Estimate | None:
+    """What a game knows of its other semivalues without being asked."""
+    formula = None if semivalue == SHAPLEY else game.semivalue_form(chance_of_joining(semivalue))
+    return None if formula is None else replace(formula, notes=not_shapley(semivalue))
 
 
 def _refuse_endless(game: Game) -> None:

@@ -45,6 +45,7 @@ from dushapley.estimators.calibration import (
     pooled_variances,
     student,
 )
+from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.uncertainty import std_errors_of, with_errors
 
@@ -98,6 +99,7 @@ def error_bars(
     sizes: FloatArray,
     repeats: int,
     enumerated: bool,
+    semivalue: str = SHAPLEY,
     deterministic: bool = False,
     judged: bool = False,
     shift: float = 0.0,
@@ -116,6 +118,8 @@ def error_bars(
         Trainings per pool.
     enumerated
         Whether all coalitions were asked, so that there is no sampling error.
+    semivalue
+        Which values all coalitions were asked for.
     deterministic
         Whether another seed trains the same models, so that there is no error of training.
     judged
@@ -134,7 +138,9 @@ def error_bars(
     rows = answers.rows(transcript.n_answers)
     if rows == 0 and np.isnan(answers.spreads).all() and not judged:
         return {}, None
-    columns = enumeration_weights(transcript) if enumerated else _stated_weights(estimate)
+    columns = (
+        enumeration_weights(transcript, semivalue) if enumerated else _stated_weights(estimate)
+    )
     weights = None if columns is None else AnswerWeights(columns, transcript)
     carry = Carrier(begin, transcript, weights)
     influence = _influence(carry, answers, rows)
@@ -212,10 +218,10 @@ Columns = Callable[[IntArray], FloatArray]
 """Weights of questions by their position, shape (I, m): made when needed, there may be millions."""
 
 
-def enumeration_weights(transcript: Transcript) -> Columns:
-    """Shapley weights of all coalitions, in the order they were asked."""
+def enumeration_weights(transcript: Transcript, semivalue: str = SHAPLEY) -> Columns:
+    """Weights of all coalitions, in the order they were asked."""
     queries = np.concatenate([np.asarray(ask.queries, dtype=np.bool_) for ask in transcript.asks])
-    return lambda positions: coalition_weights(queries[positions])
+    return lambda positions: coalition_weights(queries[positions], semivalue)
 
 
 def _stated_weights(estimate: Estimate) -> Columns | None:

@@ -22,6 +22,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.dialogue import Dialogue
 from dushapley.estimators.exact import shapley_weights
+from dushapley.estimators.semivalues import SHAPLEY, single_weights
 from dushapley.games.base import Scored
 from dushapley.games.model.training import MOST_SCORES, grouped
 from dushapley.hashing import array_chunk, checksum
@@ -52,12 +53,13 @@ class Sheet(Protocol):
 class CoalitionSums:
     """For all coalitions: their weights are known, so that only sums are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, semivalue: str = SHAPLEY) -> None:
+        self.semivalue = semivalue
         self.sums: FloatArray | float = 0.0
         self.last: Scored | None = None
 
     def add(self, queries: Queries, scored: Scored) -> None:
-        self.sums = self.sums + coalition_weights(queries) @ scored.coefficients
+        self.sums = self.sums + coalition_weights(queries, self.semivalue) @ scored.coefficients
         self.last = scored
 
     def end(self, queries: Queries) -> None:
@@ -67,10 +69,12 @@ class CoalitionSums:
         return None if self.last is None else self.last.by_row(np.asarray(self.sums)).T
 
 
-def coalition_weights(queries: Queries) -> FloatArray:
-    """Shapley weights of coalitions, shape (I, m): values are the sum of weights by utilities."""
+def coalition_weights(queries: Queries, semivalue: str = SHAPLEY) -> FloatArray:
+    """Weights of coalitions, shape (I, m): values are the sum of weights by utilities."""
     pools = queries.astype(np.bool_)
-    outside = np.append(shapley_weights(pools.shape[1]), 0.0)
+    n = pools.shape[1]
+    single = shapley_weights(n) if semivalue == SHAPLEY else single_weights(semivalue, n)
+    outside = np.append(single, 0.0)
     size = pools.sum(axis=1)
     return np.where(pools, outside[size - 1, None], -outside[size, None]).T
 

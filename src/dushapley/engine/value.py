@@ -34,6 +34,7 @@ from dushapley.engine.sheet import Begin
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
+from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.games.base import Game, as_game
 from dushapley.hashing import digest, package_version
 from dushapley.protocol import Estimate
@@ -493,6 +494,8 @@ def _with_learned(valuation: Valuation, pools: BoolArray) -> Valuation:
 def _shortfall(valuation: Valuation) -> tuple[str, ...]:
     """What must be said of an unbiased method whose values do not add up, not even roughly."""
     due, gap = valuation.u_full - valuation.u_empty, valuation.efficiency_gap
+    if valuation.options.get("semivalue", SHAPLEY) != SHAPLEY:  # which need not add up
+        return ()
     if valuation.biased or abs(gap) <= max(MOST_GAP * abs(due), valuation.rounding):
         return ()
     return (

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.estimators.method import Method, Option
+from dushapley.estimators.method import Keeps, Method, Option
+from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY, not_shapley, single_weights
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 BLOCK_BITS = 16
@@ -26,10 +27,12 @@ def exact(problem: Problem) -> Conversation:
     matrix product per block and no table of the game. Utilities are taken relative to u(∅), which
     changes no value and spares rounding errors.
 
+    Other weights p give any semivalue: ``semivalue="banzhaf"`` or ``"beta(4,1)"``.
+
     Cost: 2^I evaluations, constant memory. Guarantee: exact up to rounding.
     """
-    n = problem.n_players
-    weights = shapley_weights(n)
+    n, semivalue = problem.n_players, problem.options["semivalue"]
+    weights = shapley_weights(n) if semivalue == SHAPLEY else single_weights(semivalue, n)
     outside, inside = np.append(weights, 0.0), np.append(0.0, weights)
     values, lifted = np.zeros(n), np.zeros(n)
     for block in coalitions(n):
@@ -45,7 +48,7 @@ def exact(problem: Problem) -> Conversation:
         if gains.min() < 0:
             gains = np.minimum(gains, 0)
             lifted -= (gains * (inside + outside)[size]) @ block - gains @ outside[size]
-    return Estimate(values, details=below_empty(values, lifted))
+    return Estimate(values, details=below_empty(values, lifted), notes=not_shapley(semivalue))
 
 
 def below_empty(values: FloatArray, lift: FloatArray) -> dict[str, float]:
@@ -87,6 +90,8 @@ def all_coalitions(n_players: int, _options: Mapping[str, Any]) -> int:
     return int(2**n_players)
 
 
+EVERY_AXIOM: frozenset[Keeps] = frozenset({"efficiency", "symmetry", "null player"})
+
 METHOD = Method(
     name="exact",
     summary="all 2^I coalitions (or the game's own formula): the Shapley values themselves",
@@ -94,13 +99,16 @@ METHOD = Method(
     foreseeable=True,
     least=all_coalitions,
     default=all_coalitions,
-    keeps=frozenset({"efficiency", "symmetry", "null player"}),
+    keeps=lambda options: (
+        EVERY_AXIOM if options["semivalue"] == SHAPLEY else EVERY_AXIOM - {"efficiency"}
+    ),
     options={
         "by": Option(
             "formula",
             "'formula' where the game has one, or 'enumeration'",
             choices=("formula", "enumeration"),
-        )
+        ),
+        "semivalue": SEMIVALUE,
     },
     cite="shapley1953",
 )

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import re
+from math import comb
 
 import numpy as np
 
 from dushapley.arrays import FloatArray
+from dushapley.estimators.method import Option
 
 SHAPLEY = "shapley"
 _BETA = re.compile(r"beta\((\d+(?:\.\d+)?),\s*(\d+(?:\.\d+)?)\)")
+
+
+NOT_SHAPLEY = (
+    "These are {} values, not Shapley values: they weigh coalition sizes differently and need not "
+    "add up to u(all) − u(∅). The standard errors are theirs."
+)
+"""What must be said about other semivalues."""
+
+
+def not_shapley(name: str) -> tuple[str, ...]:
+    """What must be said of values under this name."""
+    return () if name == SHAPLEY else (NOT_SHAPLEY.format(name),)
 
 
 def is_semivalue(name: str) -> bool:
@@ -18,6 +32,12 @@ def is_semivalue(name: str) -> bool:
     return name in (SHAPLEY, "banzhaf") or (
         beta is not None and all(float(part) > 0 for part in beta.groups())
     )
+
+
+SEMIVALUE = Option(
+    SHAPLEY, "'shapley', 'banzhaf' or 'beta(a,b)' such as 'beta(4,1)'", valid=is_semivalue
+)
+"""The option that asks for another one."""
 
 
 def semivalue_weights(name: str, n_players: int) -> FloatArray:
@@ -50,3 +70,28 @@ def semivalue_weights(name: str, n_players: int) -> FloatArray:
         a, b = (float(part) for part in beta.groups())
         weights = np.exp(log_choices + betaln(k + b, others - k + a) - betaln(a, b))
     return np.asarray(weights / weights.sum())
+
+
+def single_weights(name: str, n_players: int) -> FloatArray:
+    """Weight of a single coalition of k others, for k = 0..I−1: `semivalue_weights` over C(I−1, k).
+
+    Examples
+    --------
+    >>> from dushapley.estimators.semivalues import single_weights
+    >>> single_weights("banzhaf", 3).tolist()
+    [0.25, 0.25, 0.25]
+    """
+    others = n_players - 1
+    shares = semivalue_weights(name, n_players).tolist()
+    return np.array([share / comb(others, k) for k, share in enumerate(shares)])
+
+
+def chance_of_joining(name: str) -> tuple[float, float] | None:
+    """A semivalue as the law of the chance t with which everybody else is there.
+
+    Beta(first, second); None for Banzhaf's, where t is one half.
+    """
+    if name == SHAPLEY:
+        return 1.0, 1.0
+    beta = _BETA.fullmatch(name)
+    return None if beta is None else (float(beta[2]), float(beta[1]))

@@ -13,15 +13,14 @@ from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.cells import WITH, WITHOUT, Cells, populations
 from dushapley.estimators.du import alone_and_without
 from dushapley.estimators.method import Method, Option, two_squares
-from dushapley.estimators.semivalues import SHAPLEY, is_semivalue, semivalue_weights
+from dushapley.estimators.semivalues import (
+    SEMIVALUE,
+    SHAPLEY,
+    not_shapley,
+    semivalue_weights,
+)
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
-
-NOT_SHAPLEY = (
-    "These are {} values, not Shapley values: they weigh coalition sizes differently and need not "
-    "add up to u(all) − u(∅). The standard errors are theirs."
-)
-"""What must be said about other semivalues."""
 
 LENT = 2
 """Values that a mean of one counts as having, the spread of others' being lent to it."""
@@ -220,8 +219,7 @@ def stratified_estimate(problem: Problem, cells: Cells, *, last: bool = False) -
     values = averages[WITH] - averages[WITHOUT]
     sampled = (weights > 0) & ~cells.exact
     replicates = int(cells.count[sampled].min()) if sampled.any() else None
-    semivalue = problem.options["semivalue"]
-    notes = () if semivalue == SHAPLEY else (NOT_SHAPLEY.format(semivalue),)
+    notes = not_shapley(problem.options["semivalue"])
     plus = problem.options["form"] == "+"
     population = populations(problem.n_players) if plus else None
     if bool((~cells.known(population) & (weights > 0)).any()):
@@ -273,9 +271,7 @@ STRATIFIED = Method(
             "'warm-up' (unbiased) or '+' (no repetition, better from 1.5I² on)",
             choices=("warm-up", "+"),
         ),
-        "semivalue": Option(
-            SHAPLEY, "'shapley', 'banzhaf' or 'beta(a,b)' such as 'beta(4,1)'", valid=is_semivalue
-        ),
+        "semivalue": SEMIVALUE,
     },
     cite="kolpaczki2024",
 )

@@ -215,6 +215,14 @@ class Game(ABC):
         """Answer of `method` without any question, where the game knows one."""
         return None
 
+    def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
+        """Another semivalue without any question, where the game knows it.
+
+        `chance` has the parameters of the beta law of the chance with which every other owner is
+        there; None: it is one half (Banzhaf's).
+        """
+        return None
+
     @property
     def is_tried(self) -> bool:
         """Whether a run trains some pools twice, to find out whether chance is in training."""

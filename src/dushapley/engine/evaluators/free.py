@@ -55,7 +55,9 @@ class ScoringEvaluator(Evaluator):
     def __init__(self, game: Game, plan: Plan) -> None:
         super().__init__(game)
         self.enumerated = plan.enumerates(game.n_players)
-        self.sheet: Sheet = CoalitionSums() if self.enumerated else ScoreSheet(plan.budget)
+        self.sheet: Sheet = (
+            CoalitionSums(plan.semivalue) if self.enumerated else ScoreSheet(plan.budget)
+        )
         self.known = True
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:

@@ -192,6 +192,7 @@ class PaidEvaluator(Evaluator):
                 judged=self.game.judged,
                 shift=self.game.shift,
                 enumerated=plan.enumerates(self.game.n_players),
+                semivalue=plan.semivalue,
             )
         return errors
 

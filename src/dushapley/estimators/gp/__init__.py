@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dushapley.estimators.exact import exact
 from dushapley.estimators.method import Method
 from dushapley.estimators.moments import final
+from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
+
+if TYPE_CHECKING:
+    from dushapley.estimators.gp.study import Study
 
 
 def gp(problem: Problem) -> Conversation:
@@ -30,6 +35,9 @@ def gp(problem: Problem) -> Conversation:
     intervals rest on the assumption that utilities vary smoothly with size and composition, which
     is checked on every run by forecasts and was measured on games of trained models.
 
+    ``semivalue="banzhaf"`` or ``"beta(4,1)"``: those values instead (`targets`), from the questions
+    that tell most about Shapley's.
+
     Examples
     --------
     >>> import dushapley as ds
@@ -50,15 +58,24 @@ def gp(problem: Problem) -> Conversation:
         pools = study.next_batch()
         answers = yield Ask(pools, so_far)
         study.learn(pools, answers)
-        so_far = study.estimate()
+        so_far = estimated(study, problem.options["semivalue"])
     return final(so_far)
+
+
+def estimated(study: Study, semivalue: str) -> Estimate:
+    """Shapley values, or another semivalue of the same process: it is linear in utilities, too."""
+    if semivalue == SHAPLEY:
+        return study.estimate()
+    from dushapley.estimators.gp.targets import semivalue_estimate
+
+    return semivalue_estimate(study, semivalue)
 
 
 def everything(problem: Problem) -> Conversation:
     """All coalitions, where the budget allows them: nothing is left to estimate."""
     estimate = yield from exact(problem)
     note = f"gp asked all {2**problem.n_players:,} coalitions, so the values are exact."
-    return replace(estimate, notes=(note,))
+    return replace(estimate, notes=(*estimate.notes, note))
 
 
 METHOD = Method(
@@ -68,5 +85,6 @@ METHOD = Method(
     # nobody, everybody, each owner alone and as many pools; or all coalitions
     least=lambda n, _options: min(2 * n + 2, 2**n),
     default=lambda n, _options: min(6 * n, 2**n),
-    keeps=frozenset({"efficiency"}),
+    keeps=lambda options: frozenset({"efficiency"} if options["semivalue"] == SHAPLEY else ()),
+    options={"semivalue": SEMIVALUE},
 )

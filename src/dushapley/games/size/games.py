@@ -18,6 +18,7 @@ from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
 from dushapley.games.size import binning, curves
 from dushapley.games.size.closed_forms import Part, solve
+from dushapley.games.size.semivalues import solve_semivalue
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, check_sizes, check_whole, refuse
@@ -86,6 +87,9 @@ class SizeGame(Game):
 
     def closed_form(self, method: str) -> Estimate | None:
         return solve(method, self.sizes, [Part(self.sizes, self.curve)])
+
+    def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
+        return solve_semivalue(chance, self.sizes, [Part(self.sizes, self.curve)])
 
 
 class LinearRegressionGame(Game):
@@ -332,6 +336,9 @@ class RegressogramGame(Game):
 
     def closed_form(self, method: str) -> Estimate | None:
         return solve(method, self.sizes, self.parts())
+
+    def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
+        return solve_semivalue(chance, self.sizes, self.parts())
 
 
 def effective_rows(rows: FloatArray, gamma: FloatArray) -> FloatArray:

@@ -1,0 +1,132 @@
+r"""Interactions of two owners: what they are worth together beyond what each is worth alone.
+
+.. math:: I_{ij} = \sum_{T \subseteq N \setminus \{i,j\}} q_{|T|}\,
+          [u(T \cup ij) - u(T \cup i) - u(T \cup j) + u(T)]
+
+with :math:`q_t = 1/((I-1)\binom{I-2}{t})` for the Shapley interaction index (Grabisch and Roubens
+1999) and :math:`q_t = 2^{2-I}` for Banzhaf's. Below 0 two owners are redundant, above 0 they need
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray, Queries
+from dushapley.estimators.exact import all_coalitions, coalitions, shapley_weights
+from dushapley.estimators.method import Method
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
+
+INDICES = ("shapley", "banzhaf")
+"""The two indices, in the order of their details."""
+
+
+def pair_weights(index: str, n_players: int) -> FloatArray:
+    """Weight q_t of a coalition of t others, for t = 0..I−2."""
+    others = n_players - 2
+    if index == "banzhaf":
+        return np.full(n_players - 1, 0.5**others)
+    return np.array([1 / ((n_players - 1) * comb(others, t)) for t in range(n_players - 1)])
+
+
+def by_size(index: str, n_players: int) -> FloatArray:
+    """Weights of a coalition by its size 0..I with both, one and none of two owners in it.
+
+    Shape (3, I+1); the utility counts with +, − and +.
+    """
+    q = pair_weights(index, n_players)
+    none, one, both = np.zeros((3, n_players + 1))
+    none[:-2], one[1:-1], both[2:] = q, q, q
+    return np.stack([both, one, none])
+
+
+def pair_sums(pools: Queries, utilities: FloatArray, index: str) -> FloatArray:
+    """What these coalitions add to the interactions of all pairs, shape (I, I).
+
+    The weight of a coalition in a pair is a product of memberships, so one matrix product is
+    enough: γ + (z_i + z_j)(−β − γ) + z_i z_j (α + 2β + γ), for weights α, β, γ of `by_size`.
+    """
+    z = pools.astype(np.float64)
+    both, one, none = by_size(index, pools.shape[1])[:, pools.sum(axis=1)]
+    single = (utilities * (-one - none)) @ z
+    joint = (z * (utilities * (both + 2 * one + none))[:, None]).T @ z
+    return np.asarray((utilities @ none) + single[:, None] + single[None, :] + joint)
+
+
+def exact_pairs(problem: Problem) -> Conversation:
+    """All 2^I coalitions: every interaction exactly, and the Shapley values beside them."""
+    n = problem.n_players
+    weights = shapley_weights(n)
+    outside, inside = np.append(weights, 0.0), np.append(0.0, weights)
+    values, found = np.zeros(n), {index: np.zeros((n, n)) for index in INDICES}
+    for block in coalitions(n):
+        first, last = not block[0].any(), bool(block[-1].all())
+        answers = yield Ask(block[int(first) : len(block) - int(last)])
+        ends = [problem.empty] * first, answers, [problem.full] * last
+        gains = np.concatenate(ends) - problem.empty
+        size = block.sum(axis=1)
+        values += (gains * (inside + outside)[size]) @ block - gains @ outside[size]
+        for index in INDICES:
+            found[index] += pair_sums(block, gains, index)
+    return Estimate(values, details={"interactions": matrices(found)})
+
+
+def matrices(found: Mapping[str, FloatArray]) -> dict[str, Any]:
+    """Symmetric matrices without a diagonal, as plain lists."""
+    plain = {}
+    for name, matrix in found.items():
+        even = (matrix + matrix.T) / 2
+        np.fill_diagonal(even, 0.0)
+        plain[name] = even.tolist()
+    return plain
+
+
+def gp_pairs(problem: Problem) -> Conversation:
+    """The questions of `gp`, and what its Gaussian process then believes of every pair.
+
+    Cost: the budget, by default 2I² evaluations. Interactions are linear in the utilities, so that
+    they have a posterior mean and variance as values have.
+    """
+    from dushapley.estimators.gp.study import Study
+    from dushapley.estimators.gp.targets import pair_details
+
+    study = Study(problem)
+    so_far: Estimate | None = None
+    while study.left:
+        pools = study.next_batch()
+        study.learn(pools, (yield Ask(pools, so_far)))
+        so_far = study.estimate()
+    assert so_far is not None
+    details, notes = pair_details(study)
+    return Estimate(
+        so_far.values,
+        so_far.std_errors,
+        so_far.covariance,
+        notes=(*so_far.notes, *notes),
+        details={**so_far.details, "interactions": details},
+        weights=so_far.weights,
+    )
+
+
+EXACT_PAIRS = Method(
+    name="exact interactions",
+    summary="all 2^I coalitions: the interactions themselves",
+    run=exact_pairs,
+    least=all_coalitions,
+    default=all_coalitions,
+    keeps=frozenset({"efficiency", "symmetry", "null player"}),
+    cite="grabisch1999",
+)
+GP_PAIRS = Method(
+    name="gp interactions",
+    summary="interactions as the Gaussian process of gp believes them",
+    run=gp_pairs,
+    least=lambda n, _options: 2 * n + 2,
+    default=lambda n, _options: 2 * n**2,
+    keeps=frozenset({"efficiency"}),
+    cite="grabisch1999",
+)
