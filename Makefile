@@ -27,7 +27,7 @@ fuzz: $(STAMP)
 # the site, into site/; pages of the reference are written from the code
 docs: $(STAMP)
 	$(BIN)/python tools/reference.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 demo: $(STAMP)
 	$(BIN)/dushapley demo

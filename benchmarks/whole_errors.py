@@ -201,9 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Do total 95% intervals hold?")
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--only", default="", help="part of 'table model kind'; what is stored of the rest stays"
-    )
+    parser.add_argument("--only", default="", help="part of 'table model kind'; the rest stays")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="rows of four owners")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--prepare", type=Path)

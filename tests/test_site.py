@@ -45,7 +45,7 @@ def text(page: Path) -> str:
 def test_every_public_name_command_and_error_has_its_place(site: Path) -> None:
     reference = "".join(text(page) for page in (site / "reference").rglob("index.html"))
     assert len(list(site.rglob("index.html"))) >= LEAST_PAGES
-    for name in ds.__all__:
+    for name in set(ds.__all__) - {"__version__"}:
         assert re.search(rf"\b{name}\b", reference), name
     for command in COMMANDS:
         assert f"dushapley {command}" in reference
@@ -60,7 +60,5 @@ def test_every_public_name_command_and_error_has_its_place(site: Path) -> None:
 @pytest.mark.slow
 def test_nothing_on_the_site_comes_from_elsewhere(site: Path) -> None:
     for page in site.rglob("index.html"):
-        fetched = re.findall(
-            r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]+)"', page.read_text()
-        )
-        assert fetched == [], page
+        source = page.read_text()
+        assert re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]+)"', source) == []

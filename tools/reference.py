@@ -28,8 +28,10 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "settlement": (
         "Settlements and changes",
-        ("Settlement", "settle", "verify", "Verdict", "what_if", "quote_change", "WhatIf")
-        + ("Join", "Leave", "Merge", "Copy", "MoreRows"),
+        (
+            *("Settlement", "settle", "verify", "Verdict"),
+            *("what_if", "quote_change", "WhatIf", "Join", "Leave", "Merge", "Copy", "MoreRows"),
+        ),
     ),
     "guarantees": ("Guarantees", ("guarantees",)),
     "plug-ins": ("Methods and games of your own", ("Ask", "Estimate", "Problem", "estimators")),

@@ -95,6 +95,8 @@ class Owners:
     ) -> Owners:
         """Owners from ``{name: (X, y)}``, or from ``X, y, groups=`` as scikit-learn has them.
 
+        Everything is copied and made read-only, so that an owner stays what its hash says.
+
         Parameters
         ----------
         blocks
@@ -105,8 +107,6 @@ class Owners:
             sparse, or a table of pandas, polars or pyarrow. With `groups`: the X of everybody.
         y, groups, sample_weight
             Targets, names of owners and weights, row by row, where `blocks` is everybody's X.
-
-        Everything is copied and made read-only, so that an owner stays what its hash says.
 
         Examples
         --------
