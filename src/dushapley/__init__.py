@@ -18,6 +18,7 @@ from dushapley.data.check import check
 from dushapley.data.owners import Owners
 from dushapley.engine.asktell import AskTell
 from dushapley.engine.compare import compare, plot_comparison
+from dushapley.engine.diagnosis import diagnose
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.quote import quote
 from dushapley.engine.salvage import salvage
@@ -84,6 +85,7 @@ __all__ = [
     "bibtex",
     "check",
     "compare",
+    "diagnose",
     "estimators",
     "games",
     "guarantees",

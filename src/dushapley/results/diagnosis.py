@@ -27,8 +27,10 @@ CODES = {
     "shared": "it shares rows with others",
     "tested": "it holds rows of the test set",
     "small": "it has few rows",
-    "alike": "nothing sets it apart",
     "unknown": "what cannot be told",
+    "alike": "nothing sets it apart",
+    "size": "how far its value follows from its number of rows",
+    "pools": "whether it helps small pools or large ones",
 }
 """Reasons by their codes, in the order in which they are given."""
 ACCUSING = ("units", "target", "labels", "rows")

@@ -1,0 +1,222 @@
+"""Are the stated reasons right? Made cases, each with one owner whose data has a known fault.
+
+    python benchmarks/reasons.py            the 60 cases of three data sets (docs/reasons.md)
+    python benchmarks/reasons.py --tuning   other data sets, on which the thresholds were set
+    python benchmarks/reasons.py adult      one data set only (--verbose: with the sentences)
+    python benchmarks/reasons.py --store    and keep the table in benchmarks/results/reasons.json
+
+Every case has ten owners (eight where rows are few) with equal parts of the rows, shuffled, and a
+test set of nobody's; one owner gets the fault. A stated reason is right when the weightiest one is
+that fault (of copied rows: when they are named, and nobody is accused; of tiny and clean owners:
+when nothing is said against them). All owners without a fault of their own are the clean ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import dushapley as ds
+from dushapley.engine.diagnosis import diagnose
+
+DATA = Path(os.environ.get("DUSHAPLEY_DATA", "data"))
+RESULTS = Path(__file__).with_name("results") / "reasons.json"
+FAULTS = (
+    *((f"{part}% of labels wrong", "labels") for part in (10, 20, 30, 40, 50)),
+    ("labels exchanged", "target"),
+    ("target mapped", "target"),
+    *((f"units of a column {how}", "units") for how in ("× 1000", "÷ 100", "+ offset")),
+    *((f"{part}% of rows copied", "shared") for part in (10, 30, 60)),
+    *((f"another population ({k})", "rows") for k in (1, 2, 3)),
+    ("tiny", "small"),
+    ("tinier", "small"),
+    ("clean", "none"),
+    ("clean again", "none"),
+)
+"""Faults by name, and the code of the reason that is right."""
+Table = tuple[pd.DataFrame, int, str]
+"""Rows with the target in the column "target"; owners, and the model."""
+
+
+def measured() -> Iterator[tuple[str, Table]]:
+    """The three data sets that the table of the docs is of."""
+    bank = pd.read_parquet(DATA / "bank_marketing.parquet")
+    yield "bank marketing", (some(named(bank), 2600), 10, "logistic")
+    cancer = pd.read_parquet(DATA / "breast_cancer_diagnostic.parquet")
+    yield "breast cancer", (some(named(cancer), 569), 8, "logistic")
+    houses = pd.read_parquet(DATA / "california_housing.parquet")
+    yield "California housing", (some(named(houses), 3400), 10, "gbdt")
+
+
+def tuning() -> Iterator[tuple[str, Table]]:
+    """Data sets on which the thresholds were set."""
+    from sklearn.datasets import load_diabetes, load_digits, make_classification
+
+    adult = pd.read_parquet(DATA / "adult.parquet").drop(columns=["split", "fnlwgt"])
+    yield "adult", (some(named(adult), 2600), 10, "logistic")
+    X, y = load_digits(return_X_y=True)
+    yield "digits", (some(framed(X, y), 1600), 10, "logistic")
+    X, y = load_diabetes(return_X_y=True, scaled=False)
+    yield "diabetes", (some(framed(X, y), 442), 6, "ridge")
+    X, y = make_classification(4000, 12, n_informative=6, random_state=1)
+    yield "made classes", (some(framed(X, y), 3000), 10, "gbdt")
+    years = pd.read_parquet(DATA / "year_msd_12f_6224.parquet").drop(columns="in_90f")
+    yield "years of songs", (some(named(years), 3000), 10, "ridge")
+
+
+def named(table: pd.DataFrame) -> pd.DataFrame:
+    """The last column, or one that is called so, as the target; whole columns only."""
+    names = [str(name) for name in table.columns]
+    targets = ("y", "target", "income", "class", "diagnosis", "year", "medhouseval")
+    known = [name for name in names if name.lower() in targets]
+    table = table.set_axis(names, axis=1).dropna(axis=1, thresh=int(0.9 * len(table))).dropna()
+    return table.rename(columns={(known or names[-1:])[0]: "target"})
+
+
+def framed(X: Any, y: Any) -> pd.DataFrame:
+    return pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(target=y)
+
+
+def some(table: pd.DataFrame, rows: int) -> pd.DataFrame:
+    """So many different rows, in an order of their own; text as indicators."""
+    table = table.drop_duplicates().sample(frac=1, random_state=0)[:rows]
+    target = table.pop("target")
+    if target.dtype == object or str(target.dtype) in ("category", "string", "str"):
+        target = pd.Series(pd.factorize(target, sort=True)[0], index=target.index)
+    numbers = pd.get_dummies(table, dtype=float).astype(float)
+    return numbers.assign(target=target.to_numpy()).reset_index(drop=True)
+
+
+def case(table: pd.DataFrame, n_owners: int, fault: str, seed: int) -> tuple[Any, ...]:
+    """Blocks of the owners, the test set, and who has the fault."""
+    rng = np.random.default_rng([seed, 7])
+    rows = rng.permutation(len(table))
+    X, y = table.drop(columns="target").to_numpy(), table["target"].to_numpy()
+    test, rest = np.split(rows, [len(rows) // 6])
+    guilty = int(rng.integers(n_owners))
+    if fault.startswith("another population"):
+        rest = foreign_last(X, rest, int(fault[-2]) - 1, len(rest) // n_owners, rng)
+    parts = np.array_split(rest, n_owners)
+    parts[guilty], parts[-1] = parts[-1], parts[guilty]
+    blocks = [(X[part].copy(), y[part].copy()) for part in parts]
+    blocks[guilty] = spoilt(*blocks[guilty], blocks[guilty - 1], fault, rng)
+    return blocks, X[test], y[test], guilty
+
+
+def foreign_last(X: Any, rest: Any, k: int, size: int, rng: Any) -> Any:
+    """The rows in another order: last come those of one end of a principal direction."""
+    scaled = (X[rest] - X[rest].mean(axis=0)) / (X[rest].std(axis=0) + 1e-12)
+    scaled = np.clip(scaled, -4, 4)
+    direction = np.linalg.svd(scaled, full_matrices=False)[2][k]
+    order = rest[np.argsort(scaled @ direction, kind="stable")]
+    end = order[-2 * size :]
+    chosen = rng.choice(end, size, replace=False)
+    return np.concatenate([rng.permutation(np.setdiff1d(rest, chosen)), rng.permutation(chosen)])
+
+
+def spoilt(X: Any, y: Any, neighbour: Any, fault: str, rng: Any) -> tuple[Any, Any]:
+    """The data of the owner with the fault."""
+    classes = np.unique(y)
+    numbers = len(classes) > 20
+    if "labels wrong" in fault:
+        hit = rng.permutation(len(y))[: round(int(fault.split("%")[0]) / 100 * len(y))]
+        y[hit] = rng.permutation(y)[hit] if numbers else others_of(y[hit], classes, rng)
+    elif fault in ("labels exchanged", "target mapped"):
+        y = mapped(y, classes, numbers, fault == "target mapped")
+    elif fault.startswith("units"):
+        spread = [len(np.unique(X[:, j])) for j in range(X.shape[1])]
+        able = np.flatnonzero(np.array(spread) >= max(spread) / 4)
+        j = int(rng.choice(able))
+        step = 8 * (np.subtract(*np.quantile(X[:, j], [0.75, 0.25])) or X[:, j].std())
+        X[:, j] = X[:, j] * 1000 if "1000" in fault else X[:, j] / 100 if "100" in fault else (
+            X[:, j] + step)  # fmt: skip
+    elif "copied" in fault:
+        count = round(int(fault.split("%")[0]) / 100 * len(y))
+        X[:count], y[:count] = neighbour[0][:count], neighbour[1][:count]
+    elif fault.startswith("tin"):
+        few = max(4, len(y) // (10 if fault == "tiny" else 20))
+        X, y = X[:few], y[:few]
+    return X, y
+
+
+def others_of(y: Any, classes: Any, rng: Any) -> Any:
+    """Another class for each."""
+    position = np.searchsorted(classes, y)
+    return classes[(position + rng.integers(1, len(classes), len(y))) % len(classes)]
+
+
+def mapped(y: Any, classes: Any, numbers: bool, second: bool) -> Any:
+    """All labels moved on by one class (by two), or numbers in thousands (or negated)."""
+    if numbers:
+        return y.max() - y if second else y / 1000
+    step = 1 + (second and len(classes) > 2)
+    return classes[(np.searchsorted(classes, y) + step) % len(classes)]
+
+
+def judged(blocks: Any, X_test: Any, y_test: Any, model: str) -> Any:
+    """The diagnosis of one case; values are not its business here."""
+    owners = ds.Owners.from_arrays({f"owner {j}": block for j, block in enumerate(blocks)})
+    game = ds.ModelGame(owners, model, X_test, y_test)
+    sizes = ds.SizeGame(game.sizes, w=lambda n: n / (n + 100), names=game.names)
+    return diagnose(game, ds.value(sizes, "exact"))
+
+
+def is_right(found: Any, code: str) -> bool:
+    codes = [reason.code for reason in found.reasons]
+    if code == "none":
+        return not found.accused and "shared" not in codes
+    if code in ("shared", "small"):
+        return not found.accused and code in codes
+    return bool(codes[0] == code)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    rows, clean, accused, started = [], 0, [], process_time()
+    only = [word for word in sys.argv[1:] if not word.startswith("--")]
+    for name, (table, n_owners, model) in tuning() if "--tuning" in sys.argv else measured():
+        if only and name not in only:
+            continue
+        for number, (fault, code) in enumerate(FAULTS):
+            blocks, X_test, y_test, guilty = case(table, n_owners, fault, number)
+            diagnosis = judged(blocks, X_test, y_test, model)
+            found = diagnosis.owners[guilty]
+            stated = found.reasons[0].code
+            rows.append({"data": name, "fault": fault, "wanted": code, "stated": stated,
+                         "right": is_right(found, code)})  # fmt: skip
+            innocent = [o for j, o in enumerate(diagnosis.owners)
+                        if j != guilty or code in ("none", "small", "shared")]  # fmt: skip
+            clean += len(innocent)
+            accused += [f"{name}, {fault}: {o.reasons[0].text}" for o in innocent if o.accused]
+            if "--verbose" in sys.argv:
+                mark = "" if rows[-1]["right"] else "   <-- wrong"
+                print(f"{name:20s} {fault:28s} {stated:8s} {found.reasons[0].text[:150]}{mark}",
+                      flush=True)  # fmt: skip
+    shown(rows, clean, accused)
+    if "--store" in sys.argv:
+        right = sum(row["right"] for row in rows)
+        summary = {"right": right, "cases": len(rows), "clean": clean, "accused": len(accused),
+                   "seconds": round(process_time() - started), "rows": rows}  # fmt: skip
+        RESULTS.write_text(json.dumps(summary, indent=1) + "\n")
+
+
+def shown(rows: list[dict[str, Any]], clean: int, accused: list[str]) -> None:
+    """The table by fault and data set, and the clean owners that were accused."""
+    frame = pd.DataFrame(rows)
+    frame["said"] = np.where(frame["right"], "right", frame["stated"])
+    print(frame.pivot(index="fault", columns="data", values="said").loc[[f for f, _ in FAULTS]])
+    print(f"right: {frame['right'].sum()} of {len(frame)}")
+    print(f"clean owners accused: {len(accused)} of {clean}", *accused, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,367 @@
+"""A diagnosis: its trainings paid and kept apart from the budget, and what follows from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray
+from dushapley.data.overlap import overlap, row_hashes
+from dushapley.engine.diagnosis.agreement import part
+from dushapley.engine.diagnosis.difference import MOST_COLUMN_ROWS, as_numbers, other_units
+from dushapley.engine.diagnosis.measures import (
+    Labels,
+    Measure,
+    labels_of_classes,
+    labels_of_numbers,
+)
+from dushapley.engine.diagnosis.probes import MOST_MATRIX, WIDEST, Probes
+from dushapley.engine.diagnosis.reasons import Evidence, reasons_for
+from dushapley.engine.evaluator import blas_limit
+from dushapley.engine.executors import OutOfTime, make_executor
+from dushapley.engine.ledger import Ledger
+from dushapley.games.base import Game, Outcome
+from dushapley.games.model.folds import FoldsGame
+from dushapley.games.model.game import ModelGame
+from dushapley.games.rows import RowsGame
+from dushapley.games.size.games import SizeGame
+from dushapley.results.diagnosis import Column, Diagnosis, Matrix, OwnerDiagnosis, Shared
+from dushapley.results.valuation import Valuation
+
+SUMS = (
+    "Only sums of your rows were handed over: whether labels, units or rows are unlike the "
+    "others', and whether rows are shared, cannot be told from them."
+)
+NO_ROWS = "This game knows no rows, so that nothing about labels, units or rows can be told."
+NO_MODEL = "This game trains no model of ours, so that nothing about labels can be told."
+EXACT_OWNERS = 200
+"""Owners up to which values by size are exact; above, by DU-Shapley's formula."""
+
+
+def most_trainings(game: Game) -> int:
+    """How many trainings a diagnosis takes at most: three an owner, none without rows."""
+    base = with_rows(game)
+    if base is None or game.n_players < 2:
+        return 0
+    return (3 if isinstance(base, ModelGame) else 1) * game.n_players
+
+
+def with_rows(game: Game) -> RowsGame | None:
+    """The game of rows that is diagnosed; of cross-validation one over all rows of the owners."""
+    if isinstance(game, FoldsGame):
+        one = game.games[0]
+        rows = game.owners if one.encoding is None else one.encoding.encode(game.owners)
+        return RowsGame.with_owners(one, rows)
+    known = isinstance(game, RowsGame) and game.owners.reduced is None
+    return game if known and isinstance(game, RowsGame) else None
+
+
+def diagnose(
+    game: Game,
+    valuation: Valuation,
+    *,
+    n_jobs: int = 1,
+    executor: str = "local",
+    address: Any = None,
+    ledger: str | os.PathLike[str] | None = None,
+    until: float = float("inf"),
+) -> Diagnosis:
+    """Measure why each owner's data is worth what it is.
+
+    For every owner: how a model of all others' rows does on its own, how a model of its rows alone
+    does on everybody's, and how well a classifier tells its rows from the others'. Beside these,
+    without any training: rows shared with others and the test set, columns in other units, what
+    its value would be if only the number of rows counted.
+
+    Parameters
+    ----------
+    game, valuation
+        The game, and what it came to.
+    n_jobs, executor, address, ledger
+        As in `dushapley.value`; the same ledger keeps what is measured.
+    until
+        When to give up, by `time.monotonic`.
+
+    Returns
+    -------
+    Diagnosis
+        To be handed to `dushapley.settle` and `dushapley.report`.
+
+    Notes
+    -----
+    Cost: at most three trainings an owner, apart from the budget of the values. A training that
+    fails leaves its measurement out and is noted; nothing is raised for it.
+
+    Examples
+    --------
+    >>> import numpy as np, dushapley as ds
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(900, 2)); y = (X.sum(axis=1) > 0).astype(int)
+    >>> blocks = {f"site {j}": (X[j::9], y[j::9]) for j in range(8)}
+    >>> blocks["site 3"] = (X[3::9], 1 - y[3::9])
+    >>> game = ds.ModelGame(ds.Owners.from_arrays(blocks), "logistic", X[8::9], y[8::9])
+    >>> d = ds.diagnose(game, ds.value(game, budget=20))
+    >>> d.of("site 3").reasons[0].code, d.of("site 4").reasons[0].code
+    ('target', 'alike')
+    """
+    base = with_rows(game)
+    with ExitStack() as stack, blas_limit(game):
+        paid: Ledger | None = None
+        if ledger is not None and game.context is not None and not game.cheap:
+            paid = stack.enter_context(Ledger(ledger, game.context))
+        workers = make_executor(executor, n_jobs, address, until)
+        stack.callback(workers.close)
+        found = _Measured(base, game, workers, paid)
+        return _diagnosis(found, game, valuation)
+
+
+class _Measured:
+    """All measurements of a game, made in turn; what failed is noted."""
+
+    def __init__(
+        self, base: RowsGame | None, game: Game, executor: Any, ledger: Ledger | None
+    ) -> None:
+        self.base, self.executor, self.ledger = base, executor, ledger
+        self.tested = isinstance(base, ModelGame) and not isinstance(game, FoldsGame)
+        n = self.n = game.n_players
+        self.trainings, self.notes = 0, dict[str, None]()
+        self.labels: Labels | None = None
+        self.alone = np.full((n, 0), np.nan)
+        self.difference = Measure(np.full(n, np.nan), np.full(n, np.nan))
+        self.probes = None if base is None or n < 2 else Probes(base)
+        if self.probes is None:
+            return
+        if self.probes.model is not None:
+            self._labels(self.probes, self.probes.model)
+        apart = self.ask(2)
+        if apart.shape[1] == 2:
+            self.difference = Measure(apart[:, 0], apart[:, 1])
+
+    def _labels(self, probes: Probes, model: ModelGame) -> None:
+        table = self.ask(0)
+        if not table.shape[1]:
+            return
+        make = labels_of_numbers if model.classes is None else labels_of_classes
+        self.labels = make(table)
+        self.probes = Probes(probes.base, self.labels.tolerance)
+        if model.classes is not None or self.labels.tolerance is not None:
+            self.alone = self.ask(1)
+
+    def ask(self, kind: int) -> FloatArray:
+        """Numbers of every owner's probe of one kind, one row an owner; not numbers where none."""
+        assert self.probes is not None
+        players = [kind * self.n + i for i in range(self.n)]
+        rows = [self._found(player) for player in players]
+        missing = [player for player, row in zip(players, rows, strict=True) if row is None]
+        queries = np.eye(3 * self.n, dtype=np.bool_)
+        blocks = [(queries[[player]], None) for player in missing]
+        for position, (outcome,) in self.executor.run(self.probes, blocks):
+            self._keep(missing[position], outcome)
+            rows[missing[position] - kind * self.n] = outcome.scores
+        self.trainings += self.n
+        width = max((len(row) for row in rows if row is not None), default=0)
+        nothing = np.full(width, np.nan)
+        return np.array([nothing if row is None else row for row in rows]).reshape(self.n, width)
+
+    def _found(self, player: int) -> FloatArray | None:
+        """What the ledger knows of a probe."""
+        if self.ledger is None or self.probes is None:
+            return None
+        first = self.probes.key(player)
+        if first not in (known := self.ledger.read([first])):
+            return None
+        parts = range(-(-int(known[first].value) // WIDEST))
+        keys = [self.probes.key(player, k) for k in parts]
+        scores = self.ledger.scores(keys)
+        return np.concatenate([scores[key] for key in keys]) if len(scores) == len(keys) else None
+
+    def _keep(self, player: int, outcome: Outcome) -> None:
+        assert self.probes is not None
+        if outcome.scores is None:
+            if not (outcome.failure or "").startswith("too few rows"):
+                self.notes[f"A measurement failed: {outcome.failure}"] = None
+            return
+        if self.ledger is None:
+            return
+        numbers = outcome.scores
+        cuts = [numbers[k : k + WIDEST] for k in range(0, len(numbers), WIDEST)]
+        entries = [
+            (self.probes.key(player, k), Outcome(float(len(numbers)), scores=cut))
+            for k, cut in enumerate(cuts)
+        ]
+        self.ledger.write(entries[::-1])  # the first, which is looked for, stands last
+
+
+def _diagnosis(found: _Measured, game: Game, valuation: Valuation) -> Diagnosis:
+    evidence = _evidence(found, game, valuation)
+    base, n = found.base, found.n
+    full = len(found.alone.T) == n + 2
+    owners = tuple(_owner(found, evidence, i) for i in range(n))
+    model = base if isinstance(base, ModelGame) else None
+    matrix = None
+    if full and model is not None:
+        columns = (*game.names, "test set") if found.tested else tuple(game.names)
+        cells = [[_number(x) for x in row[1 : 1 + len(columns)]] for row in found.alone.tolist()]
+        matrix = Matrix(columns, tuple(map(tuple, cells)))
+    task = None
+    if model is not None:
+        task = "regression" if model.classes is None else "classification"
+    notes = [*found.notes]
+    if model is not None and n > MOST_MATRIX:
+        notes.append(f"Each owner is judged on each up to {MOST_MATRIX} owners; here are {n:,}.")
+    return Diagnosis(task, evidence.target, found.trainings, owners, matrix, (), tuple(notes))
+
+
+def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
+    base, n = found.base, found.n
+    first, last = _gains(found, game, valuation)
+    owners = None if base is None else base.owners
+    original = getattr(game, "owners", None)
+    untold = "" if owners is not None else NO_ROWS
+    if original is not None and original.reduced is not None:
+        untold = SUMS
+    elif owners is not None and not isinstance(base, ModelGame):
+        untold = NO_MODEL
+    errors = valuation.total_errors
+    return Evidence(
+        names=game.names,
+        sizes=game.sizes,
+        target=None if original is None else original.target,
+        classes=getattr(base, "classes", None),
+        labels=found.labels,
+        difference=found.difference,
+        columns=[()] * n if base is None or n < 3 else _columns(base, found),
+        shared=[()] * n if owners is None else _shared(owners.row_hashes, game.names),
+        tested=_tested(found),
+        values=valuation.values,
+        errors=errors,
+        by_size=_by_size(valuation, first, last),
+        first_gain=first,
+        last_gain=last,
+        untold=untold,
+    )
+
+
+def _owner(found: _Measured, evidence: Evidence, i: int) -> OwnerDiagnosis:
+    labels, difference = found.labels, evidence.difference
+    reach, rows = _reach(found)
+    measured: dict[str, Any] = {}
+    if labels is not None:
+        measured |= {
+            "disagreement": labels.part(i),
+            "usual_disagreement": labels.disagreement.usual(i),
+            "wrong": labels.wrong.interval(i),
+            "usual_wrong": labels.wrong.usual(i),
+        }
+    if reach.known[i]:
+        measured |= {
+            "reach": part(float(reach.values[i]), float(rows[i])),
+            "usual_reach": reach.usual(i),
+        }
+    return OwnerDiagnosis(
+        owner=evidence.names[i],
+        reasons=reasons_for(evidence, i),
+        difference=difference.interval(i, 0.0, 1.0),
+        usual_difference=difference.usual(i),
+        columns=evidence.columns[i],
+        shared=evidence.shared[i],
+        tested=evidence.tested[i],
+        by_size=_number(evidence.by_size[i]),
+        first_gain=_number(evidence.first_gain[i]),
+        last_gain=_number(evidence.last_gain[i]),
+        **measured,
+    )
+
+
+def _reach(found: _Measured) -> tuple[Measure, FloatArray]:
+    """How models of single owners do on all others' rows, every owner counting the same."""
+    n, nothing = found.n, np.full(found.n, np.nan)
+    if found.probes is None or not found.alone.shape[1]:
+        return Measure(nothing, nothing), nothing
+    counts = np.array([len(rows) for rows in found.probes.rows], dtype=np.float64)
+    others = counts.sum() - counts
+    if found.alone.shape[1] == n + 2:
+        square = np.where(np.eye(n, dtype=bool), 0.0, found.alone[:, 1 : n + 1])
+        return Measure(square.sum(axis=1) / (n - 1), nothing), others
+    return Measure(found.alone[:, 1], nothing), others
+
+
+def _gains(found: _Measured, game: Game, valuation: Valuation) -> tuple[FloatArray, FloatArray]:
+    """What each adds to nobody's and to all others' data."""
+    n = found.n
+    if found.tested and found.labels is not None and found.alone.shape[1]:
+        alone, without = found.alone[:, 0], found.labels.score
+    elif game.cheap and n <= EXACT_OWNERS:
+        eye = np.eye(n, dtype=np.bool_)
+        alone, without = game(eye), game(~eye)
+    else:
+        trail = valuation.details.get("trail") or {}
+        ends = (trail.get(name) or [None] * n for name in ("alone", "without"))
+        alone, without = (np.array([np.nan if x is None else x for x in end]) for end in ends)
+    return alone - valuation.u_empty, valuation.u_full - without
+
+
+def _by_size(valuation: Valuation, first: FloatArray, last: FloatArray) -> FloatArray:
+    """Values if only the number of rows counted: along the curve n/(n + b) that fits the gains."""
+    sizes, gain = valuation.sizes, valuation.u_full - valuation.u_empty
+    known = np.isfinite(first) & np.isfinite(last)
+    total = float(sizes.sum())
+    if not known.any() or total <= 0 or len(sizes) < 2:
+        return np.full(len(sizes), np.nan)
+    rows = np.concatenate([sizes[known], total - sizes[known]])
+    worth = np.concatenate([first[known], gain - last[known]])
+
+    def curve(b: float) -> Any:
+        return lambda n: gain * (total + b) / total * n / (n + b)
+
+    halves = total * np.logspace(-4, 1.5, 60)
+    b = min(halves, key=lambda half: float(np.abs(curve(half)(rows) - worth).sum()))
+    by_size = SizeGame(sizes, curve(float(b)))
+    solved = by_size.closed_form("exact" if len(sizes) <= EXACT_OWNERS else "du")
+    return np.full(len(sizes), np.nan) if solved is None else solved.values
+
+
+def _columns(base: RowsGame, found: _Measured) -> list[tuple[Column, ...]]:
+    """Columns of each owner that look written in other units."""
+    X, n = base.owners.X, found.n
+    each = max(20, MOST_COLUMN_ROWS // n)
+    assert found.probes is not None
+    blocks = [as_numbers(X[k][found.probes.rows[k][:each]]) for k in range(n)]
+    encoding = getattr(base, "encoding", None)
+    names = list(base.owners.columns or ()) if encoding is None else list(encoding.outputs)
+    if len(names) != blocks[0].shape[1]:
+        names = [f"column {j + 1}" for j in range(blocks[0].shape[1])]
+    return [
+        other_units(blocks[i], [block for k, block in enumerate(blocks) if k != i], names)
+        for i in range(n)
+    ]
+
+
+def _shared(hashes: Sequence[Any], names: Sequence[str]) -> list[tuple[Shared, ...]]:
+    """With whom each owner shares more rows than chance explains."""
+    found = overlap(hashes)
+    lists: list[list[Shared]] = [[] for _ in names]
+    for k in np.flatnonzero(found.striking & (found.one != found.other)):
+        other, rows = names[int(found.other[k])], int(found.rows[k])
+        lists[int(found.one[k])].append(Shared(other, rows, float(found.chance[k])))
+    return [tuple(sorted(shared, key=lambda one: -one.rows)) for shared in lists]
+
+
+def _tested(found: _Measured) -> list[int | None]:
+    """Rows of the test set that each owner holds; not where it was made of the owners' own."""
+    base = found.base
+    if not found.tested or not isinstance(base, ModelGame):
+        return [None] * found.n
+    test = np.unique(row_hashes(base.X_test, base.y_test))
+    return [len(np.intersect1d(test, rows)) for rows in base.owners.row_hashes]
+
+
+def _number(x: float) -> float | None:
+    return float(x) if np.isfinite(x) else None
+
+
+__all__ = ["OutOfTime", "diagnose", "most_trainings", "with_rows"]

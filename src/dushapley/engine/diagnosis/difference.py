@@ -1,0 +1,164 @@
+"""How different an owner's rows are: a classifier told to tell them apart, and its columns.
+
+The classifier is a forest of randomised trees, each grown on a part of the rows: every row is
+judged by trees that did not see it, so that one training is cross-validated by itself. An area
+under the curve of 0.5 is what coins give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.hashing import random_numbers
+from dushapley.results.diagnosis import Column
+
+MOST_OWN, MOST_OTHERS, MOST_COLUMNS = 300, 600, 500
+"""Rows of the owner and of all others that the classifier sees, and columns."""
+LEAST_ROWS = 20
+"""Rows below which no classifier is asked."""
+TREES = 50
+PLACES = np.linspace(0.05, 0.95, 19)
+"""Quantiles by which columns are compared."""
+FEW_VALUES = 10
+"""Different values below which a column is not a measurement, and has no units."""
+MOST_COLUMN_ROWS = 4000
+
+
+def some_rows(name: str, size: int, most: int) -> IntArray:
+    """At most so many of the rows, chosen by their owner's content: the same in every process."""
+    if size <= most:
+        return np.arange(size)
+    return np.sort(np.argsort(random_numbers(name, size), kind="stable")[:most])
+
+
+def as_numbers(block: Any) -> FloatArray:
+    """Rows of any kind as numbers that trees can split: text by its order, holes as lowest."""
+    dense = block.toarray() if hasattr(block, "toarray") else np.asarray(block)
+    flat = dense.reshape(len(dense), -1)
+    if flat.dtype.kind in "biuf":
+        numbers = flat.astype(np.float64)
+    else:
+        numbers = np.stack([_ranked(column) for column in flat.T], axis=1)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _ranked(column: Array) -> FloatArray:
+    """Numbers and dates as numbers, text by hash: equal cells are equal."""
+    import pandas as pd
+
+    as_number = pd.to_numeric(pd.Series(column), errors="coerce").to_numpy(np.float64)
+    if np.isfinite(as_number).any():
+        return as_number
+    hashed = pd.util.hash_array(column.astype(str).astype(object))
+    return np.asarray(hashed >> np.uint64(12), dtype=np.float64)
+
+
+def told_apart(own: FloatArray, others: FloatArray, seed: int) -> list[float]:
+    """Area under the curve of a forest that is to tell rows apart, and its standard error."""
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    rows = np.concatenate([own, others])[:, :MOST_COLUMNS]
+    low = np.nanmin(np.where(np.isfinite(rows), rows, np.inf), axis=0, initial=np.inf)
+    rows = np.where(np.isnan(rows), np.where(np.isfinite(low), low, 0.0) - 1.0, rows)
+    rows = np.clip(rows, -1e30, 1e30)
+    whose = np.repeat([1, 0], [len(own), len(others)])
+    forest = ExtraTreesClassifier(
+        TREES, min_samples_leaf=3, bootstrap=True, class_weight="balanced", random_state=seed
+    ).fit(rows, whose)
+    votes = _out_of_bag(forest, rows)
+    seen = np.isfinite(votes)
+    return area(votes[seen & (whose == 1)], votes[seen & (whose == 0)])
+
+
+def _out_of_bag(forest: Any, rows: FloatArray) -> FloatArray:
+    """Mean vote of the trees that did not see a row; not a number where all did."""
+    small = rows.astype(np.float32)
+    votes, counts = np.zeros(len(rows)), np.zeros(len(rows))
+    for tree, sample in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+        out = np.bincount(sample, minlength=len(rows)) == 0
+        values = tree.tree_.predict(small[out]).reshape(-1, 2)  # without checks of every tree
+        votes[out] += values[:, 1] / values.sum(axis=1)
+        counts[out] += 1
+    return np.divide(votes, counts, out=np.full(len(rows), np.nan), where=counts > 0)
+
+
+def area(own: FloatArray, others: FloatArray) -> list[float]:
+    """Chance that an own row gets more votes than one of the others', and DeLong's error of it."""
+    from scipy.stats import rankdata
+
+    if min(len(own), len(others)) < 2:
+        return []
+    together = rankdata(np.concatenate([own, others]))
+    above = (together[: len(own)] - rankdata(own)) / len(others)
+    below = 1 - (together[len(own) :] - rankdata(others)) / len(own)
+    error = np.sqrt(above.var(ddof=1) / len(own) + below.var(ddof=1) / len(others))
+    return [float(above.mean()), float(error)]
+
+
+STRETCH = 2.5
+"""Factor between spreads of a column that another unit explains, and another population not."""
+STRAIGHT = 0.85
+"""How straight quantiles must lie over the others' quantiles (R²): of one shape, that is."""
+APART, ALSO_APART = 0.5, 0.3
+"""Part of the rows that lie apart (Kolmogorov and Smirnov's distance) in a column of other units.
+
+A zero of its own is believed only where no other column lies apart, by the second: a population
+that lives elsewhere differs in more than one.
+"""
+
+
+def other_units(
+    own: FloatArray, others: Sequence[FloatArray], names: Sequence[str]
+) -> tuple[Column, ...]:
+    """Columns whose values are those of the others, but for a factor and a zero of their own.
+
+    Quantiles over the others' quantiles lie on a straight line then; a column of another population
+    has another shape, or the usual spread.
+    """
+    pooled = np.concatenate(others)
+    pairs = [_measured(own[:, j], pooled[:, j]) for j in range(own.shape[1])]
+    apart = np.array([_distance(*pair) for pair in pairs])
+    factor, zero = np.zeros((2, len(pairs)), dtype=np.bool_)
+    for j in np.flatnonzero(apart >= APART):
+        factor[j], zero[j] = _line(*pairs[j])
+    if ((apart >= ALSO_APART) & ~factor & ~zero).any() or zero.sum() > 1:
+        zero[:] = False
+    return tuple(
+        Column(names[j], *(float(np.median(one)) for one in pairs[j]))
+        for j in np.flatnonzero(factor | zero)
+    )
+
+
+def _measured(here: FloatArray, there: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Finite values; without zeros where there are many, since these have no units."""
+    here, there = (one[np.isfinite(one)] for one in (here, there))
+    if len(there) and (there == 0).mean() > 0.25:
+        here, there = here[here != 0], there[there != 0]
+    return here, there
+
+
+def _distance(here: FloatArray, there: FloatArray) -> float:
+    """Largest distance of the two distributions; 0 for what is not a measurement."""
+    if len(here) < LEAST_ROWS or len(np.unique(there[:MOST_OWN])) < FEW_VALUES:
+        return 0.0
+    places = np.concatenate([here, there])
+    below = [np.searchsorted(np.sort(one), places, "right") / len(one) for one in (here, there)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def _line(here: FloatArray, there: FloatArray) -> tuple[bool, bool]:
+    """Whether a factor, and whether a zero of its own alone, makes the others' column of it."""
+    mine, usual = np.quantile(here, PLACES), np.quantile(there, PLACES)
+    if usual[-1] <= usual[0] or mine[-1] <= mine[0]:
+        return False, False
+    if np.corrcoef(mine, usual)[0, 1] ** 2 < STRAIGHT:
+        return False, False
+    slope = float(np.polyfit(usual, mine, 1)[0])
+    far = abs(float(mine[9] - usual[9])) > usual[-1] - usual[0]
+    outside = not usual[0] <= mine[9] <= usual[-1]  # rows of one town have a small spread, inside
+    stretched = slope > STRETCH or (slope < 1 / STRETCH and outside)
+    return bool(stretched), bool(far and not stretched)

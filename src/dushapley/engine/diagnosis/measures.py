@@ -1,0 +1,143 @@
+"""What the trainings of a diagnosis came to, owner by owner, and who stands out of the others.
+
+Nobody is judged by a fixed number alone: data differ in how well anything can be predicted. An
+owner stands out by how far it is from the middle of the *others*, in standard errors of its own
+measurement and of the spread that these have among themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dushapley.arrays import FloatArray
+from dushapley.engine.diagnosis.agreement import GRID, LEAST_ROWS, USUAL, beyond, part
+from dushapley.results.diagnosis import Interval, Range
+from dushapley.results.uncertainty import half_width
+
+NORMAL = 1.4826
+"""Median distance from the median, to standard deviations."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number for each owner (not a number: not measured), with its standard error."""
+
+    values: FloatArray
+    errors: FloatArray
+
+    @property
+    def known(self) -> FloatArray:
+        """Whether it was measured."""
+        return np.isfinite(self.values)
+
+    def beside(self, i: int) -> FloatArray:
+        """What it is for the others."""
+        return self.values[self.known & (np.arange(len(self.values)) != i)]
+
+    def usual(self, i: int) -> Range | None:
+        """From the smallest to the largest of the others."""
+        others = self.beside(i)
+        return (float(others.min()), float(others.max())) if len(others) else None
+
+    def middle(self, i: int) -> float:
+        """The median of the others."""
+        return float(np.median(self.beside(i)))
+
+    def z(self, i: int) -> float:
+        """How far an owner is above the others' middle, in standard errors; 0 where unknown.
+
+        Two owners differ from each other alike, so that at least two others are needed.
+        """
+        others = self.beside(i)
+        if len(others) < 2 or not self.known[i]:
+            return 0.0
+        errors = self.errors[self.known & (np.arange(len(self.values)) != i)]
+        noise = float(np.median(errors**2))
+        mad = NORMAL * float(np.median(np.abs(others - np.median(others))))
+        spread = max(0.0, mad**2 - noise)
+        scale = np.sqrt(self.errors[i] ** 2 + spread + 1.57 * noise / len(others))
+        return float((self.values[i] - np.median(others)) / max(scale, 1e-12))
+
+    def interval(self, i: int, low: float = -np.inf, high: float = np.inf) -> Interval | None:
+        """The measurement with its interval, within bounds."""
+        if not self.known[i]:
+            return None
+        value, width = float(self.values[i]), half_width(float(self.errors[i]))
+        return value, max(low, value - width), min(high, value + width)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How the others' models do on each owner's rows.
+
+    Attributes
+    ----------
+    rows
+        Rows that were judged.
+    disagreement
+        Part of them that is predicted otherwise.
+    wrong
+        Part of the labels that look wrong.
+    mended
+        Disagreement that is left once labels are exchanged, or numbers rescaled, as it fits best.
+    change
+        What that is: positions of predicted and written label; or slope and offset.
+    score
+        Of the others' model on the test set.
+    tolerance
+        Of numbers: the miss up to which they count as predicted.
+    """
+
+    rows: FloatArray
+    disagreement: Measure
+    wrong: Measure
+    mended: FloatArray
+    change: FloatArray
+    score: FloatArray
+    tolerance: float | None = None
+
+    def part(self, i: int) -> Interval | None:
+        """The disagreement with its interval."""
+        known = self.disagreement.known[i]
+        return part(float(self.disagreement.values[i]), float(self.rows[i])) if known else None
+
+
+def labels_of_classes(table: FloatArray) -> Labels:
+    """Of rows (score, rows, disagreement, wrong, error, agreement if exchanged, from, to)."""
+    score, rows, off, wrong, error, exchanged, *change = table.T
+    enough = rows >= LEAST_ROWS
+    chance = np.sqrt(np.maximum(off * (1 - off), 0.25 / np.maximum(rows, 1)) / np.maximum(rows, 1))
+    return Labels(
+        rows=rows,
+        disagreement=Measure(off, chance),
+        wrong=Measure(np.where(enough, wrong, np.nan), error),
+        mended=1 - exchanged,
+        change=np.stack(change, axis=1),
+        score=score,
+    )
+
+
+def labels_of_numbers(table: FloatArray) -> Labels:
+    """Of rows (score, rows, slope, offset, quantiles of misses, quantiles once rescaled)."""
+    score, rows, slope, offset = table[:, :4].T
+    raw, mended = table[:, 4 : 4 + len(GRID)], table[:, 4 + len(GRID) :]
+    known = np.isfinite(rows) & (rows >= LEAST_ROWS)
+    usual = [float(np.interp(USUAL, GRID, row)) for row in raw[known]]
+    tolerance = float(np.median(usual)) if usual else None
+    parts = np.full((2, len(rows)), np.nan)
+    for i in np.flatnonzero(known):
+        assert tolerance is not None
+        parts[:, i] = beyond(raw[i], tolerance), beyond(mended[i], tolerance)
+    off = parts[0]
+    error = np.sqrt(np.maximum(off * (1 - off), 0.05) / np.maximum(rows, 1))
+    return Labels(
+        rows=rows,
+        disagreement=Measure(off, error),
+        wrong=Measure(off, error),
+        mended=parts[1],
+        change=np.stack([slope, offset], axis=1),
+        score=score,
+        tolerance=tolerance,
+    )
