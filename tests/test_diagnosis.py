@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import dushapley as ds
+from dushapley.engine.diagnosis.probes import Probes
 from dushapley.errors import InvalidSettlement
 from dushapley.results.diagnosis import (
     Alternative,
@@ -19,6 +23,7 @@ from dushapley.results.diagnosis import (
     Reason,
     Shared,
 )
+from dushapley.settlement.settlement import seal
 
 STORED = Diagnosis(
     task="classification",
@@ -80,3 +85,162 @@ def test_what_is_not_a_diagnosis_is_refused_by_its_field(spoil: Any, said: str) 
     spoil(data["diagnosis"])
     with pytest.raises(InvalidSettlement, match=said):
         ds.Settlement.from_dict(data)
+
+
+def blocks(n_owners: int = 9, rows: int = 90, numbers: bool = False) -> dict[str, Any]:
+    """Owners of the same kind of rows: two classes (or a number) by the sum of three columns."""
+    rng = np.random.default_rng(3)
+    made = {}
+    for j in range(n_owners):
+        X = rng.normal([10, 0, 0, 5], size=(rows, 4))
+        y = X @ [1.0, 1.0, 1.0, 0.0] - 10 + 0.4 * rng.normal(size=rows)
+        made[f"site {j}"] = (X, y if numbers else np.where(y > 0, "ill", "well"))
+    return made
+
+
+def diagnosis_of(made: dict[str, Any], model: str | Any = "logistic", **options: Any) -> Diagnosis:
+    """Of a game of these owners, the last of whom is the test set."""
+    made = dict(made)
+    X_test, y_test = made.pop(list(made)[-1])
+    game = ds.ModelGame(ds.Owners.from_arrays(made), model, X_test, y_test, **options)
+    return ds.diagnose(game, valuation_of(game))
+
+
+def valuation_of(game: ds.Game) -> ds.Valuation:
+    """Any valuation of these owners: the reasons do not depend on how it was made."""
+    by_size = ds.SizeGame(game.sizes, w=lambda n: n / (n + 50), names=game.names)
+    return ds.value(by_size, "exact")
+
+
+def codes(diagnosis: Diagnosis) -> dict[str, str]:
+    return {one.owner: one.reasons[0].code for one in diagnosis.owners}
+
+
+def test_each_fault_gets_its_own_reason_and_nobody_else_is_accused() -> None:
+    made = blocks(12)
+    X, y = made["site 1"]
+    made["site 1"] = (X, np.where(y == "ill", "well", "ill"))
+    X, y = made["site 3"]
+    y = y.copy()
+    y[:40] = np.where(y[:40] == "ill", "well", "ill")
+    made["site 3"] = (X, y)
+    X, y = made["site 5"]
+    made["site 5"] = (X * [1000, 1, 1, 1], y)
+    made["site 6"] = (made["site 6"][0] + [0, 1.8, 0, 1.8], made["site 6"][1])
+    made["site 7"] = tuple(np.concatenate([a[:30], b[30:]]) for a, b in
+                           zip(made["site 8"], made["site 7"], strict=True))  # fmt: skip
+    made["site 9"] = (made["site 9"][0][:12], made["site 9"][1][:12])
+    found = diagnosis_of(made)
+    wanted = {"site 1": "target", "site 3": "labels", "site 5": "units", "site 6": "rows",
+              "site 7": "shared", "site 8": "shared", "site 9": "small"}  # fmt: skip
+    assert codes(found) == {f"site {j}": wanted.get(f"site {j}", "alike") for j in range(11)}
+    exchanged = found.of("site 1").reasons[0].text
+    assert "other nine" in exchanged  # without the one in other units
+    assert "where they say 'ill', you mostly write 'well'" in exchanged
+    assert found.of("site 5").columns[0].name == "column 1"
+    assert [(one.owner, one.rows) for one in found.of("site 7").shared] == [("site 8", 30)]
+    assert found.trainings == 3 * 11
+    wrong = found.of("site 3")
+    assert wrong.disagreement is not None
+    assert wrong.disagreement[1] < wrong.disagreement[0] < wrong.disagreement[2]
+    assert wrong.usual_disagreement is not None
+    assert wrong.usual_disagreement[1] < wrong.disagreement[1]
+    assert found.matrix is not None
+    assert found.matrix.tested_on[-1] == "test set"
+    assert found.matrix.agreement[1][0] is not None
+    assert found.matrix.agreement[1][0] < 0.3 < 0.8 < (found.matrix.agreement[0][2] or 0)
+    assert Diagnosis.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_numbers_are_diagnosed_as_well() -> None:
+    made = blocks(numbers=True)
+    X, y = made["site 1"]
+    made["site 1"] = (X, y / 1000)
+    X, y = made["site 2"]
+    y = y.copy()
+    y[:35] = y[:35][::-1]
+    made["site 2"] = (X, y)
+    made["site 4"] = (made["site 4"][0] * [1, 1, 100, 1], made["site 4"][1])
+    found = diagnosis_of(made, "ridge")
+    wanted = {"site 1": "target", "site 2": "labels", "site 4": "units"}
+    assert codes(found) == {f"site {j}": wanted.get(f"site {j}", "alike") for j in range(8)}
+    assert "divided by about 0.0009" in found.of("site 1").reasons[0].text
+    assert found.task == "regression"
+
+
+def test_sums_tell_what_cannot_be_told_and_size_and_pools_still() -> None:
+    made = blocks(4, numbers=True)
+    X_test, y_test = made.pop("site 3")
+    reduced = ds.Owners.from_statistics(ds.Owners.from_arrays(made).statistics("regression"))
+    game = ds.ModelGame(reduced, "ridge", X_test, y_test)
+    found = ds.diagnose(game, ds.value(game))
+    assert found.trainings == 0
+    assert [reason.code for reason in found.owners[0].reasons] == ["unknown", "size", "pools"]
+    assert "Only sums" in found.owners[0].reasons[0].text
+    assert ds.diagnose(table := ds.TableGame([0, 1, 2, 4]), ds.value(table)).owners[0].reasons
+
+
+def test_odd_owners_are_diagnosed_without_an_error() -> None:
+    made = blocks(5, rows=30)
+    made["site 0"] = (made["site 0"][0][:1], made["site 0"][1][:1])  # a single row
+    made["site 1"] = (made["site 1"][0], np.full(30, "ill"))  # a single class
+    assert len(diagnosis_of(made).owners) == 4
+    two = diagnosis_of(dict(list(blocks(3).items())))
+    assert [one.accused for one in two.owners] == [False, False]
+    assert "nobody can tell whose" in two.owners[0].reasons[0].text
+
+
+class Broken(LogisticRegression):
+    """Cannot be trained on many rows."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        if len(X) > 100:
+            raise MemoryError("too many rows")
+        return super().fit(X, y)
+
+
+def test_a_training_that_fails_is_noted_and_raises_nothing() -> None:
+    found = diagnosis_of(blocks(4, rows=60), Broken())
+    assert any("MemoryError: too many rows" in note for note in found.notes)
+    assert all(one.reasons for one in found.owners)
+
+
+def test_the_ledger_keeps_what_was_measured_to_the_last_bit(tmp_path: Path) -> None:
+    made = blocks(5)
+    X_test, y_test = made.pop("site 4")
+    game = ds.ModelGame(ds.Owners.from_arrays(made), "logistic", X_test, y_test)
+    valuation = valuation_of(game)
+    first = ds.diagnose(game, valuation, ledger=tmp_path / "paid.sqlite")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Probes, "outcomes", lambda *_: pytest.fail("it trained again"))
+        assert ds.diagnose(game, valuation, ledger=tmp_path / "paid.sqlite") == first
+    assert ds.diagnose(game, valuation) == first
+
+
+def test_cross_validation_is_diagnosed_over_all_rows() -> None:
+    made = blocks(4, rows=40)
+    X, y = made["site 0"]
+    made["site 0"] = (X, np.where(y == "ill", "well", "ill"))
+    game = ds.FoldsGame(
+        ds.Owners.from_arrays(made),
+        lambda *split: ds.ModelGame(split[0], "logistic", *split[1:]),
+        2,
+    )
+    found = ds.diagnose(game, valuation_of(game))
+    assert found.owners[0].reasons[0].code == "target"
+    assert found.matrix is not None
+    assert found.matrix.tested_on == game.names
+    assert found.owners[0].tested is None
+
+
+def test_a_forged_reason_does_not_verify() -> None:
+    made = blocks(4, rows=30)
+    X_test, y_test = made.pop("site 3")
+    game = ds.ModelGame(ds.Owners.from_arrays(made), "lda", X_test, y_test)
+    valuation = ds.value(game)
+    data = ds.settle(valuation, 100, diagnosis=ds.diagnose(game, valuation)).to_dict()
+    assert ds.verify(data, game).holds
+    data["diagnosis"]["owners"][0]["reasons"][0]["text"] = "All is well."
+    data["seal"] = seal(data)
+    verdict = ds.verify(data, game)
+    assert [f.name for f in verdict.findings if f.holds is False] == ["diagnosis"]

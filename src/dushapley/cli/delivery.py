@@ -19,6 +19,7 @@ from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.hashing import digest
 from dushapley.report import owner_page, report, summarize, text_table
+from dushapley.results.diagnosis import Diagnosis
 from dushapley.settlement.money import (
     check_cap,
     check_currency,
@@ -78,13 +79,18 @@ class Pot:
         if limit is not None:
             say(f"warning: {rule_text(self.negative, limit)} Agree on that before anybody is paid.")
 
-    def shared(self, result: ds.Valuation, record: dict[str, Any] | None = None) -> ds.Settlement:
+    def shared(
+        self,
+        result: ds.Valuation,
+        record: dict[str, Any] | None = None,
+        diagnosis: Diagnosis | None = None,
+    ) -> ds.Settlement:
         """The pot, shared by the values."""
         assert self.pot is not None
         self._refuse_no_gain(result)
         return ds.settle(
             result, self.pot, currency=self.currency, negative=self.negative, floor=self.floor,
-            cap=self.cap, record=record,
+            cap=self.cap, record=record, diagnosis=diagnosis,
         )  # fmt: skip
 
     def _refuse_no_gain(self, result: ds.Valuation) -> None:
@@ -117,6 +123,10 @@ class Delivery(Pot):
             metavar="OWNER",
         ),
     ] = None
+    why: Annotated[
+        bool,
+        Option(help="With a pot or a report: measure why, by at most 3 trainings an owner."),
+    ] = True
     force: Force = False
 
     def __post_init__(self) -> None:
@@ -125,6 +135,11 @@ class Delivery(Pot):
             raise InvalidOption("--report-for needs --report FILE, beside which the pages go.")
         if self.pot is None and self.settlement != SETTLEMENT:
             raise InvalidOption("--settlement is where a shared pot goes; pass --pot AMOUNT too.")
+
+    @property
+    def asks_why(self) -> bool:
+        """Whether reasons are to be measured: there is somebody to be told them."""
+        return self.why and (self.pot is not None or self.report is not None)
 
     def refuse_outputs(self, job: Job, means: o.Means) -> None:
         """Refuse files that cannot be written, or should not be, before any file is read."""
@@ -164,13 +179,14 @@ class Delivery(Pot):
         command: str,
         *,
         json: bool,
+        diagnosis: Diagnosis | None = None,
     ) -> None:
         """Data on stdout, files where they were asked for."""
         record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
         record |= {"findings": job.findings.record(), "about": about(job, game)}
         settled, refusal = None, None
         try:
-            settled = self._settle(result, record)
+            settled = self._settle(result, record, diagnosis)
         except InvalidSettlement as error:
             refusal = error  # raised once all else is handed over, which was paid for
         if json:
@@ -211,13 +227,15 @@ class Delivery(Pot):
             f"and whoever doubts it:\n  {shlex.join(['dushapley', 'verify', settlement, *files])}"
         )
 
-    def _settle(self, result: ds.Valuation, record: dict[str, Any]) -> ds.Settlement | None:
+    def _settle(
+        self, result: ds.Valuation, record: dict[str, Any], diagnosis: Diagnosis | None
+    ) -> ds.Settlement | None:
         if self.pot is None:
             return None
         if not result.complete:
             say("Not settled: the run was stopped early.")
             return None
-        return self.shared(result, record)
+        return self.shared(result, record, diagnosis)
 
     def _write(self, path: Path, text: str) -> None:
         say(f"written: {write_whole(path, text)}")

@@ -56,20 +56,25 @@ def cells(row: Any) -> list[str]:
 
 
 def agree_on_plan(
-    game: ds.Game, plan: Plan, means: o.Means, max_seconds: float | None = None
+    game: ds.Game, plan: Plan, means: o.Means, max_seconds: float | None = None, apart: int = 0
 ) -> None:
     """Say what will run, and ask if it is likely to be long; who agreed before pays no trial.
 
-    Without a terminal, a limit of time is agreement enough.
+    Without a terminal, a limit of time is agreement enough. `apart` trainings are not of the plan.
     """
     each = 0.0 if means.yes else prices.seconds_each(game)
-    seconds = each * (plan.budget + game.n_tried) / prices.workers(means.jobs)
+    seconds = each * (plan.budget + game.n_tried + apart) / prices.workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if game.is_tried:
         say(
             f"and up to {game.n_tried} trainings more, all but one of small pools: with another "
             "seed, to see if chance matters"
+        )
+    if apart:
+        say(
+            f"and up to {apart:,} trainings more, apart from the budget: why everybody's data are "
+            "worth what they are (--no-why leaves them out)"
         )
     if plan.reason:
         say(plan.reason)

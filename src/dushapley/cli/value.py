@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from time import monotonic
 from typing import Annotated
 
 from typer import Context, Exit, Option
@@ -11,7 +12,9 @@ from dushapley.cli import options as o
 from dushapley.cli.delivery import Delivery
 from dushapley.cli.job import Job
 from dushapley.cli.quote import agree_on_plan
+from dushapley.cli.why import diagnosed
 from dushapley.cli.wording import in_options
+from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.value import Run, check_wishes
 from dushapley.errors import Stopped
 from dushapley.terminal import say
@@ -53,7 +56,9 @@ def value(
         precision=precision, max_seconds=max_seconds, n_jobs=means.jobs, executor=executor,
         address=address, ledger=means.ledger_of(game),
     ) as run:  # fmt: skip
-        agree_on_plan(game, run.plan, means, max_seconds)
+        apart = most_trainings(game) if wanted.asks_why else 0
+        agree_on_plan(game, run.plan, means, max_seconds, apart)
+        until = monotonic() + (max_seconds or float("inf"))
         try:
             result = run.pay()
         except Stopped as stopped:
@@ -62,4 +67,5 @@ def value(
                 wanted.hand_over(stopped.valuation, job, game, command, json=json)
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
             raise Exit(code if stopped.out_of_time else 130) from None
-    wanted.hand_over(result, job, game, command, json=json)
+    why = diagnosed(run, result, means, until) if wanted.asks_why else None
+    wanted.hand_over(result, job, game, command, json=json, diagnosis=why)

@@ -89,7 +89,8 @@ class OwnerDiagnosis:
         Area under the curve of a classifier told to tell its rows from the others', judged on rows
         that it did not see: 0.5 for rows alike, 1 for rows that never look alike.
     usual_disagreement, usual_wrong, usual_reach, usual_difference
-        From the smallest to the largest of the same among the other owners.
+        From the smallest to the largest of the same among the other owners, but for those who
+        stand out.
     columns
         Columns that look written in other units.
     shared

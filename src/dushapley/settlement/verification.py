@@ -15,6 +15,7 @@ import numpy as np
 from dushapley.arrays import BoolArray
 from dushapley.data.check.codes import CODES
 from dushapley.data.files import SourceFile
+from dushapley.engine.diagnosis import diagnose
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.value import Run
 from dushapley.errors import InvalidSettlement
@@ -29,6 +30,8 @@ from dushapley.terminal import table
 
 TOLERANCE = 1e-9
 """Relative difference of values that another machine's arithmetic may explain."""
+MEASURED = 1e-6
+"""The same of measurements of a diagnosis."""
 STATES = {True: "passed", False: "FAILED", None: "not made"}
 AS_IT_WENT = {"n_computed": "how many evaluations were computed, not found, at the time"}
 """What of a valuation nobody can compute again, and what it says."""
@@ -363,7 +366,36 @@ def value_findings(
     difference = difference or _payments_move(data, again)
     same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
     reason = f"{difference or f'the same {same}'} ({how})"
-    return [content, Finding("values", difference is None, reason), _notes(stored, again)]
+    findings = [content, Finding("values", difference is None, reason), _notes(stored, again)]
+    if difference is None and "diagnosis" in data:
+        findings.append(
+            _diagnosis(data["diagnosis"], played, again, stored.version, ledger, n_jobs)
+        )
+    return findings
+
+
+def _diagnosis(
+    stored: Mapping[str, Any],
+    game: Game,
+    again: Valuation,
+    version: str,
+    ledger: str | os.PathLike[str] | None,
+    n_jobs: int,
+) -> Finding:
+    """Whether the reasons are those that are measured again, number by number and word by word."""
+    try:
+        found = diagnose(game, again, ledger=ledger, n_jobs=n_jobs).to_dict()
+    except Exception as error:  # it need not be measurable here to have been so there
+        return Finding("diagnosis", None, f"could not be measured: {type(error).__name__}: {error}")
+    left = {"alternatives", "notes"}  # other models' values are not computed again
+    one, other = ({k: v for k, v in d.items() if k not in left} for d in (stored, found))
+    difference = first_difference(one, other, "", MEASURED, lambda _: MEASURED)
+    if difference and version != again.version:
+        words = f"by version {version!r}, and this is {again.version!r}"
+        return Finding("diagnosis", None, f"measured {words}: {difference}")
+    untold = "; values under other models were not computed again" * bool(stored["alternatives"])
+    how = f"the same, by {found['trainings']:,} trainings{untold}"
+    return Finding("diagnosis", difference is None, difference or how)
 
 
 def _payments_move(data: Mapping[str, Any], again: Valuation) -> str | None:

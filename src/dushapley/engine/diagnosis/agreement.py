@@ -3,7 +3,8 @@ r"""How labels fit what others' rows predict, in a few numbers that are stored b
 Where a model says how sure it is, a row that is hard to predict explains its own disagreement: with
 :math:`e_r` the chance of another label by the model itself and K classes, a part f of wrong labels
 gives :math:`E[d_r] = e_r + f\,(1 - e_r K/(K-1))`, of which f is found by least squares. So rows of
-another kind, which are harder, are not taken for wrong labels.
+another kind, which are harder, are not taken for wrong labels. Of numbers, a part f of wrong ones
+makes the others rise by 1 − f as predictions rise by 1, wherever the rows lie.
 """
 
 from __future__ import annotations
@@ -73,16 +74,29 @@ def _exchange(said: Array, written: Array) -> list[float]:
 
 
 def of_numbers(model: Any, X: Array, y: Array) -> list[float]:
-    """Rows, slope and offset of targets over predictions, then quantiles of misses.
+    """Rows; slope of targets over predictions, its error, and correlation; quantiles of misses.
 
-    Quantiles twice: as they are, and once slope and offset are taken back, in the others' units.
+    Quantiles twice: as they are, and once the line through the middles (slope and offset, which
+    stand before them) is taken back, in the others' units.
     """
     said = np.asarray(model.predict(X), dtype=np.float64).reshape(len(y), -1).mean(axis=1)
     target = np.asarray(y, dtype=np.float64).reshape(len(y), -1).mean(axis=1)
     slope, offset = _line(said, target)
     back = (target - offset) / slope if slope else target
     misses = [np.quantile(np.abs(one - said), GRID) for one in (target, back)]
-    return [len(y), slope, offset, *np.concatenate(misses).tolist()]
+    return [len(y), *_trend(said, target), slope, offset, *np.concatenate(misses).tolist()]
+
+
+def _trend(said: FloatArray, target: FloatArray) -> tuple[float, float, float]:
+    """By how much targets rise as predictions do, the error of that, and their correlation."""
+    away, off = said - said.mean(), target - target.mean()
+    power = float((away**2).sum())
+    if power <= 0 or len(said) < 3:
+        return 1.0, 1e6, 0.0  # a prediction that never moves tells nothing
+    slope = float((away * off).sum()) / power
+    error = float(np.sqrt((away**2 * (off - slope * away) ** 2).sum())) / power
+    together = np.sqrt(power * float((off**2).sum()))
+    return slope, error, float((away * off).sum() / together) if together > 0 else 0.0
 
 
 def _line(said: FloatArray, target: FloatArray) -> tuple[float, float]:

@@ -133,8 +133,13 @@ class _Measured:
         self.alone = np.full((n, 0), np.nan)
         self.difference = Measure(np.full(n, np.nan), np.full(n, np.nan))
         self.probes = None if base is None or n < 2 else Probes(base)
-        if self.probes is None:
+        self.columns: list[tuple[Column, ...]] = [()] * n
+        if base is None or self.probes is None:
             return
+        if n > 2:
+            self.columns = _columns(base, self.probes)
+        left_out = frozenset(i for i, columns in enumerate(self.columns) if columns)
+        self.probes = Probes(base, None, left_out)
         if self.probes.model is not None:
             self._labels(self.probes, self.probes.model)
         apart = self.ask(2)
@@ -147,7 +152,7 @@ class _Measured:
             return
         make = labels_of_numbers if model.classes is None else labels_of_classes
         self.labels = make(table)
-        self.probes = Probes(probes.base, self.labels.tolerance)
+        self.probes = Probes(probes.base, self.labels.tolerance, probes.left_out)
         if model.classes is not None or self.labels.tolerance is not None:
             self.alone = self.ask(1)
 
@@ -234,7 +239,7 @@ def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
         classes=getattr(base, "classes", None),
         labels=found.labels,
         difference=found.difference,
-        columns=[()] * n if base is None or n < 3 else _columns(base, found),
+        columns=found.columns,
         shared=[()] * n if owners is None else _shared(owners.row_hashes, game.names),
         tested=_tested(found),
         values=valuation.values,
@@ -243,6 +248,7 @@ def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
         first_gain=first,
         last_gain=last,
         untold=untold,
+        left_out=frozenset() if found.probes is None else found.probes.left_out,
     )
 
 
@@ -293,7 +299,8 @@ def _reach(found: _Measured) -> tuple[Measure, FloatArray]:
 def _gains(found: _Measured, game: Game, valuation: Valuation) -> tuple[FloatArray, FloatArray]:
     """What each adds to nobody's and to all others' data."""
     n = found.n
-    if found.tested and found.labels is not None and found.alone.shape[1]:
+    whole = found.probes is not None and not found.probes.left_out
+    if whole and found.tested and found.labels is not None and found.alone.shape[1]:
         alone, without = found.alone[:, 0], found.labels.score
     elif game.cheap and n <= EXACT_OWNERS:
         eye = np.eye(n, dtype=np.bool_)
@@ -325,12 +332,11 @@ def _by_size(valuation: Valuation, first: FloatArray, last: FloatArray) -> Float
     return np.full(len(sizes), np.nan) if solved is None else solved.values
 
 
-def _columns(base: RowsGame, found: _Measured) -> list[tuple[Column, ...]]:
+def _columns(base: RowsGame, probes: Probes) -> list[tuple[Column, ...]]:
     """Columns of each owner that look written in other units."""
-    X, n = base.owners.X, found.n
+    X, n = base.owners.X, base.n_players
     each = max(20, MOST_COLUMN_ROWS // n)
-    assert found.probes is not None
-    blocks = [as_numbers(X[k][found.probes.rows[k][:each]]) for k in range(n)]
+    blocks = [as_numbers(X[k][probes.rows[k][:each]]) for k in range(n)]
     encoding = getattr(base, "encoding", None)
     names = list(base.owners.columns or ()) if encoding is None else list(encoding.outputs)
     if len(names) != blocks[0].shape[1]:

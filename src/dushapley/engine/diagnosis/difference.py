@@ -129,7 +129,7 @@ def other_units(
         zero[:] = False
     return tuple(
         Column(names[j], *(float(np.median(one)) for one in pairs[j]))
-        for j in np.flatnonzero(factor | zero)
+        for j in np.flatnonzero(factor | zero).tolist()
     )
 
 
@@ -159,6 +159,8 @@ def _line(here: FloatArray, there: FloatArray) -> tuple[bool, bool]:
         return False, False
     slope = float(np.polyfit(usual, mine, 1)[0])
     far = abs(float(mine[9] - usual[9])) > usual[-1] - usual[0]
-    outside = not usual[0] <= mine[9] <= usual[-1]  # rows of one town have a small spread, inside
-    stretched = slope > STRETCH or (slope < 1 / STRETCH and outside)
+    # rows of one town have a small spread inside the usual range, and no zero in common with it
+    outside = not usual[0] <= mine[9] <= usual[-1]
+    same_zero = abs(mine[9] - slope * usual[9]) < 0.2 * slope * (usual[-1] - usual[0])
+    stretched = slope > STRETCH or (slope < 1 / STRETCH and (outside or same_zero))
     return bool(stretched), bool(far and not stretched)

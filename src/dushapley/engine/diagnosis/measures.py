@@ -8,14 +8,17 @@ measurement and of the spread that these have among themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.engine.diagnosis.agreement import GRID, LEAST_ROWS, USUAL, beyond, part
 from dushapley.results.diagnosis import Interval, Range
 from dushapley.results.uncertainty import half_width
 
+STANDS_OUT = 3.2
+"""Standard errors from the others' middle from which an owner stands out."""
 NORMAL = 1.4826
 """Median distance from the median, to standard deviations."""
 
@@ -28,7 +31,7 @@ class Measure:
     errors: FloatArray
 
     @property
-    def known(self) -> FloatArray:
+    def known(self) -> BoolArray:
         """Whether it was measured."""
         return np.isfinite(self.values)
 
@@ -36,9 +39,15 @@ class Measure:
         """What it is for the others."""
         return self.values[self.known & (np.arange(len(self.values)) != i)]
 
+    @cached_property
+    def stands_out(self) -> BoolArray:
+        """Who is so far from the others, to either side, that ranges of them leave it out."""
+        return np.array([abs(self.z(i)) > STANDS_OUT for i in range(len(self.values))])
+
     def usual(self, i: int) -> Range | None:
-        """From the smallest to the largest of the others."""
-        others = self.beside(i)
+        """From the smallest to the largest of those others who do not stand out."""
+        usual = self.known & ~self.stands_out & (np.arange(len(self.values)) != i)
+        others = self.values[usual] if usual.any() else self.beside(i)
         return (float(others.min()), float(others.max())) if len(others) else None
 
     def middle(self, i: int) -> float:
@@ -88,6 +97,8 @@ class Labels:
         Of the others' model on the test set.
     tolerance
         Of numbers: the miss up to which they count as predicted.
+    correlation
+        Of numbers: with their predictions, whatever its sign.
     """
 
     rows: FloatArray
@@ -97,6 +108,7 @@ class Labels:
     change: FloatArray
     score: FloatArray
     tolerance: float | None = None
+    correlation: FloatArray | None = None
 
     def part(self, i: int) -> Interval | None:
         """The disagreement with its interval."""
@@ -120,9 +132,9 @@ def labels_of_classes(table: FloatArray) -> Labels:
 
 
 def labels_of_numbers(table: FloatArray) -> Labels:
-    """Of rows (score, rows, slope, offset, quantiles of misses, quantiles once rescaled)."""
-    score, rows, slope, offset = table[:, :4].T
-    raw, mended = table[:, 4 : 4 + len(GRID)], table[:, 4 + len(GRID) :]
+    """Of rows (score, rows, trend, error, correlation, slope, offset, quantiles, once mended)."""
+    score, rows, trend, trend_error, correlation, *change = table[:, :7].T
+    raw, mended = table[:, 7 : 7 + len(GRID)], table[:, 7 + len(GRID) :]
     known = np.isfinite(rows) & (rows >= LEAST_ROWS)
     usual = [float(np.interp(USUAL, GRID, row)) for row in raw[known]]
     tolerance = float(np.median(usual)) if usual else None
@@ -135,9 +147,10 @@ def labels_of_numbers(table: FloatArray) -> Labels:
     return Labels(
         rows=rows,
         disagreement=Measure(off, error),
-        wrong=Measure(off, error),
+        wrong=Measure(np.where(known, 1 - trend, np.nan), trend_error),
         mended=parts[1],
-        change=np.stack([slope, offset], axis=1),
+        change=np.stack(change, axis=1),
         score=score,
         tolerance=tolerance,
+        correlation=np.abs(correlation),
     )

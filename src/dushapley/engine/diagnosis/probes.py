@@ -49,12 +49,19 @@ class Probes(Game):
         Game with rows whose owners are diagnosed.
     tolerance
         Miss up to which a number counts as predicted; None before it is known, and for classes.
+    left_out
+        Owners whose columns are in other units: a model trained on them would mislead about all.
     """
 
     block = 1
 
-    def __init__(self, base: RowsGame, tolerance: float | None = None) -> None:
-        self.base, self.tolerance = base, tolerance
+    def __init__(
+        self,
+        base: RowsGame,
+        tolerance: float | None = None,
+        left_out: frozenset[int] = frozenset(),
+    ) -> None:
+        self.base, self.tolerance, self.left_out = base, tolerance, left_out
         self.model = base if isinstance(base, ModelGame) else None
         names = [f"{kind} {name}" for kind in KINDS for name in base.names]
         self._set_owners(None, names, len(names))
@@ -76,7 +83,7 @@ class Probes(Game):
             hashes if KINDS[kind] == "alone" else sorted(hashes)
         )  # its numbers have an order
         about = f"{FORM} {KINDS[kind]} {hashes[owner]} {part} {self.tolerance!r}"
-        return sha256("\n".join([about, *everybody]))
+        return sha256("\n".join([about, *everybody, "", *sorted(hashes[k] for k in self.left_out)]))
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
@@ -111,7 +118,9 @@ class Probes(Game):
                 return of_numbers(fitted, X, y)
             return of_classes(fitted, X, y, model.classes)
 
-        return self._trained(np.arange(self.base.n_players) != owner, measured)
+        others = np.arange(self.base.n_players) != owner
+        usual = others & ~np.isin(np.arange(self.base.n_players), list(self.left_out))
+        return self._trained(usual if usual.any() else others, measured)
 
     def _alone(self, owner: int) -> list[float]:
         """Score of a model of the owner's rows on the test set, and how it does on everybody's."""

@@ -13,17 +13,21 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray
-from dushapley.engine.diagnosis.measures import Labels, Measure
+from dushapley.engine.diagnosis.measures import STANDS_OUT, Labels, Measure
 from dushapley.results.diagnosis import Column, Reason, Shared
 
-STANDS_OUT = 3.2
-"""Standard errors above the others' middle from which labels stand out."""
 LEAST_WRONG = 0.04
 """Part of the labels, beyond the others', below which nothing is said of them."""
+LEAST_FLAT = 0.1
+"""The same for numbers, of their rise over predictions and of the part that is missed."""
+LEAST_EXCHANGED = 0.2
+"""Part of the labels, beyond the others', from which an exchange of labels is looked for."""
+FOLLOWS, RESCALED = 0.8, 1.5
+"""Correlation with predictions, as a part of the others', and factor, of numbers in other units."""
 MENDED = 0.35
 """Part of the disagreement that may be left once labels are exchanged or numbers rescaled."""
-FOREIGN, FOREIGN_OUT = 0.65, 3.2
-"""Area under the curve (lower end), and standard errors, from which rows are of another kind."""
+FOREIGN = 0.65
+"""Area under the curve (lower end of its interval) from which rows are of another kind."""
 FEW = 0.25
 """Rows, as a part of what others usually have, below which an owner is called small."""
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -48,6 +52,7 @@ class Evidence:
     first_gain: FloatArray
     last_gain: FloatArray
     untold: str = ""
+    left_out: frozenset[int] = frozenset()
 
 
 def reasons_for(evidence: Evidence, i: int) -> tuple[Reason, ...]:
@@ -85,7 +90,7 @@ def _units(evidence: Evidence, i: int) -> Reason | None:
 def _foreign(evidence: Evidence, i: int) -> Reason | None:
     measure = evidence.difference
     interval = measure.interval(i, 0.0, 1.0)
-    if interval is None or interval[1] < FOREIGN or measure.z(i) < FOREIGN_OUT:
+    if interval is None or interval[1] < FOREIGN or measure.z(i) < STANDS_OUT:
         return None
     sentence = (
         "Your rows look unlike the others': told apart from them, "
@@ -93,7 +98,7 @@ def _foreign(evidence: Evidence, i: int) -> Reason | None:
         "50% would be chance)"
     )
     labels = evidence.labels
-    if labels is not None and labels.wrong.z(i) > STANDS_OUT:
+    if labels is not None and _stands_out(labels, i):
         off = float(labels.disagreement.values[i])
         usual = _range(labels.disagreement.usual(i))
         sentence += f", and what the others would predict misses {_percent(off)} of your labels "
@@ -102,8 +107,14 @@ def _foreign(evidence: Evidence, i: int) -> Reason | None:
 
 
 def _stands_out(labels: Labels, i: int) -> bool:
-    wrong = labels.wrong
-    return wrong.z(i) > STANDS_OUT and float(wrong.values[i]) - wrong.middle(i) > LEAST_WRONG
+    if labels.tolerance is None:
+        return _beyond(labels.wrong, i, LEAST_WRONG)
+    return _beyond(labels.wrong, i, LEAST_FLAT) or _beyond(labels.disagreement, i, LEAST_FLAT)
+
+
+def _beyond(measure: Measure, i: int, least: float) -> bool:
+    known = bool(measure.known[i]) and measure.z(i) > STANDS_OUT
+    return known and float(measure.values[i]) - measure.middle(i) > least
 
 
 def _target(evidence: Evidence, i: int) -> Reason | None:
@@ -113,18 +124,30 @@ def _target(evidence: Evidence, i: int) -> Reason | None:
         return None
     off, left = float(labels.disagreement.values[i]), float(labels.mended[i])
     usual = labels.disagreement.middle(i)
-    excess, left_excess = off - usual, left - usual
-    if left_excess > MENDED * excess or (excess < 0.2 and labels.tolerance is None):
+    if left - usual > MENDED * (off - usual) or not _is_mapped(labels, i, off - usual):
         return None
-    head = f"What the {_others(evidence)} would predict misses {_percent(off)} of your rows "
+    head = f"What the {_others(evidence, i)} would predict misses {_percent(off)} of your rows "
     head += f"(others: {_range(labels.disagreement.usual(i))}), but only {_percent(left)} "
     if labels.tolerance is None:
         said, written = (evidence.classes[int(k)] for k in labels.change[i])
         change = f"if labels are exchanged: where they say {_label(said)}, you mostly write "
         return Reason("target", f"{head}{change}{_label(written)}: {_check(evidence)}.")
     slope, offset = (float(x) for x in labels.change[i])
-    change = f"once your values are divided by {_short(slope)}, {_short(offset)} taken off first"
+    change = f"once your values are divided by about {slope:.2g}"
+    if abs(offset) > 0.5 * abs(slope) * labels.tolerance:
+        change += f", {_short(offset)} taken off first"
     return Reason("target", f"{head}{change}: {_check(evidence, 'the unit and sign')}.")
+
+
+def _is_mapped(labels: Labels, i: int, excess: float) -> bool:
+    """Whether one change explains all: enough labels, or numbers that follow as well as any."""
+    if labels.tolerance is None or labels.correlation is None:
+        return excess > LEAST_EXCHANGED
+    slope, offset = (float(x) for x in labels.change[i])
+    others = np.delete(labels.correlation, i)
+    follows = float(labels.correlation[i]) > FOLLOWS * float(np.nanmedian(others))
+    scaled = slope <= 0 or abs(np.log(slope)) > np.log(RESCALED)
+    return follows and (scaled or abs(offset) > labels.tolerance)
 
 
 def _labels(evidence: Evidence, i: int) -> Reason | None:
@@ -133,11 +156,20 @@ def _labels(evidence: Evidence, i: int) -> Reason | None:
         return None
     interval = labels.part(i)
     assert interval is not None
+    others = f"what the {_others(evidence, i)} would predict"
+    if labels.tolerance is not None and not _beyond(labels.disagreement, i, LEAST_FLAT):
+        trend, usual = 1 - float(labels.wrong.values[i]), labels.wrong.usual(i)
+        ends = "unknown" if usual is None else f"{1 - usual[1]:.2f} to {1 - usual[0]:.2f}"
+        return Reason(
+            "labels",
+            f"Where {others} rises by 1, your values rise by {trend:.2f} (others: {ends}), as if "
+            f"many of them belonged to other rows: {_check(evidence)}.",
+        )
     kind = "Labels disagree with" if labels.tolerance is None else "Values are far from"
     return Reason(
         "labels",
-        f"{kind} what the {_others(evidence)} would predict on {_percent(interval[0])} of your "
-        f"rows (others: {_range(labels.disagreement.usual(i))}): {_check(evidence)}.",
+        f"{kind} {others} on {_percent(interval[0])} of your rows "
+        f"(others: {_range(labels.disagreement.usual(i))}): {_check(evidence)}.",
     )
 
 
@@ -192,7 +224,7 @@ def _alike(evidence: Evidence, i: int) -> list[Reason]:
     if labels is None or len(evidence.names) < 3 or not labels.wrong.known[i]:
         return []
     off, usual = float(labels.disagreement.values[i]), _range(labels.disagreement.usual(i))
-    text = f"Labels and rows are like the others': what the {_others(evidence)} would predict "
+    text = f"Labels and rows are like the others': what the {_others(evidence, i)} would predict "
     return [Reason("alike", f"{text}misses {_percent(off)} of your rows (others: {usual}).")]
 
 
@@ -214,25 +246,29 @@ def _pools(evidence: Evidence, i: int) -> Iterator[Reason]:
     first, last = float(evidence.first_gain[i]), float(evidence.last_gain[i])
     if not np.isfinite([first, last]).all():
         return
-    told = f"Alone they raise the score by {_short(first)}, on top of everybody else's by "
-    told += f"{_short(last)}"
-    if first > 0 and last < 0.1 * first:
-        told += (
-            ": small pools need them, large ones hardly do"
-            if last >= 0
-            else (": small pools gain by them, large ones lose")
-        )
+    told = f"Alone they {_moves(first)}; on top of everybody else's they {_moves(last, 'it')}"
+    if first > 0 and last < 0:
+        told += ": small pools gain by them, large ones lose"
+    elif first > 0 and last < 0.1 * first:
+        told += ": small pools need them, large ones hardly do"
     elif last > max(first, 0.0):
         told += ": they help large pools more than small ones"
     yield Reason("pools", f"{told}.")
+
+
+def _moves(gain: float, what: str = "the score") -> str:
+    if _short(gain) in ("0", "-0"):
+        return f"leave {what} as it is"
+    return f"{'raise' if gain > 0 else 'lower'} {what} by {_short(abs(gain))}"
 
 
 def _check(evidence: Evidence, what: str = "the coding") -> str:
     return f"check {what} of `{evidence.target}`" if evidence.target else f"check {what} of targets"
 
 
-def _others(evidence: Evidence) -> str:
-    others = len(evidence.names) - 1
+def _others(evidence: Evidence, i: int) -> str:
+    """How many others the model was trained on."""
+    others = len(evidence.names) - len({i} | evidence.left_out) or len(evidence.names) - 1
     number = NUMBERS[others] if others < len(NUMBERS) else f"{others:,}"
     return "other owner" if others == 1 else f"other {number}"
 
