@@ -113,7 +113,8 @@ def test_value_reads_plans_opens_and_asks_once(files: Path) -> None:
     assert list(seen["ledgers"].values()) == [1]
     assert set(seen["pools"].values()) == {1}
     tried = 1  # everybody's pool under another seed, looked up like a pool
-    assert len(seen["pools"]) == result["n_distinct"] + tried > len(HOSPITALS)
+    why = 3 * len(HOSPITALS)  # measurements of the diagnosis
+    assert len(seen["pools"]) == result["n_distinct"] + tried + why
 
 
 @pytest.mark.slow

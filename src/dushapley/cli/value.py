@@ -67,5 +67,5 @@ def value(
                 wanted.hand_over(stopped.valuation, job, game, command, json=json)
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
             raise Exit(code if stopped.out_of_time else 130) from None
-    why = diagnosed(run, result, means, until) if wanted.asks_why else None
+        why = diagnosed(run, result, means, until) if wanted.asks_why else None
     wanted.hand_over(result, job, game, command, json=json, diagnosis=why)

@@ -23,7 +23,7 @@ def diagnosed(run: Run, result: ds.Valuation, means: o.Means, until: float) -> D
     try:
         diagnosis = ds.diagnose(
             run.game, result, n_jobs=means.jobs, executor=run.executor, address=run.address,
-            ledger=run.ledger, until=until,
+            ledger=run.paid, until=until,
         )  # fmt: skip
     except (KeyboardInterrupt, OutOfTime) as stop:
         why = "it was stopped" if isinstance(stop, KeyboardInterrupt) else "time is up"

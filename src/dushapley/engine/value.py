@@ -240,6 +240,11 @@ class Run:
         options = json_text(dict(self.plan.options))
         return digest(self.plan.method.name, options, self.plan.budget, self.seed).encode()
 
+    @property
+    def paid(self) -> Ledger | None:
+        """The open ledger, for whatever else is measured beside the values."""
+        return self._paid
+
     def __exit__(self, *error: object) -> None:
         if self._paid is not None:
             self._paid.close()

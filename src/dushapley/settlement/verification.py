@@ -358,6 +358,7 @@ def value_findings(
     refuse_endless(stored, played, most_evaluations)
     with Run(played, ledger=ledger, n_jobs=n_jobs, **_asked(stored)) as run:
         again = run.pay()
+        why = [_diagnosis(data["diagnosis"], run, again, stored)] if "diagnosis" in data else []
     how = f"{again.n_computed:,} evaluations computed again"
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
@@ -366,32 +367,20 @@ def value_findings(
     difference = difference or _payments_move(data, again)
     same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
     reason = f"{difference or f'the same {same}'} ({how})"
-    findings = [content, Finding("values", difference is None, reason), _notes(stored, again)]
-    if difference is None and "diagnosis" in data:
-        findings.append(
-            _diagnosis(data["diagnosis"], played, again, stored.version, ledger, n_jobs)
-        )
-    return findings
+    return [content, Finding("values", difference is None, reason), _notes(stored, again), *why]
 
 
-def _diagnosis(
-    stored: Mapping[str, Any],
-    game: Game,
-    again: Valuation,
-    version: str,
-    ledger: str | os.PathLike[str] | None,
-    n_jobs: int,
-) -> Finding:
+def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Valuation) -> Finding:
     """Whether the reasons are those that are measured again, number by number and word by word."""
     try:
-        found = diagnose(game, again, ledger=ledger, n_jobs=n_jobs).to_dict()
+        found = diagnose(run.game, again, ledger=run.paid, n_jobs=run.n_jobs).to_dict()
     except Exception as error:  # it need not be measurable here to have been so there
         return Finding("diagnosis", None, f"could not be measured: {type(error).__name__}: {error}")
     left = {"alternatives", "notes"}  # other models' values are not computed again
     one, other = ({k: v for k, v in d.items() if k not in left} for d in (stored, found))
     difference = first_difference(one, other, "", MEASURED, lambda _: MEASURED)
-    if difference and version != again.version:
-        words = f"by version {version!r}, and this is {again.version!r}"
+    if difference and valued.version != again.version:
+        words = f"by version {valued.version!r}, and this is {again.version!r}"
         return Finding("diagnosis", None, f"measured {words}: {difference}")
     untold = "; values under other models were not computed again" * bool(stored["alternatives"])
     how = f"the same, by {found['trainings']:,} trainings{untold}"

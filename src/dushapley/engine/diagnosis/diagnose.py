@@ -21,7 +21,7 @@ from dushapley.engine.diagnosis.measures import (
 )
 from dushapley.engine.diagnosis.probes import MOST_MATRIX, WIDEST, Probes
 from dushapley.engine.diagnosis.reasons import Evidence, reasons_for
-from dushapley.engine.evaluator import blas_limit
+from dushapley.engine.evaluators.free import blas_limit
 from dushapley.engine.executors import OutOfTime, make_executor
 from dushapley.engine.ledger import Ledger
 from dushapley.games.base import Game, Outcome
@@ -67,7 +67,7 @@ def diagnose(
     n_jobs: int = 1,
     executor: str = "local",
     address: Any = None,
-    ledger: str | os.PathLike[str] | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     until: float = float("inf"),
 ) -> Diagnosis:
     """Measure why each owner's data is worth what it is.
@@ -82,7 +82,7 @@ def diagnose(
     game, valuation
         The game, and what it came to.
     n_jobs, executor, address, ledger
-        As in `dushapley.value`; the same ledger keeps what is measured.
+        As in `dushapley.value`; the same ledger, which may be open, keeps what is measured.
     until
         When to give up, by `time.monotonic`.
 
@@ -110,8 +110,8 @@ def diagnose(
     """
     base = with_rows(game)
     with ExitStack() as stack, blas_limit(game):
-        paid: Ledger | None = None
-        if ledger is not None and game.context is not None and not game.cheap:
+        paid = ledger if isinstance(ledger, Ledger) else None
+        if isinstance(ledger, (str, os.PathLike)) and game.context and not game.cheap:
             paid = stack.enter_context(Ledger(ledger, game.context))
         workers = make_executor(executor, n_jobs, address, until)
         stack.callback(workers.close)
