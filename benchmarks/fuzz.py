@@ -24,7 +24,7 @@ from typing import Any
 HERE = Path(__file__).parent
 FUZZING = HERE.parent / "tests" / "fuzz"
 STORED = HERE / "results" / "fuzz.json"
-CASES = {"settlement": 10_000, "ledger": 2_000, "sums": 500}
+CASES = {"settlement": 10_000, "ledger": 2_000, "sums": 500, "job": 1_000}
 """Files of each kind; all other kinds are tables and share `TABLES` of them evenly."""
 TABLES = 2_000
 SECONDS, BYTES = 60, 10**9

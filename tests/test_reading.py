@@ -451,6 +451,19 @@ def refused(path: Path, message: str, **keys: Any) -> None:
         SourceFile.read(path).table(Reading.from_keys(keys))
 
 
+@pytest.mark.parametrize(
+    ("keys", "needed"),
+    [({"header": ["a"]}, "text"), ({"positive": 0}, "words"), ({"files": "x"}, "by the name"),
+     ({"files": {"a.csv": "x"}}, "by the name"), ({"drop": {"a": 1}}, "words"), ({"sep": 3}, "text"),
+     ({"header": "²"}, "number of the line"), ({"mojibake": "x"}, "yes or no")],
+)  # fmt: skip
+def test_values_of_other_types_are_refused_in_a_sentence(keys: Any, needed: str) -> None:
+    with pytest.raises(InvalidOption, match=f"it takes .*{needed}"):  # as job files may hold them
+        Reading.from_keys(keys)
+    with pytest.raises(InvalidOption, match="max-rows is '1e999'"):
+        Reading.from_pairs(["max-rows=1e999"])
+
+
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     row = b"1.0,2.0,0\n"
     bomb = tmp_path / "bomb.csv.gz"

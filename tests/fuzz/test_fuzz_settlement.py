@@ -176,9 +176,10 @@ def _same(one: Any, other: Any) -> bool:
         notes = data["valuation"]["notes"] or ()
         data["valuation"]["notes"] = [note for note in notes if not OF_FILES.search(note)]
         data["seal"] = data["valuation"]["n_computed"] = data["record"]["versions"] = None
-    if one["valuation"]["version"] != other["valuation"]["version"]:  # notes are left to the reader
+    if one["valuation"]["version"] != other["valuation"]["version"]:  # words are the reader's
         for data in (one, other):
             data["valuation"]["notes"] = data["valuation"]["version"] = None
+            data["record"]["findings"] = None
     return _near(one, other)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from io import StringIO
 from typing import Any, TypedDict
 
 from dushapley.errors import InvalidOption
-from dushapley.validation import is_whole, suggestion
+from dushapley.validation import is_number, is_whole, suggestion
 
 MAX_ROWS, MAX_BYTES = 50_000_000, 4 * 10**9
 """The most that is read of one file, unless told otherwise; bytes after unpacking."""
@@ -115,13 +116,22 @@ class Reading:
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for key in LISTS:
-            given = getattr(self, key)
-            words = given.split(",") if isinstance(given, str) else given
-            object.__setattr__(self, key, tuple(words))
         if is_whole(self.header):
             object.__setattr__(self, "header", str(self.header))
+        for key in LISTS:
+            object.__setattr__(self, key, words_of(key, getattr(self, key)))
+        self._check_types()
         self._check()
+
+    def _check_types(self) -> None:
+        """Refuse values of other types, which job files may hold as well."""
+        for key in KEYS:
+            given = getattr(self, key)
+            if key in FLAGS and not isinstance(given, bool):
+                raise wrong(key, given, "yes or no")
+            texts = key not in FLAGS + NUMBERS + LISTS
+            if texts and not isinstance(given, (str, type(None))):
+                raise wrong(key, given, "text")
 
     def _check(self) -> None:
         for key, able in CHOICES.items():
@@ -130,7 +140,7 @@ class Reading:
         odd = [word for word in self.merge if word not in MERGES]
         if odd:
             raise wrong("merge", odd[0], f"{', '.join(MERGES)}, with commas between")
-        if self.header is not None and not all(w.isdigit() and int(w) for w in self.header_words):
+        if self.header is not None and not all(map(is_line, self.header_words)):
             raise wrong("header", self.header, "the number of the line with the names, like 3")
         for key in ("max_rows", "max_bytes"):
             if not is_whole(getattr(self, key), least=1):
@@ -159,7 +169,11 @@ class Reading:
         nested = given.pop("files", {})
         for name in given:
             refuse_unknown(name)
-        files = {file: cls.from_keys(inner).changed() for file, inner in dict(nested).items()}
+        if not isinstance(nested, Mapping) or not all(
+            isinstance(inner, Mapping) and "files" not in inner for inner in nested.values()
+        ):
+            raise wrong("files", nested, "keys of reading by the name of a file")
+        files = {file: cls.from_keys(inner).changed() for file, inner in nested.items()}
         return cls(**given, files=files)
 
     @classmethod
@@ -228,8 +242,23 @@ def worded(key: str, text: str) -> Any:
     if key in FLAGS:
         return text.lower() in ("true", "yes", "1", "mend")
     if key in NUMBERS:
-        return int(float(text)) if text.replace("e", "").isdigit() else text
+        return int(float(text)) if re.fullmatch(r"[0-9]{1,18}(e[0-9]{1,2})?", text) else text
     return ESCAPES.get(text, text) if key in ("sep", "thousands") else text
+
+
+def words_of(key: str, given: object) -> tuple[str, ...]:
+    """Words of a list, or of a text with commas; numbers stand for themselves: missing=[-999]."""
+    words = given.split(",") if isinstance(given, str) else given
+    if isinstance(words, Iterable) and not isinstance(words, (Mapping, bytes)):
+        listed = tuple(words)
+        if all(isinstance(word, str) or is_number(word) for word in listed):
+            return tuple(map(str, listed))
+    raise wrong(key, given, "words, with commas between")
+
+
+def is_line(word: str) -> bool:
+    """Whether it is the number of a line, from 1."""
+    return re.fullmatch(r"0*[1-9][0-9]{0,8}", word) is not None
 
 
 def refuse_unknown(key: str) -> None:
@@ -242,4 +271,4 @@ def refuse_unknown(key: str) -> None:
 
 def wrong(key: str, value: object, needed: str) -> InvalidOption:
     """The error for a value that a key does not take."""
-    return InvalidOption(f"{key.replace('_', '-')} is {value!r}; it takes {needed}.")
+    return InvalidOption(f"{key.replace('_', '-')} is {value!r:.100}; it takes {needed}.")
