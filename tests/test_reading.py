@@ -454,8 +454,9 @@ def refused(path: Path, message: str, **keys: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "needed"),
     [({"header": ["a"]}, "text"), ({"positive": 0}, "words"), ({"files": "x"}, "by the name"),
-     ({"files": {"a.csv": "x"}}, "by the name"), ({"drop": {"a": 1}}, "words"), ({"sep": 3}, "text"),
-     ({"header": "²"}, "number of the line"), ({"mojibake": "x"}, "yes or no")],
+     ({"files": {"a.csv": "x"}}, "by the name"), ({"drop": {"a": 1}}, "words"),
+     ({"sep": 3}, "text"), ({"header": "²"}, "number of the line"),
+     ({"mojibake": "x"}, "yes or no")],
 )  # fmt: skip
 def test_values_of_other_types_are_refused_in_a_sentence(keys: Any, needed: str) -> None:
     with pytest.raises(InvalidOption, match=f"it takes .*{needed}"):  # as job files may hold them

@@ -159,6 +159,8 @@ def test_codes_that_cannot_be_accepted_are_refused(tmp_path: Path) -> None:
     folder = made(Folder.at(tmp_path / "f"))
     with pytest.raises(InvalidOption, match=r"no code 'label-speling'.*label-spelling"):
         folder.job(accept=["label-speling"])
+    with pytest.raises(InvalidOption, match="few-rows is a note"):
+        folder.job(accept=["few-rows"])
     with pytest.raises(InvalidOption, match="lacking-column cannot be accepted"):
         folder.job(accept=["lacking-column"])
     with pytest.raises(InvalidOption, match="owner=COLUMN or by_file"):

@@ -219,6 +219,8 @@ def refuse_unknown(code: str) -> None:
             f"There is no code {code!r} to accept.{suggestion(code, list(CODES))} Those that can "
             f"be: {', '.join(stops)}."
         )
+    if CODES[code].severity == "note":
+        raise InvalidOption(f"{code} is a note, which stops nothing: leave it out of --accept.")
     if not CODES[code].acceptable:
         raise InvalidOption(
             f"{code} cannot be accepted: {CODES[code].why_not}. Resolve it as its message says."
