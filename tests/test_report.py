@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 import dushapley as ds
 from dushapley import report
@@ -20,6 +21,7 @@ from dushapley.report.checks import unlike_the_pool
 from dushapley.report.numbers import decimal, percent, whole
 from dushapley.report.summary import rank_ranges
 from dushapley.results.citations import PAPERS, bibtex
+from dushapley.results.diagnosis import Alternative, Diagnosis, Matrix, OwnerDiagnosis, Reason
 from dushapley.terminal import decimals_for
 
 HOSTILE = (
@@ -236,3 +238,75 @@ def test_numbers_read_well() -> None:
     assert percent(0.1234) == "12.3%"
     assert decimal(-1.5e-9, decimals_for([1.5e-9])) == "−1.500e−09"
     assert whole(1234567) == "1,234,567"
+
+
+HOSPITAL = "Universitätsklinikum Hamburg-Eppendorf, Zentrum"
+LONG = [f"{HOSPITAL} {side}" for side in ("Nord", "Süd", "West")]
+
+
+def test_names_are_never_cut_until_two_look_the_same() -> None:
+    v = valued((*LONG, "北京大学第一医院", "Lyon"))
+    summary = report.summarize(v, ds.settle(v, 1000))
+    figures = summary["figures"]["names"]
+    assert len(set(figures)) == 5
+    assert max(map(len, figures)) <= 18
+    page = report.report(v, ds.settle(v, 1000))
+    assert all(page.count(f"<bdi>{name}</bdi>") >= 1 for name in LONG)
+    drawn = page[page.index('<figure id="figure-size"') :]
+    assert "北京大学第一医院" in drawn[: drawn.index("</figure>")]
+    many = report.summarize(valued(tuple(f"Clinic {i}" for i in range(16)), 600))
+    assert many["figures"]["names"][:3] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("width", [None, 80])
+def test_a_terminal_shows_names_whole_and_keeps_its_width(width: int | None) -> None:
+    v = valued((*LONG, "北京大学第一医院", "Lyon"))
+    s = ds.settle(v, "250000", currency="EUR")
+    text = report.text_table(v, report.summarize(v, s), s, width=width)
+    table = text.split("  pot 250,000.00")[0].splitlines()[1:]
+    shown = "".join(line[2:].split("  ")[0].replace(" ", "") for line in table)
+    assert all(name.replace(" ", "") in shown for name in LONG)
+    for line in table:
+        assert width is None or cell_len(line) <= 80
+    ends = {cell_len(line) for line in table if " to " in line}
+    assert len(ends) == 1  # wide characters are counted as wide
+    assert ("left out for lack of room" in text) == (width == 80)
+    assert "of pot" in table[0]
+
+
+def test_the_first_sentence_names_score_and_test_set() -> None:
+    v = valued(("a", "b", "c"))
+    about = {"score": "accuracy", "tested": "on 1,000 rows of test.csv"}
+    summary = report.summarize(v, about=about)
+    assert "moves the accuracy on 1,000 rows of test.csv from" in summary["lead"][0]
+    labels = [fact["label"] for fact in summary["facts"]]
+    assert labels == ["accuracy on 1,000 rows of test.csv", "owners", "rows"]
+    assert report.summarize(v)["lead"][0].startswith("Pooling the data of 3 owners moves the score")
+
+
+def test_curves_have_bands_and_axes_show_zero() -> None:
+    page = report.report(valued(("a", "b", "c", "d")))
+    for name in ("history", "curve"):
+        figure = page[page.index(f'<figure id="figure-{name}"') :]
+        assert "PolyCollection" in figure[: figure.index("</figure>")], name
+    assert "Bands: 95% for sampling." in page
+    assert "Dashed: nobody’s data." in page
+
+
+def test_the_page_says_why_where_that_was_measured() -> None:
+    names = ("a", "b", "c")
+    v = valued(names)
+    why = Diagnosis(
+        task=None, target="y", trainings=6,
+        owners=tuple(OwnerDiagnosis(n, (Reason("unknown", f"Told of {n}."),)) for n in names),
+        matrix=Matrix((*names, "test set"), ((0.9, 0.2, 0.3, 0.4),) * 3),
+        alternatives=(
+            Alternative("logistic", "accuracy", 0.5, 0.9, (1.0, 2.0, -1.0)),
+            Alternative("knn", "accuracy", 0.5, 0.8, (1.0, 1.0, 1.0)),
+        ),
+        notes=("knn would do.",),
+    )  # fmt: skip
+    page = report.report(v, ds.settle(v, 100, diagnosis=why))
+    for text in ("Told of a.", "knn would do.", "sums instead of rows", "figure-matrix",
+                 "tested on", "figure-alternatives", "logistic, accuracy 0.9000 pays"):  # fmt: skip
+        assert text in page, text

@@ -34,6 +34,7 @@ def table(
     left: Sequence[int] = (0,),
     indent: int = 2,
     width: int | None = None,
+    widest: int | None = None,
 ) -> str:
     """Lay out cells in columns that are as wide as their contents, by rich.
 
@@ -50,6 +51,8 @@ def table(
         Spaces before every line.
     width
         Columns to fit into by wrapping the last cell of each row between words; None never wraps.
+    widest
+        Columns that the first cells may take; what is longer goes on below. None: any number.
 
     Examples
     --------
@@ -66,8 +69,12 @@ def table(
     cells = [[Text(printable(cell)) for cell in row] for row in rows]
     for k in range(max(map(len, [headers, *cells]))):
         title = Text(printable(headers[k])) if headers else Text()
-        widest = max(cell.cell_len for cell in (title, *(row[k] for row in cells if k < len(row))))
-        grid.add_column(title, justify="left" if k in left else "right", min_width=widest)
+        needed = max(cell.cell_len for cell in (title, *(row[k] for row in cells if k < len(row))))
+        grid.add_column(title, justify="left" if k in left else "right", min_width=needed)
+    if widest is not None:
+        first = grid.columns[0]
+        first.max_width, first.overflow = widest, "fold"
+        first.min_width = min(first.min_width or 0, widest)
     grid.columns[-1].min_width = None
     for row in cells:
         grid.add_row(*row)
@@ -208,6 +215,35 @@ def short_name(name: str, width: int = 40) -> str:
     text = Text(printable(name))
     text.truncate(width, overflow="ellipsis")
     return text.plain
+
+
+def distinct_names(names: Sequence[str], width: int) -> list[str]:
+    """Names at most so many columns wide, shortened so that no two of them look the same.
+
+    Where cutting the end would make two alike, the middle is cut; where that does too, each is
+    numbered by its place among all.
+
+    Examples
+    --------
+    >>> distinct_names(["Hospital of Saint Mary, North", "Hospital of Saint Mary, South"], 16)
+    ['Hospita…y, North', 'Hospita…y, South']
+    """
+    plain = [printable(name) for name in names]
+    for cut in (short_name, _without_middle):
+        short = [cut(name, width) for name in plain]
+        if len(set(short)) == len(set(plain)):
+            return short
+    return [f"{short_name(name, width - 5)} [{k + 1}]" for k, name in enumerate(plain)]
+
+
+def _without_middle(name: str, width: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(name) <= width:
+        return name
+    head = set_cell_size(name, (width - 1) // 2).rstrip()
+    tail = set_cell_size(name[::-1], width - 1 - (width - 1) // 2).rstrip()[::-1]
+    return f"{head}…{tail}"
 
 
 def decimals_for(values: ArrayLike) -> int:

@@ -6,7 +6,8 @@ same picture to everybody, forever; a plotting library in JavaScript would add 9
 nobody can read to 60 KB that anybody can. Colours are CSS variables, so the figures follow light
 and dark mode; text in them stays text. The picture that matters most, values with their error
 bars, is part of the table itself (a few SVG shapes in every row), so that it sorts with it, fits
-a phone and reads as well with 2 owners as with 100. Owners' names never enter a figure.
+a phone and reads as well with 2 owners as with 100. Owners' names stand in figures as text, up to
+15 of them; of more, their ranks.
 """
 
 from dushapley.report.letters import owner_page

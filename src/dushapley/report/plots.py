@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.report.numbers import percent
+from dushapley.results.uncertainty import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Drawn in colours that occur nowhere else, which the page then replaces with its variables.
-INK, MUTED, ACCENT, WARN, LINE = ("#010203", "#010204", "#010205", "#010206", "#010207")
+INK, MUTED, ACCENT, WARN, LINE, PAPER = (f"#01020{k}" for k in range(3, 9))
 VARIABLES = {INK: "--ink", MUTED: "--muted", ACCENT: "--accent", WARN: "--warn", LINE: "--line"}
-WIDTH, HEIGHT = 4.6, 3.0
-MOST_LABELS = 24
+VARIABLES[PAPER] = "--paper"
+WIDTH, HEIGHT, TALL = 4.6, 3.0, 0.22
+BY_OWNER = ("matrix", "alternatives")
+"""Figures with a line for each owner, which grow with their number."""
+MOST_LABELS, MOST_BANDS, MOST_CELLS_NAMED = 24, 15, 12
+HALF_SHADE = 0.6
+"""From this shade on, text on it is of the paper's colour."""
+DOTS: dict[str, Any] = {"marker": "o", "markersize": 3, "linestyle": (0, (1, 3))}
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: selectable, and in the page's font
     "font.size": 9.5,
@@ -43,17 +51,23 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def figures(numbers: dict[str, Any], highlight: int | None = None) -> list[dict[str, str]]:
-    """The figures these numbers allow: name, title, sentence and SVG of each.
-
-    `highlight` is the position in the table of the one owner to be drawn, alone; None draws all.
-    """
-    makers = {"history": settling, "curve": learning, "stages": adding, "size": size_and_value}
+def figures(numbers: dict[str, Any]) -> list[dict[str, str]]:
+    """The figures these numbers allow: name, title, sentence and SVG of each."""
+    makers = {
+        "history": settling,
+        "curve": learning,
+        "stages": adding,
+        "size": size_and_value,
+        "matrix": trained_and_tested,
+        "alternatives": under_other_models,
+    }
     drawn = []
     for name, maker in makers.items():
-        if numbers.get(name) and (figure := maker(numbers, highlight)) is not None:
+        if numbers.get(name) and (figure := maker(numbers)) is not None:
             title, caption, draw = figure
-            drawn.append({"name": name, "title": title, "caption": caption, "svg": svg(name, draw)})
+            height = TALL * len(numbers["names"]) + 1.8 if name in BY_OWNER else HEIGHT
+            picture = svg(name, draw, height)
+            drawn.append({"name": name, "title": title, "caption": caption, "svg": picture})
     return drawn
 
 
@@ -61,47 +75,58 @@ Drawing = tuple[str, str, Callable[["Axes"], None]] | None
 """Title, caption and what draws it; None where there is too little to draw."""
 
 
-def settling(numbers: dict[str, Any], highlight: int | None) -> Drawing:
-    """Values of all owners after so many questions."""
-    asked = np.array(numbers["history"]["asked"])
-    values = np.array(numbers["history"]["values"], dtype=np.float64)
+def settling(numbers: dict[str, Any]) -> Drawing:
+    """Values of all owners after so many questions, with the errors known at the time."""
+    history = numbers["history"]
+    asked, values = np.array(history["asked"]), np.array(history["values"], dtype=np.float64)
     if len(asked) < 3:
         return None
+    unknown = [np.nan] * values.shape[1]
+    errors = np.array([unknown if e is None else e for e in history["std_errors"]], dtype=float)
 
     def draw(ax: Axes) -> None:
-        _lines(ax, asked, values.T, numbers["negative"], highlight)
+        _lines(ax, asked, values.T, numbers, bands=half_width(errors).T)
+        _include(ax, 0.0)
+        ax.axhline(0, color=INK, linewidth=0.8)
         ax.locator_params(axis="x", integer=True)
         ax.set(xlabel="evaluations", ylabel="value")
 
-    if highlight is not None:
-        return "Your value settling", "Your value as questions were answered.", draw
-    return "Values settling", "Each line is an owner’s value as questions are answered.", draw
+    known = np.isfinite(errors).any()
+    bands = "Bands: 95% for sampling." if known else "Their errors along the way are not known."
+    caption = f"Each line is an owner’s value as questions are answered. {bands}"
+    return "Values settling", caption, draw
 
 
-def learning(numbers: dict[str, Any], highlight: int | None) -> Drawing:
-    """Worth of pools against their rows; only drawn for all owners together."""
+def learning(numbers: dict[str, Any]) -> Drawing:
+    """Worth of pools against their rows, from nobody's on."""
     rows = np.array(numbers["curve"]["rows"])
     values = np.array(numbers["curve"]["values"])
-    if highlight is not None or len(set(rows.tolist())) < 4:
+    if len(set(rows.tolist())) < 4:
         return None
     edges = np.quantile(rows, np.linspace(0, 1, int(np.clip(len(rows) // 8, 3, 12)) + 1))
     bins = np.clip(np.searchsorted(edges, rows, side="right"), 1, len(edges) - 1)
-    middle = [[np.median(x[bins == b]) for b in np.unique(bins)] for x in (rows, values)]
+    places = [np.median(rows[bins == b]) for b in np.unique(bins)]
+    low, middle, high = np.array(
+        [np.quantile(values[bins == b], [0.1, 0.5, 0.9]) for b in np.unique(bins)]
+    ).T
 
     def draw(ax: Axes) -> None:
+        ax.fill_between(places, low, high, color=ACCENT, alpha=0.15, linewidth=0)
         ax.scatter(rows, values, s=9, color=MUTED, alpha=0.35, linewidths=0, gid="marks")
-        ax.plot(*middle, color=ACCENT, linewidth=1.8)
-        ax.set(xlabel="rows in the pool", ylabel="score")
+        ax.plot(places, middle, color=ACCENT, linewidth=1.8)
+        ax.axhline(numbers["empty"], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        ax.set(xlabel="rows in the pool", ylabel="score", xlim=(0, None))
 
     return (
         "What more data bring",
-        "Each dot is a pool that was tried; the line is the median. Where it is flat, more rows "
-        "of the same kind bring little; the spread at equal rows is quality.",
+        "Each dot is a pool that was tried; the line is the median, the band the middle 80%. "
+        "Dashed: nobody’s data. Where the line is flat, more rows of the same kind bring little; "
+        "the spread at equal rows is quality.",
         draw,
     )
 
 
-def adding(numbers: dict[str, Any], highlight: int | None) -> Drawing:
+def adding(numbers: dict[str, Any]) -> Drawing:
     """Mean gain of each owner by how much of the others' rows is already there."""
     gains = np.array(numbers["stages"], dtype=np.float64)  # None becomes NaN
     if np.isfinite(gains).sum(axis=1).max(initial=0) < 2:
@@ -109,24 +134,25 @@ def adding(numbers: dict[str, Any], highlight: int | None) -> Drawing:
     stages = (np.arange(gains.shape[1]) + 0.5) / gains.shape[1]
 
     def draw(ax: Axes) -> None:
-        _lines(ax, stages, gains, numbers["negative"], highlight, end=0)
+        _lines(ax, stages, gains, numbers, dotted=True)
         ax.axhline(0, color=INK, linewidth=0.8)
         ax.set_xticks([0, 0.5, 1], ["nobody", "half", "all"])
         ax.set(xlim=(0, 1), xlabel="of the others’ rows already in the pool", ylabel="gain")
 
-    how = " Estimated from all pools by local regression." if numbers["fitted"] else ""
-    if highlight is not None:
-        caption = "Data usually add a lot to a small pool and little to a large one."
-        return "What you add as the pool grows", caption + how, draw
-    caption = "Most owners add a lot to little data and little to a lot; below zero, they do harm."
-    return "What each owner adds as the pool grows", caption + how, draw
+    how = "Estimated from all pools by local regression" if numbers["fitted"] else "Means of pairs"
+    return (
+        "What each owner adds as the pool grows",
+        "Most owners add a lot to little data and little to a lot; below zero, they do harm. "
+        f"{how} in each fifth; the dots have errors of their own, which were not measured.",
+        draw,
+    )
 
 
-def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Drawing:
+def size_and_value(numbers: dict[str, Any]) -> Drawing:
     """Share of the pot, or of the value, against share of the rows."""
     of = f"share of the {numbers['size']['of']}"
     sizes, shares = (np.array(numbers["size"][name]) for name in ("sizes", "shares"))
-    if highlight is not None or len(sizes) < 2 or len(shares) < 2:
+    if len(sizes) < 2 or len(shares) < 2:
         return None
 
     def draw(ax: Axes) -> None:
@@ -134,10 +160,7 @@ def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Drawing:
         ax.plot([0, end], [0, end], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         colours = [WARN if share < 0 else ACCENT for share in shares]
         ax.scatter(sizes, shares, s=26, color=colours, linewidths=0, gid="marks")
-        for k in _labelled(len(sizes)):
-            ax.annotate(
-                str(k + 1), (sizes[k], shares[k]), (5, 3), textcoords="offset points", fontsize=8.5
-            )
+        _label_points(ax, sizes, shares, numbers["names"], end)
         ax.axhline(0, color=INK, linewidth=0.8)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda x, _: percent(x, 0))
@@ -146,34 +169,135 @@ def size_and_value(numbers: dict[str, Any], highlight: int | None) -> Drawing:
     return (
         "Size against quality",
         "On the dashed line an owner’s share is that of its rows. Above it the data are better "
-        "than average or scarcer, below it worse or redundant. Numbers are ranks.",
+        "than average or scarcer, below it worse or redundant.",
         draw,
     )
 
 
+def trained_and_tested(numbers: dict[str, Any]) -> Drawing:
+    """How well a model of one owner's rows predicts another's labels, as a grid of shades."""
+    cells = np.array(numbers["matrix"]["agreement"], dtype=np.float64)  # None becomes NaN
+    rows, columns = numbers["matrix"]["trained_on"], numbers["matrix"]["tested_on"]
+    low, high = np.nanmin(cells, initial=1.0), np.nanmax(cells, initial=0.0)
+
+    def draw(ax: Axes) -> None:
+        shades = 0.06 + 0.84 * (cells - low) / max(high - low, 1e-12)
+        for (i, j), cell in np.ndenumerate(cells):
+            if np.isnan(cell):
+                continue
+            place: dict[str, Any] = {"color": ACCENT, "alpha": float(shades[i, j]), "linewidth": 0}
+            ax.fill_between([j - 0.48, j + 0.48], i - 0.48, i + 0.48, **place)
+            if len(rows) <= MOST_CELLS_NAMED:
+                ink = PAPER if shades[i, j] > HALF_SHADE else INK
+                ax.text(j, i, percent(cell, 0), ha="center", va="center", fontsize=7.5, color=ink)
+        ax.set_xticks(range(len(columns)), columns, rotation=60, ha="right", fontsize=7.5)
+        ax.set_yticks(range(len(rows)), rows, fontsize=7.5)
+        ax.invert_yaxis()
+        ax.grid(visible=False)
+        ax.set(xlabel="tested on", ylabel="trained on")
+
+    return (
+        "Trained on one, tested on another",
+        "How often a model of one owner’s rows alone predicts the labels of another’s "
+        f"({percent(low, 0)} is palest, {percent(high, 0)} darkest). A pale column: the others do "
+        "not understand its labels; a pale row: its model does not understand theirs.",
+        draw,
+    )
+
+
+def under_other_models(numbers: dict[str, Any]) -> Drawing:
+    """Where each owner's share would lie under other models and scores: a strip per owner."""
+    others, names = numbers["alternatives"], numbers["names"]
+    shares = np.array([one["shares"] for one in others], dtype=np.float64)
+
+    def draw(ax: Axes) -> None:
+        for i in range(shares.shape[1]):
+            ends = shares[:, i].min(), shares[:, i].max()
+            ax.plot(ends, [i, i], color=LINE, linewidth=4, solid_capstyle="round")
+        for k, one in enumerate(others):
+            colour, mark = (ACCENT, "o") if k == 0 else (INK, "os^Dv*Xp"[k % 8])
+            style: dict[str, Any] = {"color": colour, "marker": mark, "linewidths": 0}
+            places = range(shares.shape[1])
+            ax.scatter(shares[k], places, s=34 if k == 0 else 22, label=one["label"], **style)
+        ax.set_yticks(range(len(names)), names, fontsize=8)
+        ax.invert_yaxis()
+        ax.axvline(0, color=INK, linewidth=0.8)
+        ax.xaxis.set_major_formatter(lambda x, _: percent(x, 0))
+        ax.grid(visible=False)
+        ax.set(xlabel="share of the positive values")
+        ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.4, -0.25))
+
+    return (
+        "Under other models and scores",
+        "Each strip is an owner, each mark its share under one model and score; "
+        f"{others[0]['label']} pays.",
+        draw,
+    )
+
+
+def _include(ax: Axes, height: float) -> None:
+    """Have the upright axis show this height, so that it is not cut where it would mislead."""
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(low, height), max(high, height))
+
+
+def _label_points(ax: Axes, x: Any, y: Any, names: list[str], end: float) -> None:
+    """Names beside points, moved apart where they would overlap."""
+    chosen = _labelled(len(x))
+    low, high = ax.get_ylim()
+    least = 0.055 * (high - low)
+    placed: list[tuple[float, float]] = []
+    for k in sorted(chosen, key=lambda k: (-y[k], k)):
+        near = [at for at, where in placed if abs(where - x[k]) < 0.35 * end]
+        height = min([y[k], *(at - least for at in near if at - y[k] < least)])
+        placed.append((height, float(x[k])))
+        left = x[k] > 0.62 * end
+        ax.annotate(
+            names[k],
+            (x[k], height),
+            (-6 if left else 6, 0),
+            textcoords="offset points",
+            fontsize=8,
+            ha="right" if left else "left",
+            va="center",
+        )
+
+
 def _lines(
-    ax: Axes, x: Any, lines: Any, negative: list[bool], highlight: int | None, end: int = -1
+    ax: Axes,
+    x: Any,
+    lines: Any,
+    numbers: dict[str, Any],
+    *,
+    bands: Any = None,
+    dotted: bool = False,
 ) -> None:
     """One quiet line per owner: the best in the accent colour, negative values in the warning's.
 
-    Ranks stand at the right end of the lines, or at the left where `end` is 0.
+    Names stand at the right end of the lines; `dotted` ones are means at their dots alone.
     """
     n, ends = len(lines), {}
     for k, line in enumerate(lines):
         known = np.isfinite(line)
-        if highlight not in (None, k) or not known.any():
+        if not known.any():
             continue
-        strong = k == 0 or highlight == k
-        colour = WARN if negative[k] else ACCENT if strong else MUTED
-        width, alpha = (2.0, 1.0) if strong else (1.1, 0.75 if n <= MOST_LABELS else 0.3)
-        ax.plot(x[known], line[known], color=colour, linewidth=width, alpha=alpha)
-        if highlight is None and k in _labelled(n):
-            ends[k] = (float(x[known][end]), float(line[known][end]))
-    _label_ends(ax, ends, left=end == 0)
+        colour = WARN if numbers["negative"][k] else ACCENT if k == 0 else MUTED
+        width, alpha = (2.0, 1.0) if k == 0 else (1.1, 0.75 if n <= MOST_LABELS else 0.3)
+        dots: dict[str, Any] = (
+            {"marker": "o", "markersize": 3, "linestyle": (0, (1, 3))} if dotted else {}
+        )
+        ax.plot(x[known], line[known], color=colour, linewidth=width, alpha=alpha, **dots)
+        if bands is not None and n <= MOST_BANDS:
+            band = np.where(np.isfinite(bands[k]), bands[k], 0.0)
+            low, high = line - band, line + band
+            ax.fill_between(x[known], low[known], high[known], color=colour, alpha=0.1, linewidth=0)
+        if k in _labelled(n):
+            ends[k] = (float(x[known][-1]), float(line[known][-1]))
+    _label_ends(ax, ends, numbers["names"])
 
 
-def _label_ends(ax: Axes, ends: dict[int, tuple[float, float]], *, left: bool) -> None:
-    """Ranks at the ends of lines, moved apart where they would overlap."""
+def _label_ends(ax: Axes, ends: dict[int, tuple[float, float]], names: list[str]) -> None:
+    """Names at the ends of lines, moved apart where they would overlap."""
     low, high = ax.get_ylim()
     least = 0.052 * (high - low)
     order = sorted(ends, key=lambda k: (-ends[k][1], k))
@@ -181,15 +305,15 @@ def _label_ends(ax: Axes, ends: dict[int, tuple[float, float]], *, left: bool) -
     # push down from the top, then take half of it back
     heights = list(accumulate(wanted, lambda above, height: min(height, above - least)))
     shift = (sum(wanted) - sum(heights)) / max(2 * len(order), 1)
-    edge = (min if left else max)((x for x, _ in ends.values()), default=0.0)
+    edge = max((x for x, _ in ends.values()), default=0.0)
     for k, height in zip(order, heights, strict=True):
         ax.annotate(
-            str(k + 1),
+            names[k],
             (edge, height + shift),
-            (-5 if left else 5, 0),
+            (5, 0),
             textcoords="offset points",
             fontsize=8,
-            ha="right" if left else "left",
+            ha="left",
             va="center",
             color=MUTED,
             annotation_clip=False,
@@ -201,20 +325,23 @@ def _labelled(n: int) -> list[int]:
     return list(range(n)) if n <= MOST_LABELS else [0, 1, 2, 3, 4, n - 3, n - 2, n - 1]
 
 
-def svg(name: str, draw: Callable[[Axes], None]) -> str:
+def svg(name: str, draw: Callable[[Axes], None], height: float = HEIGHT) -> str:
     """Draw one figure as SVG that is at home in a page: own ids, the page's colours and font."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         figure.patch.set_alpha(0)
         ax = figure.add_subplot()
         ax.patch.set_alpha(0)
         draw(ax)
         ax.margins(x=0.06)
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(text := io.StringIO(), format="svg", metadata=nothing)
+        with warnings.catch_warnings():
+            # names of other scripts stay text, for whose glyphs the reader's own fonts are asked
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            figure.savefig(text := io.StringIO(), format="svg", metadata=nothing)
     return _at_home(text.getvalue(), name)
 
 

@@ -12,15 +12,18 @@ from dushapley.estimators.registry import REGISTRY
 from dushapley.report.checks import checks, sources
 from dushapley.report.meaning import meaning
 from dushapley.report.numbers import decimal, percent, plural, whole
+from dushapley.report.why import why, why_figures
 from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import money
 from dushapley.settlement.settlement import Settlement
-from dushapley.terminal import decimals_for, error_text
+from dushapley.terminal import decimals_for, distinct_names, error_text
 
 Plain = dict[str, Any]
+MOST_NAMED, NAME_WIDTH = 15, 18
+"""Owners whose names stand in figures, and the columns of a name there."""
 
 
 def summarize(
@@ -54,19 +57,22 @@ def summarize(
     """
     order = valuation.order
     rows = _rows(valuation, settlement, order)
+    diagnosis = None if settlement is None else settlement.diagnosis
     known = dict(about or {}) if about or settlement is None else recorded_about(settlement)
     return {
         "title": title,
         "lead": _lead(valuation, settlement, rows, known),
-        "facts": _facts(valuation, settlement),
+        "facts": _facts(valuation, settlement, known),
         "rows": rows,
+        "hidden": [name for name in rows[0]["csv"] if any(row["csv"][name] for row in rows)],
         "has_error": valuation.total_errors is not None,
         "pot": None if settlement is None else _pot(settlement),
         "interval": valuation.interval_meaning,
         "unknown": list(valuation.unknown),
         "checks": checks(valuation, settlement),
         "sources": sources(valuation),
-        "figures": _figures(valuation, settlement, order),
+        "why": why(diagnosis, order),
+        "figures": _figures(valuation, settlement, order) | why_figures(diagnosis, order),
         "meaning": meaning(valuation),
         "method": _method(valuation),
         "about": known,
@@ -120,6 +126,7 @@ def _rows(
             "zero": place(0.0),
             "by_size_value": float(by_size[i]),
             "by_size_at": place(float(by_size[i])),
+            "csv": _csv(settlement, i, value, error, ranks[place_of]),
             "from": None if error is None else place(value - error),
             "to": None if error is None else place(value + error),
         }
@@ -127,6 +134,21 @@ def _rows(
             row |= _payment(settlement, i)
         rows.append(row)
     return rows
+
+
+def _csv(
+    settlement: Settlement | None, i: int, value: float, error: float | None, ranks: Plain | None
+) -> dict[str, str]:
+    """What the copied table has beside the columns that are seen: ends of all intervals."""
+    low, high = (None, None) if settlement is None else (settlement.low, settlement.high)
+    return {
+        "payment low": "" if low is None else str(low[i]),
+        "payment high": "" if high is None else str(high[i]),
+        "value low": "" if error is None else repr(value - error),
+        "value high": "" if error is None else repr(value + error),
+        "rank low": "" if ranks is None else str(ranks["low"]),
+        "rank high": "" if ranks is None else str(ranks["high"]),
+    }
 
 
 def _payment(settlement: Settlement, i: int) -> Plain:
@@ -212,21 +234,23 @@ def _harm(negative: list[Plain]) -> list[str]:
     return [sentence for count, sentence in ((sure, lower), (unsure, chance)) if count]
 
 
-def _facts(valuation: Valuation, settlement: Settlement | None) -> list[Plain]:
-    """The few figures to see at a glance."""
-    if settlement is None:
-        gain = np.array([valuation.u_full - valuation.u_empty])
-        first = {"label": "gain to share", "text": decimal(gain[0], decimals_for(gain))}
-    else:
-        pot = f"{money(settlement.pot)} {settlement.currency}".strip()
-        first = {"label": "pot", "text": pot}
-    return [
-        first,
+def _facts(
+    valuation: Valuation, settlement: Settlement | None, about: Mapping[str, str]
+) -> list[Plain]:
+    """The few figures to see at a glance; method and cost stand below."""
+    ends = np.array([valuation.u_empty, valuation.u_full])
+    before, after = (decimal(float(end), decimals_for(ends)) for end in ends)
+    score = {"label": measured(about).removeprefix("the "), "text": f"{before} → {after}"}
+    counts = [
         {"label": "owners", "text": whole(len(valuation.owners))},
         {"label": "rows", "text": whole(float(valuation.sizes.sum()))},
-        {"label": "evaluations", "text": whole(valuation.n_evaluations)},
-        {"label": "method", "text": valuation.method},
     ]
+    if settlement is None:
+        return [score, *counts]
+    pot = f"{money(settlement.pot)} {settlement.currency}".strip()
+    known = settlement.certainty.removeprefix("payments known to ").split(" (")[0]
+    sure = [{"label": "payments known to, 95%", "text": known}] if known else []
+    return [{"label": "pot", "text": pot}, score, *counts, *sure]
 
 
 def _pot(settlement: Settlement) -> Plain:
@@ -261,16 +285,28 @@ def _figures(
             "of": "value" if settlement is None else "pot",
         },
         "negative": (values < 0).tolist(),
+        "names": _figure_names([valuation.owners[i] for i in order]),
+        "empty": valuation.u_empty,
     }
     if trail is not None:
-        history = [[step[i] for i in order] for step in trail["history"]["values"]]
+        history = {"asked": trail["history"]["asked"]}
+        for name in ("values", "std_errors"):
+            steps = trail["history"].get(name) or [None] * len(history["asked"])
+            history[name] = [None if step is None else [step[i] for i in order] for step in steps]
         figures |= {
-            "history": {"asked": trail["history"]["asked"], "values": history},
+            "history": history,
             "curve": trail["curve"],
             "stages": [trail["stages"]["gains"][i] for i in order],
             "fitted": trail["stages"]["fitted"],
         }
     return figures
+
+
+def _figure_names(names: Sequence[str]) -> list[str]:
+    """What stands for the owners in figures: their names, or ranks where they are many."""
+    if len(names) > MOST_NAMED:
+        return [str(k + 1) for k in range(len(names))]
+    return distinct_names(names, NAME_WIDTH)
 
 
 def _method(valuation: Valuation) -> Plain:

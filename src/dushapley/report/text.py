@@ -6,35 +6,47 @@ from typing import Any
 
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.settlement import Settlement
-from dushapley.terminal import short_name, table
+from dushapley.terminal import columns, table
 
-MOST_ROWS, WIDEST_NAME = 60, 32
+MOST_ROWS, WIDEST_NAME, NARROWEST_NAME = 60, 32, 16
+COLUMNS = (
+    ("name", "owner"),
+    ("size_text", "rows"),
+    ("value_text", "value"),
+    ("error_text", "± 95%"),
+    ("share_text", "share"),
+    ("size_share_text", "by size"),
+    ("rank_text", "rank"),
+    ("sure_text", "sure"),
+    ("payment_text", "payment"),
+    ("payment_range", "95% of it"),
+)
+"""Keys of a row of the summary, and their titles."""
+FIRST_TO_GO = ("sure_text", "size_share_text", "rank_text", "error_text", "size_text", "share_text")
+"""What a narrow terminal does without, the least needed first."""
 
 
 def text_table(
-    valuation: Valuation, summary: dict[str, Any], settlement: Settlement | None = None
+    valuation: Valuation,
+    summary: dict[str, Any],
+    settlement: Settlement | None = None,
+    *,
+    width: int | None = None,
 ) -> str:
-    """Owner, rows, value ± 95%, share, share by size, rank and how sure it is, and payments."""
-    has_error, pot = summary["has_error"], summary["pot"]
-    columns = [
-        ("name", "owner", True),
-        ("size_text", "rows", True),
-        ("value_text", "value", True),
-        ("error_text", "± 95%", has_error or summary["unknown"]),
-        ("share_text", "of pot" if pot else "share", True),
-        ("size_share_text", "by size", True),
-        ("rank_text", "rank", has_error),
-        ("sure_text", "sure", has_error),
-        ("payment_text", f"payment {pot['currency'] if pot else ''}".rstrip(), pot),
-        ("payment_range", "95% of it", summary["rows"][0].get("payment_range")),
-    ]
-    titles = {name: title for name, title, is_shown in columns if is_shown}
-    shown = [
-        row | (row["rank_range"] or {}) | {"name": short_name(row["name"], WIDEST_NAME)}
-        for row in summary["rows"][:MOST_ROWS]
-    ]
-    cells = [[row[name] for name in titles] for row in shown]
-    lines = [valuation.headline(), table(list(titles.values()), cells)]
+    """Owner, rows, value ± 95%, share, share by size, rank and how sure it is, and payments.
+
+    Names are whole; long ones go on below. In a terminal (or in `width` columns) that is too narrow
+    for all columns, the least needed are left out, which is said.
+    """
+    pot, width = summary["pot"], columns() if width is None else width
+    shown = [row | (row["rank_range"] or {}) for row in summary["rows"][:MOST_ROWS]]
+    titles = {key: title for key, title in COLUMNS if any(row.get(key) for row in shown)}
+    titles |= {"share_text": "of pot", "payment_text": f"payment {pot['currency']}"} if pot else {}
+    text, left_out = _fitted(titles, shown, width)
+    lines = [valuation.headline(), text]
+    if left_out:
+        names = ", ".join(titles[key].strip() for key in left_out)
+        lines.append(f"  left out for lack of room: {names}")
     if len(summary["rows"]) > MOST_ROWS:
         lines.append(f"  ... {len(summary['rows']) - MOST_ROWS} more; --json has all ...")
     if settlement is not None:
@@ -42,3 +54,27 @@ def text_table(
         lines += [f"  {text}" for text in [pot["certainty"] or pot["interval"]]]
         lines += [f"  note: {note}" for note in settlement.notes]
     return "\n".join([*lines, *valuation.footnotes()])
+
+
+def _fitted(
+    titles: dict[str, str], rows: list[dict[str, Any]], width: int | None
+) -> tuple[str, list[str]]:
+    """The table with as many columns as there is room for, and the keys of those left out."""
+    from rich.cells import cell_len
+
+    left_out: list[str] = []
+    while True:
+        kept = [key for key in titles if key not in left_out]
+        cells = [[row.get(key, "") for key in kept] for row in rows]
+        heads = [titles[key].rstrip() for key in kept]
+        text = table(heads, cells, widest=WIDEST_NAME)
+        over = 0 if width is None else max(map(cell_len, text.splitlines())) - width
+        if over > 0:  # names may give way first
+            text = table(heads, cells, widest=max(NARROWEST_NAME, WIDEST_NAME - over))
+            over = max(map(cell_len, text.splitlines())) - (width or 0)
+        if over <= 0:
+            return text, left_out
+        more = [key for key in FIRST_TO_GO if key in kept]
+        if not more:
+            return text, left_out
+        left_out.append(more[0])

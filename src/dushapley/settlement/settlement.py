@@ -366,8 +366,13 @@ def _coins(
     weights = rule_weights(valuation.values, negative, floor, valuation.rounding)
     if cap in (None, NO_CAP):
         return share_out(coins, weights, owners)
-    by_size = coins_by_size(valuation, coins)
-    return charge_out(coins, weights, [int(c * Fraction(cap)) for c in by_size], owners)
+    limits = _limits(valuation, coins, cap)
+    return charge_out(coins, weights, limits, owners)
+
+
+def _limits(valuation: Valuation, coins: int, cap: str) -> list[int]:
+    """Coins that each owner pays in at most."""
+    return [int(c * Fraction(cap)) for c in coins_by_size(valuation, coins)]
 
 
 def intervals(
@@ -389,8 +394,9 @@ def intervals(
         return None, None
     shares = weights[usable] / totals[usable, None]
     if cap not in (None, NO_CAP):
-        sizes = valuation.sizes if valuation.sizes.sum() else np.ones_like(valuation.sizes)
-        shares = _limited(shares, float(Fraction(cap)) * sizes / sizes.sum())
+        coins = coins_of(pot, decimals)
+        limits = np.array([float(Fraction(c, coins or 1)) for c in _limits(valuation, coins, cap)])
+        shares = _limited(shares, limits)
     part = float(Fraction(floor or 0))
     shares = part / drawn.shape[1] + (1 - part) * shares
     ends = np.quantile(shares, MIDDLE_95, axis=0)

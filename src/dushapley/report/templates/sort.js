@@ -14,9 +14,14 @@
   document.querySelectorAll("table.sortable").forEach(function (table) {
     var heads = Array.prototype.slice.call(table.tHead.rows[0].cells);
     heads.forEach(function (head, column) {
-      var button = head.querySelector("button");
-      if (!button) { return; }
-      button.addEventListener("click", function () {
+      if (!head.hasAttribute("data-sort")) { return; }
+      // not a <button>: browsers leave those out of headings that paper repeats
+      var button = document.createElement("span");
+      button.setAttribute("role", "button");
+      button.tabIndex = 0;
+      while (head.firstChild) { button.appendChild(head.firstChild); }
+      head.appendChild(button);
+      function sort() {
         var up = head.getAttribute("aria-sort") === "descending";
         heads.forEach(function (other) { other.removeAttribute("aria-sort"); });
         head.setAttribute("aria-sort", up ? "ascending" : "descending");
@@ -27,6 +32,10 @@
             return (up ? 1 : -1) * compare(key(a[0], column), key(b[0], column)) || a[1] - b[1];
           })
           .forEach(function (pair) { body.appendChild(pair[0]); });
+      }
+      button.addEventListener("click", sort);
+      button.addEventListener("keydown", function (event) {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sort(); }
       });
     });
   });
@@ -45,6 +54,12 @@
       }).join(",");
     }).join("\n") + "\n";
   }
+  // Details stand open for whoever has no script and for paper; on the screen they wait.
+  var details = Array.prototype.slice.call(document.querySelectorAll("details"));
+  function open(wanted) { details.forEach(function (one) { one.open = wanted; }); }
+  open(false);
+  window.addEventListener("beforeprint", function () { open(true); });
+  window.addEventListener("afterprint", function () { open(false); });
   document.querySelectorAll("button.copy").forEach(function (button) {
     button.hidden = false;
     button.addEventListener("click", function () {
