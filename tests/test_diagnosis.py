@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
 import dushapley as ds
+from dushapley.engine.diagnosis import difference
 from dushapley.engine.diagnosis.probes import Probes
 from dushapley.errors import InvalidSettlement
 from dushapley.results.diagnosis import (
@@ -46,6 +49,11 @@ STORED = Diagnosis(
     alternatives=(Alternative("knn", "accuracy", 0.5, 0.9, (0.1, 0.3)),),
     notes=("gbdt scores higher.",),
 )
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difference, "TREES", 20)  # enough for rows as different as these
 
 
 def stored() -> dict[str, Any]:
@@ -188,6 +196,25 @@ def test_odd_owners_are_diagnosed_without_an_error() -> None:
     two = diagnosis_of(dict(list(blocks(3).items())))
     assert [one.accused for one in two.owners] == [False, False]
     assert "nobody can tell whose" in two.owners[0].reasons[0].text
+
+
+def test_sparse_rows_and_tables_with_text_are_diagnosed_as_well() -> None:
+    made = blocks(5)
+    sparse = diagnosis_of({name: (csr_array(X), y) for name, (X, y) in made.items()})
+    assert sparse.matrix is not None
+    assert sparse.notes == ()
+    made["site 1"] = (made["site 1"][0] * [1, 1, 1, 50], made["site 1"][1])
+    frames = {
+        name: pd.DataFrame(X, columns=list("abcd")).assign(sex=list("mf") * 45, ill=y)
+        for name, (X, y) in made.items()
+    }
+    test = frames.pop("site 4")
+    owners = ds.Owners.from_tables(frames, target="ill")
+    game = ds.ModelGame(owners, "logistic", *owners.align(test))
+    found = ds.diagnose(game, valuation_of(game))
+    assert found.of("site 1").reasons[0].text.startswith("`d` has a middle value of")
+    assert found.target == "ill"
+    assert found.notes == ()
 
 
 class Broken(LogisticRegression):

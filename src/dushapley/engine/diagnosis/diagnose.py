@@ -11,6 +11,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.data.overlap import overlap, row_hashes
+from dushapley.data.rows import is_table, take
 from dushapley.engine.diagnosis.agreement import part
 from dushapley.engine.diagnosis.difference import MOST_COLUMN_ROWS, as_numbers, other_units
 from dushapley.engine.diagnosis.measures import (
@@ -336,9 +337,11 @@ def _columns(base: RowsGame, probes: Probes) -> list[tuple[Column, ...]]:
     """Columns of each owner that look written in other units."""
     X, n = base.owners.X, base.n_players
     each = max(20, MOST_COLUMN_ROWS // n)
-    blocks = [as_numbers(X[k][probes.rows[k][:each]]) for k in range(n)]
+    blocks = [as_numbers(take(X[k], probes.rows[k][:each])) for k in range(n)]
     encoding = getattr(base, "encoding", None)
     names = list(base.owners.columns or ()) if encoding is None else list(encoding.outputs)
+    if is_table(X[0]):
+        names = [str(name) for name in X[0].columns]
     if len(names) != blocks[0].shape[1]:
         names = [f"column {j + 1}" for j in range(blocks[0].shape[1])]
     return [

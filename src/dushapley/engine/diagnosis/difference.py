@@ -17,7 +17,7 @@ from dushapley.hashing import random_numbers
 from dushapley.results.diagnosis import Column
 
 MOST_OWN, MOST_OTHERS, MOST_COLUMNS = 300, 600, 500
-"""Rows of the owner and of all others that the classifier sees, and columns."""
+"""Rows of the owner and of all others that the classifier sees, and columns that are looked at."""
 LEAST_ROWS = 20
 """Rows below which no classifier is asked."""
 TREES = 50
@@ -38,7 +38,7 @@ def some_rows(name: str, size: int, most: int) -> IntArray:
 def as_numbers(block: Any) -> FloatArray:
     """Rows of any kind as numbers that trees can split: text by its order, holes as lowest."""
     dense = block.toarray() if hasattr(block, "toarray") else np.asarray(block)
-    flat = dense.reshape(len(dense), -1)
+    flat = dense.reshape(len(dense), -1)[:, :MOST_COLUMNS]
     if flat.dtype.kind in "biuf":
         numbers = flat.astype(np.float64)
     else:
@@ -61,7 +61,7 @@ def told_apart(own: FloatArray, others: FloatArray, seed: int) -> list[float]:
     """Area under the curve of a forest that is to tell rows apart, and its standard error."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    rows = np.concatenate([own, others])[:, :MOST_COLUMNS]
+    rows = np.concatenate([own, others])
     low = np.nanmin(np.where(np.isfinite(rows), rows, np.inf), axis=0, initial=np.inf)
     rows = np.where(np.isnan(rows), np.where(np.isfinite(low), low, 0.0) - 1.0, rows)
     rows = np.clip(rows, -1e30, 1e30)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray, Queries
+from dushapley.arrays import Array, FloatArray, IntArray, Queries, Rows
+from dushapley.data.rows import take
 from dushapley.engine.diagnosis.agreement import of_classes, of_numbers, within
 from dushapley.engine.diagnosis.difference import (
     LEAST_ROWS,
@@ -141,29 +142,38 @@ class Probes(Game):
         """Train as the game does, and measure beside its score."""
         model = self.model
         assert model is not None
-        X, y = model.pool(model.counts(members), None)
+        counts = model.counts(members)
+        X, y = model.pool(counts, None)
+        weights = model.weights(counts, None)
         assert y is not None
 
         def score(fitted: Any) -> tuple[float, FloatArray | None]:
             value = float(model.scorer.value(fitted))
+            value = value if model.at_least is None else max(value, model.nobody.value)
             return value, np.array([value, *measure(fitted)])
 
-        if model.classes is not None and bool((y == y[0]).all()):
+        if model.classes is not None and y.ndim == 1 and bool((y == y[0]).all()):
             numbers = score(constant_label(y[0], model.classes))[1]
         else:
             name = model.keys(members[None], None)[0].hex()
             seed = whole_number(f"{model.seed} 0 {name}", 4)
             numbers = training.train(
-                model._makers[0], (X, y), score, seed=seed, seconds=self.limits.timeout
+                model._makers[0],
+                (X, y),
+                score,
+                seed=seed,
+                seconds=self.limits.timeout,
+                options={} if weights is None else {model.weight_option: weights},
             ).score[1]
         assert numbers is not None
         return numbers.tolist()
 
-    def _judged(self, owner: int) -> tuple[Array, Array]:
+    def _judged(self, owner: int) -> tuple[Rows, Array]:
         """Rows of an owner on which models are judged; models may write into them."""
         y = self.base.owners.y[owner]
         assert y is not None
-        return self.base.owners.X[owner][self.rows[owner]].copy(), y[self.rows[owner]].copy()
+        rows = self.rows[owner]
+        return take(self.base.owners.X[owner], rows).copy(), y[rows].copy()
 
     def _apart(self, owner: int) -> list[float]:
         """Area under the curve of a classifier of the owner's rows against the others'."""
@@ -182,8 +192,8 @@ class Probes(Game):
         rest = [rows for k, rows in enumerate(hashes) if k != owner]
         unshared = np.flatnonzero(~np.isin(hashes[owner], np.concatenate(rest)))
         picked = some_rows(self.base.owners.hashes[owner], len(unshared), MOST_OWN)
-        return as_numbers(self.base.owners.X[owner][unshared[picked]])
+        return as_numbers(take(self.base.owners.X[owner], unshared[picked]))
 
     def _rows(self, owner: int, most: int, why: str) -> Any:
         name, size = self.base.owners.hashes[owner], int(self.base.sizes[owner])
-        return self.base.owners.X[owner][some_rows(f"{why} {name}", size, most)]
+        return take(self.base.owners.X[owner], some_rows(f"{why} {name}", size, most))
