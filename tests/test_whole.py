@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 import dushapley as ds
 from dushapley.engine.progress import Progress, Watch
@@ -136,6 +139,31 @@ def test_the_live_display_shows_the_total():
     watch.unknown = ("training",)
     bar.show_leaders(estimate, ["a", "b"], watch)
     assert told == ["b 2±0.8, a 1±0.6", "b 2± unknown, a 1± unknown"]
+
+
+def test_a_narrow_terminal_keeps_the_time_left_and_a_resume_counts_what_is_paid(monkeypatch):
+    from io import StringIO
+
+    import rich.console
+
+    screen = rich.console.Console(file=StringIO(), width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: screen)
+    names = ["Universitätsklinikum Nord", "北京大学第一医院北京大学第一医院", "Lyon"]
+    estimate = Estimate(np.array([1.0, 2, 3]), np.full(3, 0.1))
+    with Progress(100, show=True) as bar:
+        bar.advance(90, found=True)
+        task = bar._bar.tasks[0]
+        assert (task.completed, task.fields["left"]) == (90, "-:--:--")
+        bar._began -= 50.0
+        bar.advance(5)  # 10 s each, and five are left
+        assert (task.completed, task.fields["left"]) == (95, "0:00:50")
+        bar.show_leaders(estimate, names, Watch(None, lambda _: {}))
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", screen.file.getvalue()).splitlines()
+    last = [line for line in lines if "evaluations" in line][-1]
+    assert "95/100 evaluations, " in last
+    assert "0:00:50 left" in last
+    assert "Lyon 3" in last
+    assert max(map(cell_len, lines)) <= 80
 
 
 def test_a_stopped_run_holds_no_conversation_again(monkeypatch):

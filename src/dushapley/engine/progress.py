@@ -14,6 +14,7 @@ from dushapley.arrays import FloatArray
 from dushapley.protocol import Estimate
 from dushapley.results.stopping import Standing, Stop
 from dushapley.results.uncertainty import half_width, with_errors
+from dushapley.terminal import short_name
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -39,6 +40,8 @@ class Progress:
         self.show = sys.stderr.isatty() if show is None else show
         self._bar: Bar | None = None
         self._shown = 0.0  # when leaders were shown last
+        self._began = monotonic()
+        self._answered = self._computed = 0
 
     @property
     def is_stale(self) -> bool:
@@ -49,26 +52,37 @@ class Progress:
         if self.show:
             from rich import progress
             from rich.console import Console
+            from rich.table import Column
 
+            rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
             self._bar = progress.Progress(
-                "{task.description}",
-                progress.BarColumn(),
+                progress.BarColumn(bar_width=12),
                 progress.MofNCompleteColumn(),
                 "evaluations,",
                 progress.TimeElapsedColumn(),
                 "gone,",
-                progress.TimeRemainingColumn(),
-                "left",
+                "{task.fields[left]} left ",
+                progress.TextColumn("{task.description}", table_column=rest),
                 console=Console(stderr=True),
+                expand=True,  # a narrow terminal cuts the leaders, never the time left
             )
-            self._task = self._bar.add_task("valuing", total=self.total)
+            self._task = self._bar.add_task("valuing", total=self.total, left=clock(None))
             self._bar.start()
+        self._began = monotonic()
         return self
 
-    def advance(self, count: int) -> None:
-        """Count evaluations that have been answered."""
+    def advance(self, count: int, *, found: bool = False) -> None:
+        """Count evaluations that have been answered: `found` ones took no time worth speaking of.
+
+        The time left is that of the rest at the pace of those computed; nothing is known of it
+        while all were found.
+        """
+        self._answered += count
+        self._computed += 0 if found else count
         if self._bar is not None:
-            self._bar.advance(self._task, count)
+            pace = (monotonic() - self._began) / self._computed if self._computed else None
+            left = None if pace is None else pace * max(0, self.total - self._answered)
+            self._bar.update(self._task, completed=self._answered, left=clock(left))
 
     def show_leaders(self, so_far: Estimate, names: Sequence[str], watch: Watch) -> None:
         """Show the largest values as they settle, with their total error."""
@@ -78,7 +92,7 @@ class Progress:
         best = sorted(range(len(names)), key=lambda i: -so_far.values[i])[:3]
         total = watch.total(so_far)
         leaders = [
-            f"{names[i][:16]} {so_far.values[i]:.3g}"
+            f"{short_name(names[i], 16)} {so_far.values[i]:.3g}"
             + ("± unknown" if total is None else f"±{half_width(total[i]):.1g}")
             for i in best
         ]
@@ -89,6 +103,20 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def clock(seconds: float | None) -> str:
+    """Seconds as hours, minutes and seconds; dashes where they are unknown.
+
+    Examples
+    --------
+    >>> clock(3725.2), clock(None)
+    ('1:02:05', '-:--:--')
+    """
+    if seconds is None:
+        return "-:--:--"
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 AGAIN, AFTER_ALL = 2.0, 1.25

@@ -134,7 +134,7 @@ class PaidEvaluator(Evaluator):
         unknown = self.answers.unknown(unknown)
         picks = slice(None) if len(unknown) == len(keys) else [rows[key] for key in unknown]
         self.waiting.add(unknown, queries[picks], None if draws is None else draws[picks])
-        self.bar.advance(len(keys) - len(unknown))
+        self.bar.advance(len(keys) - len(unknown), found=True)
         unpaid = [n for n in dict.fromkeys(numbers) if not self.answers.is_known(n)]
         self.rounds.append(Round(ask, numbers, unpaid[::-1]))
         return True
