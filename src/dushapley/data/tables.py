@@ -99,17 +99,17 @@ def common_frames(
     from pandas.api.types import union_categoricals
 
     names = list(columns)
+    chosen = [table[names].reset_index(drop=True) for table in tables]
+    kinds = zip(names, *(table.dtypes.to_list() for table in chosen), strict=True)
     common: dict[str, Any] = {}
-    for name in names:
-        parts = [table[name] for table in tables]
-        if all(part.dtype == parts[0].dtype for part in parts):
-            continue
+    for name in [name for name, first, *others in kinds if any(kind != first for kind in others)]:
+        parts = [table[name] for table in chosen]
         if all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
             all_of_them = union_categoricals(parts, sort_categories=True, ignore_order=True)
             common[name] = all_of_them.dtype
         else:
             common[name] = pd.concat(parts).dtype
-    return tuple(table[names].astype(common).reset_index(drop=True) for table in tables)
+    return tuple(table.astype(common) if common else table for table in chosen)
 
 
 def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:

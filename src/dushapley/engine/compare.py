@@ -16,7 +16,8 @@ from dushapley.engine.value import value
 from dushapley.errors import BudgetTooSmall, DUShapleyError, InvalidOption, MethodNotApplicable
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, find
-from dushapley.games.base import Game, as_game
+from dushapley.games.base import Game
+from dushapley.games.callables import as_game
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,8 @@ from dushapley.engine.executors import check_executor, make_executor
 from dushapley.engine.plan import choose_plan
 from dushapley.errors import DUShapleyError
 from dushapley.estimators.registry import methods
-from dushapley.games.base import Game, as_game
+from dushapley.games.base import Game
+from dushapley.games.callables import as_game
 from dushapley.validation import check_budget
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.estimators.semivalues import SHAPLEY
-from dushapley.games.base import Game, as_game
+from dushapley.games.base import Game
+from dushapley.games.callables import as_game
 from dushapley.hashing import digest, package_version
 from dushapley.protocol import Estimate
 from dushapley.results.stopping import ENOUGH_REPLICATES, Standing, Stop, Values, check_stop

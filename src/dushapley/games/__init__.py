@@ -2,7 +2,8 @@
 
 from importlib import import_module
 
-from dushapley.games.base import CallableGame, Game, Outcome, TableGame, as_game
+from dushapley.games.base import Game, Outcome, TableGame
+from dushapley.games.callables import CallableGame, as_game
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.derived import DerivedGame
 from dushapley.games.knn import KNNGame

@@ -7,7 +7,7 @@ between takes that part of them. A coalition is a row of zeros and ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.validation import check_names, check_sizes, check_whole, is_partial, pool_name
+from dushapley.validation import check_names, check_sizes, is_partial, pool_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,77 +307,6 @@ class Game(ABC):
         return ids.astype(np.int64)
 
 
-class CallableGame(Game):
-    """A game given by a function of a boolean matrix, as shapiq's games are.
-
-    ``function((m, I) booleans) -> (m,) numbers``. Each row must get the same value whatever other
-    rows stand beside it: rows already known are not asked again, so the company varies.
-
-    Parameters
-    ----------
-    function
-        Vectorised over coalitions.
-    n_players
-        Number of owners.
-    sizes, names
-        Rows and names of the owners, if they have any.
-    fingerprint
-        Names the content of the function and the order of its owners; needed to keep a ledger,
-        since two functions cannot be compared.
-    cheap
-        True when an evaluation costs nothing worth remembering.
-    block
-        How many coalitions the function is given at a time, at most; each block is committed
-        to the ledger as a whole. Make it small when an evaluation takes seconds.
-
-    Examples
-    --------
-    >>> import dushapley as ds
-    >>> game = ds.CallableGame(lambda z: z.any(axis=1), n_players=3)
-    >>> game([[0, 0, 0], [1, 0, 1]]).tolist()
-    [0.0, 1.0]
-    """
-
-    def __init__(
-        self,
-        function: Callable[[BoolArray], ArrayLike],
-        n_players: int,
-        sizes: ArrayLike | None = None,
-        *,
-        names: Sequence[str] | None = None,
-        fingerprint: str | None = None,
-        cheap: bool = False,
-        block: int = 64,
-    ) -> None:
-        if not callable(function):
-            raise InvalidGame(
-                f"Found {type(function).__name__} where a function was needed. "
-                "Pass a callable that maps an (m, I) boolean matrix to m numbers."
-            )
-        self._set_owners(sizes, names, check_whole(n_players, "n_players"))
-        self.function, self.cheap = function, cheap
-        self.block = check_whole(block, "block")
-        if fingerprint is not None:
-            self.fingerprint = digest("callable", fingerprint, self.n_players)
-
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        try:
-            answers = self.function(queries.astype(np.bool_, copy=False))
-            values = np.asarray(answers, dtype=np.float64)
-        except (Exception, SystemExit) as error:
-            raise UtilityFailed(
-                f"The game raised {type(error).__name__} ({error}) when asked for {len(queries)} "
-                f"coalitions, the first {pool_name(queries[0], self.names)}. It must map an "
-                "(m, I) boolean matrix, which is not to be written to, to m numbers."
-            ) from error
-        if values.shape != (len(queries),):
-            raise InvalidGame(
-                f"The game returned shape {values.shape} for {len(queries)} coalitions; it "
-                f"needs ({len(queries)},). Return one number per row of the boolean matrix."
-            )
-        return values
-
-
 class TableGame(Game):
     """A game given by all of its 2^I utilities; bit i of the index means owner i is in.
 
@@ -412,20 +341,3 @@ class TableGame(Game):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return self.values[queries @ self._bits]
-
-
-def as_game(game: object, n_players: int | None = None) -> Game:
-    """Take a game as it is; wrap a callable on boolean matrices that knows its `n_players`."""
-    own = getattr(game, "n_players", None)
-    if n_players is not None and own is not None and n_players != own:
-        raise InvalidGame(f"The game has {own} owners, but n_players={n_players} was passed.")
-    if isinstance(game, Game):
-        return game
-    known = n_players if n_players is not None else own
-    if not callable(game) or known is None:
-        raise InvalidGame(
-            f"Found {type(game).__name__}, which is not a game. Pass a game of this library, or a "
-            "callable on (m, I) boolean matrices with an attribute n_players "
-            "(or use CallableGame(function, n_players))."
-        )
-    return CallableGame(game, known)

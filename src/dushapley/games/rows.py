@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from dushapley.data.overlap import copied_rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import joined, take
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Game
+from dushapley.games.base import Game, Outcome
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
+from dushapley.games.policy import PolicyGame
 from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
 from dushapley.validation import pool_name
@@ -157,7 +158,7 @@ def blocks(
     return [(queries[cut], None if draws is None else draws[cut]) for cut in cuts]
 
 
-class DatasetGame(RowsGame):
+class DatasetGame(PolicyGame, RowsGame):
     """A game given by any utility of a dataset: ``utility(X, y) -> float``.
 
     The paper's u (section 2.1), asked for pools of whole owners or of drawn rows.
@@ -168,9 +169,12 @@ class DatasetGame(RowsGame):
         Whose rows are pooled.
     utility
         Maps pooled rows and targets (None without targets) to a number; it is also asked for the
-        empty dataset, an array of no rows.
+        empty dataset, an array of no rows. Where rows have weights, these are its third argument.
     fingerprint
         Names the content of `utility`; needed for a ledger.
+    on_failure, timeout, memory, repeats
+        As in `dushapley.ModelGame`. Under repeats Python's, numpy's and torch's generators are set
+        before each call, from the pool's content and the repeat.
 
     Examples
     --------
@@ -189,9 +193,13 @@ class DatasetGame(RowsGame):
     def __init__(
         self,
         owners: Owners,
-        utility: Callable[[Array, Array | None], float],
+        utility: Callable[..., float],
         *,
         fingerprint: str | None = None,
+        on_failure: Literal["raise", "empty"] = "raise",
+        timeout: float | None = None,
+        memory: int | None = None,
+        repeats: int = 1,
     ) -> None:
         if not isinstance(owners, Owners) or not callable(utility):
             raise InvalidGame(
@@ -199,9 +207,11 @@ class DatasetGame(RowsGame):
                 "(ds.Owners.from_arrays({name: (X, y)})) and a function utility(X, y) -> number."
             )
         super().__init__(owners)
+        self._agree(on_failure, timeout, memory, repeats)
         self.utility = utility
         self.notes = (*owners.notes, *copied_rows(owners))
-        self._identify(None if fingerprint is None else digest("dataset game", fingerprint))
+        content = ("dataset game", fingerprint, *self.averaged)
+        self._identify(None if fingerprint is None else digest(*content))
 
     def with_owners(self, owners: Owners) -> Self:
         """The same utility over other owners."""
@@ -210,16 +220,26 @@ class DatasetGame(RowsGame):
         return other
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        pools = zip(queries, self.each(queries, draws), strict=True)
-        return np.array([self._utility(query, *taken) for query, taken in pools])
+        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
-    def _utility(self, query: Array, counts: IntArray, draw: int | None) -> float:
-        X, y = self.pool(counts, draw)
+    def outcomes(
+        self, queries: Queries, draws: IntArray | None, twice: bool = False
+    ) -> list[Outcome]:
+        """Each pool by itself; without any policy a number is a number, even if it is not one."""
+        if not self.is_plain:
+            return super().outcomes(queries, draws)
+        ids = [None] * len(queries) if draws is None else draws.tolist()
+        return [Outcome(self.answer(q, draw)) for q, draw in zip(queries, ids, strict=True)]
+
+    def answer(self, query: Array, draw: int | None) -> float:
+        (counts,) = self.counts(query[None])
+        weights = self.weights(counts, draw)
+        pool = (*self.pool(counts, draw), *(() if weights is None else (weights,)))
         try:
-            return float(self.utility(X, y))
+            return float(self.utility(*pool))
         except (Exception, SystemExit) as error:
             raise UtilityFailed(
                 f"The utility of {pool_name(query, self.names)} raised "
                 f"{type(error).__name__}: {error}. It is asked for every pool, the empty one too; "
-                "give each of them a number."
+                "give each of them a number, or pass on_failure='empty'."
             ) from error

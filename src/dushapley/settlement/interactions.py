@@ -15,7 +15,8 @@ from dushapley.engine.value import value
 from dushapley.errors import InvalidOption
 from dushapley.estimators.method import Method
 from dushapley.estimators.pairs import EXACT_PAIRS, GP_PAIRS, INDICES
-from dushapley.games.base import Game, as_game
+from dushapley.games.base import Game
+from dushapley.games.callables import as_game
 from dushapley.results.uncertainty import half_width, is_clear
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import error_text, printable, short_name, table

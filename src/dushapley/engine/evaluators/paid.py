@@ -279,7 +279,7 @@ def refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
     if game.cheap:
         raise LedgerRefused(
             f"{type(game).__name__} costs nothing to evaluate, so there is nothing to keep. "
-            "Leave ledger= out."
+            + f"{getattr(getattr(game, 'path', None), 'note', '')} Leave ledger= out.".lstrip()
         )
     if game.context is None:
         raise LedgerRefused(

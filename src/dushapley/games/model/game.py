@@ -353,20 +353,9 @@ class ModelGame(RowsGame):
         """What a stored outcome is today: failures follow today's policy and time limit."""
         if outcome.failure is None:
             return outcome
-        if self.on_failure == "raise" or self._another_limit(outcome.failure):
+        if self.on_failure == "raise" or training.of_another_limit(outcome.failure, self.limits):
             return None
         return Outcome(self.nobody.value, outcome.failure, self.nobody.scores)
-
-    def _another_limit(self, failure: str) -> bool:
-        """Whether a stored failure is of a limit that is no longer today's."""
-        limits = self.limits
-        limited = failure.startswith((training.TimedOut.__name__, training.OutOfMemory.__name__))
-        today: list[Exception] = []
-        if limits.timeout is not None:
-            today.append(training.timed_out(limits.timeout))
-        if limits.memory is not None:
-            today.append(training.out_of_memory(limits.memory))
-        return limited and failure not in map(training.failure_cause, today)
 
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """As in all games with rows; nobody's pool is known by what it was agreed to be worth."""

@@ -199,6 +199,17 @@ def refuse_impossible(limits: Limits) -> None:
     )
 
 
+def of_another_limit(failure: str, limits: Limits) -> bool:
+    """Whether a stored failure is of a limit that is no longer today's."""
+    limited = failure.startswith((TimedOut.__name__, OutOfMemory.__name__))
+    today: list[Exception] = []
+    if limits.timeout is not None:
+        today.append(timed_out(limits.timeout))
+    if limits.memory is not None:
+        today.append(out_of_memory(limits.memory))
+    return limited and failure not in map(failure_cause, today)
+
+
 def average(scored: list[tuple[float, FloatArray | None]]) -> Outcome:
     """Mean of repeated trainings, their rows and their spread."""
     values = np.array([value for value, _ in scored])
