@@ -500,10 +500,10 @@ def test_a_workbook_with_a_cell_far_out_is_refused(tmp_path: Path) -> None:
 
 
 def test_sums_that_do_not_fit_are_not_computed() -> None:
-    X = np.random.default_rng(0).normal(size=(12, 30_000))
+    X = np.random.default_rng(0).normal(size=(12, 100_000))
     y = np.arange(12) % 2
     owners = ds.Owners.from_arrays({"a": (X[:6], y[:6]), "b": (X[6:], y[6:])})
-    with pytest.raises(InvalidOwners, match=r"Statistics of 30,000 columns take 14,400"):
+    with pytest.raises(InvalidOwners, match=r"Statistics of 100,000 columns take 160,003"):
         owners.statistics("classification")
     game = ds.ModelGame(owners, "naive-bayes", X + 1, y)
     assert game.path is None
