@@ -227,7 +227,7 @@ def test_an_unknown_part_stands_in_the_numbers_place():
 def test_errors_have_their_own_decimals_and_ties_one_rank():
     v = shown(np.array([5.0, 3.0, 3.0 + 1e-15, 1.0]), np.full(4, 1e-5))
     assert "0.000020" in repr(v)
-    assert v.ranks.tolist() == [1, 2, 2, 4]
+    assert v.places.tolist() == [1, 2, 2, 4]
     assert v.order.tolist() == [0, 1, 2, 3]
     assert v.to_frame()["rank"].tolist() == [1, 2, 2, 4]
     assert [row["rank"] for row in ds.report.summarize(v)["rows"]] == [1, 2, 2, 4]

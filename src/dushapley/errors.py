@@ -73,6 +73,13 @@ class SharedRows(UserWarning):
     """The same rows appear in the data of two owners, or of an owner and the test set."""
 
 
+class InvalidCall(DUShapleyError, TypeError):
+    """A function was called with a keyword it does not have, or with a thing of another kind.
+
+    Cure: Use the keyword or the kind of thing that the message names.
+    """
+
+
 class UnknownMethod(DUShapleyError, ValueError):
     """No estimator has this name.
 
@@ -192,6 +199,13 @@ class InvalidValuation(DUShapleyError, ValueError):
     """A stored valuation cannot be read back.
 
     Cure: Save it again with this version, or take the file that `Valuation.save` wrote.
+    """
+
+
+class UnknownOwner(DUShapleyError, LookupError):
+    """No owner has this name.
+
+    Cure: Ask for an owner by its name, as `Valuation.owners` lists them.
     """
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import wraps
+from inspect import Signature, signature
 from math import inf, isfinite
 from numbers import Real
-from typing import Any, TypeGuard
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +19,7 @@ from dushapley.arrays import BoolArray, FloatArray, Fractions, Queries
 from dushapley.errors import (
     BudgetTooSmall,
     DUShapleyError,
+    InvalidCall,
     InvalidGame,
     InvalidOption,
     UtilityFailed,
@@ -44,6 +47,54 @@ def suggestion(name: object, names: Sequence[str], cutoff: float = 0.6) -> str:
     plain = {known.casefold(): known for known in reversed(names)}
     near = get_close_matches(str(name).casefold(), plain, n=1, cutoff=cutoff)
     return f" Did you mean {plain[near[0]]!r}?" if near else ""
+
+
+SYNONYMS = {
+    "random_state": "seed", "rng": "seed", "n_samples": "budget", "max_evals": "budget",
+    "n_evaluations": "budget", "max_evaluations": "budget", "n_permutations": "budget",
+    "timeout": "max_seconds", "time_limit": "max_seconds", "cache": "ledger", "verbose": "progress",
+    "workers": "n_jobs", "n_workers": "n_jobs", "tol": "precision", "epsilon": "precision",
+    "amount": "pot", "metric": "scoring", "estimator": "model",
+}  # fmt: skip
+"""Keywords of other libraries, and what they are called here."""
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def spoken(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Have calls that do not fit a function refused in words, not by Python's own error.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> ds.value(ds.TableGame([0, 1]), random_state=0)
+    Traceback (most recent call last):
+    dushapley.errors.InvalidCall: value has no keyword 'random_state'. Did you mean 'seed'? ...
+    """
+    shape = signature(function)
+    label = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            shape.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidCall(_misfit(label, shape, kwargs, str(error))) from None
+        return function(*args, **kwargs)
+
+    return called
+
+
+def _misfit(label: str, shape: Signature, given: Mapping[str, object], reason: str) -> str:
+    known = [name for name in shape.parameters if name not in ("self", "cls")]
+    takes = f"It takes {', '.join(known)}."
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return f"{label}: {reason}. {takes}"
+    other = SYNONYMS.get(unknown)
+    hint = f" Did you mean {other!r}?" if other in known else suggestion(unknown, known)
+    return f"{label} has no keyword {unknown!r}.{hint} {takes}"
 
 
 def is_partial(queries: Queries) -> BoolArray:

@@ -13,11 +13,18 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import FloatArray
 from dushapley.engine.plan import refuse_options_of_auto
 from dushapley.engine.value import value
-from dushapley.errors import BudgetTooSmall, DUShapleyError, InvalidOption, MethodNotApplicable
+from dushapley.errors import (
+    BudgetTooSmall,
+    DUShapleyError,
+    InvalidCall,
+    InvalidOption,
+    MethodNotApplicable,
+)
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, find
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
+from dushapley.validation import spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +49,7 @@ COLUMNS = {
 }
 
 
+@spoken
 def compare(
     game: Any,
     methods: Sequence[Entry],
@@ -97,6 +105,9 @@ def compare(
     import pandas as pd
 
     played = as_game(game)
+    refuse_single("methods", methods, '["gp", "permutation"]')
+    refuse_single("budgets", budgets, "[50, 100]")
+    refuse_single("seeds", seeds, "range(20)")
     entries = [_entry(entry) for entry in methods]
     pay = {"n_jobs": n_jobs, "executor": executor, "ledger": ledger}
     truth = reference_values(played, reference, pay)
@@ -108,6 +119,12 @@ def compare(
         for row in _runs(played, method, options, budget, numbers, truth, pay)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def refuse_single(name: str, given: object, like: str) -> None:
+    """Refuse one thing where several are listed: a word would be read letter by letter."""
+    if isinstance(given, (str, Method)) or not isinstance(given, Iterable):
+        raise InvalidCall(f"{name} is {given!r:.60}; list what is to be compared: {name}={like}.")
 
 
 def _entry(entry: Entry) -> tuple[str | Method, Mapping[str, Any]]:

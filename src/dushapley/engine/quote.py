@@ -15,7 +15,7 @@ from dushapley.errors import DUShapleyError
 from dushapley.estimators.registry import methods
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
-from dushapley.validation import check_budget
+from dushapley.validation import check_budget, spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +32,7 @@ MOST_TIMED = 32
 """Pools timed together where pools are trained together."""
 
 
+@spoken
 def quote(
     game: Any, budgets: int | Iterable[int] | None = None, *, n_jobs: int = 1
 ) -> pd.DataFrame:
@@ -71,7 +72,7 @@ def quote(
 
     played = as_game(game)
     check_executor("local", n_jobs, None)
-    given = budgets if isinstance(budgets, Iterable) else [budgets]
+    given = budgets if isinstance(budgets, Iterable) and not isinstance(budgets, str) else [budgets]
     wanted = [check_budget(budget) for budget in given]
     each = seconds_each(played) / workers(n_jobs)
     rows = [

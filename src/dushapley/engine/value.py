@@ -43,7 +43,7 @@ from dushapley.results.stopping import ENOUGH_REPLICATES, Standing, Stop, Values
 from dushapley.results.uncertainty import ADAPTIVE, half_width, remedy
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import json_text
-from dushapley.validation import check_seed, is_number
+from dushapley.validation import check_seed, is_number, spoken
 
 CHEAP_BATCH, CHEAP_CELLS = 2**16, 2**21
 """Pools of a round where they cost nothing: many, but no more than fit in memory."""
@@ -64,6 +64,7 @@ MOST_GAP = 0.1
 """Part of the gain by which the values of an unbiased method may miss it without a note."""
 
 
+@spoken
 def value(
     game: Any,
     method: str | Method = AUTO,
@@ -259,6 +260,11 @@ class Run:
         Stopped
             As `value` does.
         """
+        valuation = self._paid_for()
+        object.__setattr__(valuation, "_influence", self.influence)  # for differences; not stored
+        return valuation
+
+    def _paid_for(self) -> Valuation:
         if self.plan.formula is not None:
             return self._from_formula(self.plan.formula)
         if self.ledger is not None and self._paid is None:

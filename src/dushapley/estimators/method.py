@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -112,6 +112,30 @@ class Method:
             for name, option in self.options.items()
         }
 
+    def cost_told(self) -> str:
+        """What it costs, in words."""
+        options = self.complete(None)
+        if self.need(options) in ("formula", "rows"):
+            return "no evaluations: a formula"
+        by_owners = [[cost(n, options) for n in TEN] for cost in (self.least, self.default)]
+        least, default = (_formula(costs) for costs in by_owners)
+        return (
+            f"at least {least} evaluations and {default} by default: "
+            f"{by_owners[0][0]:,} and {by_owners[1][0]:,} for 10 owners"
+        )
+
+    def guarantee_told(self) -> str:
+        """What holds of its values under the default options, in words."""
+        options = self.complete(None)
+        usual = "biased, which its intervals leave out" if self.is_biased(options) else "unbiased"
+        parts = [PROMISES.get(self.name, usual)]
+        if kept := sorted(self.kept(options)):
+            parts.append(f"keeps {', '.join(kept)}")
+        if self.name != "exact":
+            known = "with standard errors" if self.estimates_errors else "without standard errors"
+            parts.append(known)
+        return "; ".join(parts)
+
     def need(self, options: Mapping[str, Any]) -> Needs:
         """What the method asks of a game under these (complete) options."""
         return self.needs(options) if callable(self.needs) else self.needs
@@ -123,6 +147,35 @@ class Method:
     def is_biased(self, options: Mapping[str, Any]) -> bool:
         """Whether the method is biased under these (complete) options."""
         return self.biased(options) if callable(self.biased) else self.biased
+
+
+TEN = (10, 13, 17)
+"""Numbers of owners by which a formula is recognised."""
+USUAL: dict[str, Callable[[int], int]] = {
+    "2^I": lambda n: 2**n,
+    "6I": lambda n: 6 * n,
+    "2I²": lambda n: 2 * n**2,
+    "2I²−2I+2": lambda n: 2 * n * (n - 1) + 2,
+    "2I+2": lambda n: 2 * n + 2,
+    "2I": lambda n: 2 * n,
+    "I+3": lambda n: n + 3,
+    "I+2": lambda n: n + 2,
+    "I+1": lambda n: n + 1,
+    "3": lambda n: 3,
+    "2": lambda n: 2,
+}
+PROMISES = {
+    "exact": "exact up to rounding",
+    "gp": "no proof: its intervals are meant to hold the error of smoothing too, which forecasts "
+    "check on every run",
+}
+"""What is promised by methods that neither word fits."""
+
+
+def _formula(costs: Sequence[int]) -> str:
+    """A cost as a formula in I where it is one of the usual, else its number for 10 owners."""
+    named = (name for name, f in USUAL.items() if [f(n) for n in TEN] == list(costs))
+    return next(named, f"about {costs[0]:,}")
 
 
 def two_squares(n_players: int, _options: Mapping[str, Any]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from dushapley.errors import UnknownMethod
 from dushapley.estimators import (
@@ -21,7 +23,7 @@ from dushapley.estimators import (
     svarm,
     tmc,
 )
-from dushapley.estimators.method import Method
+from dushapley.estimators.method import Method, Option
 from dushapley.validation import suggestion
 
 REGISTRY: dict[str, Method] = {
@@ -55,16 +57,63 @@ FALLBACK = "gp"
 """What `auto` runs when exact values are out of reach: the most accurate at any budget measured."""
 
 
-def methods() -> dict[str, str]:
-    """Names of all methods with one line each.
+ALIASES = {
+    "du-shapley": "du", "dushapley": "du", "kernel-shap": "kernel", "kernelshap": "kernel",
+    "leverage-shap": "leverage", "leverageshap": "leverage", "knn-shapley": "knn",
+    "tmc-shapley": "tmc", "data-shapley": "tmc", "truncated-monte-carlo": "tmc",
+    "monte-carlo": "permutation", "mc": "permutation", "permutations": "permutation",
+    "leave-one-out": "loo", "gaussian-process": "gp", "brute-force": "exact", "shapley": "exact",
+    "enumeration": "exact", "svarm+": "stratified-svarm", "improved-group-testing": "group-testing",
+}  # fmt: skip
+"""What people and papers call the methods, in small letters with dashes."""
+
+
+class MethodLine(str):
+    """One line on a method, which also knows its options, its cost and what it promises.
+
+    Attributes
+    ----------
+    options
+        What `options=` may hold: a mapping of names to defaults, meanings and choices.
+    cost
+        Evaluations it needs at least and asks by default, in words.
+    guarantee
+        What holds of its values, in words.
+    """
+
+    options: Mapping[str, Option]
+    cost: str
+    guarantee: str
+
+    @classmethod
+    def of(cls, method: Method) -> MethodLine:
+        """The line of a method."""
+        line = cls(method.summary)
+        line.options = MappingProxyType(dict(method.options))
+        line.cost, line.guarantee = method.cost_told(), method.guarantee_told()
+        return line
+
+
+def methods() -> dict[str, MethodLine]:
+    """Names of all methods with one line each, which carries `.options`, `.cost`, `.guarantee`.
 
     Examples
     --------
     >>> import dushapley as ds
-    >>> "du" in ds.methods()
-    True
+    >>> gp = ds.methods()["gp"]
+    >>> gp
+    'a Gaussian process over size and composition of pools asks where it matters most'
+    >>> gp.cost
+    'at least 2I+2 evaluations and 6I by default: 22 and 60 for 10 owners'
+    >>> list(gp.options)
+    ['semivalue']
     """
-    return {name: method.summary for name, method in REGISTRY.items()} | {AUTO: AUTO_SUMMARY}
+    auto = MethodLine.of(REGISTRY[FALLBACK])
+    line = MethodLine(AUTO_SUMMARY)
+    line.options = MappingProxyType({})
+    line.cost = f"none by formula, 2^I where that fits the budget, else of {FALLBACK}: {auto.cost}"
+    line.guarantee = f"exact by formula or enumeration; else of {FALLBACK}: {auto.guarantee}"
+    return {name: MethodLine.of(method) for name, method in REGISTRY.items()} | {AUTO: line}
 
 
 def find(name: str | Method) -> Method:
@@ -73,7 +122,9 @@ def find(name: str | Method) -> Method:
         return name
     if isinstance(name, str) and name in REGISTRY:
         return REGISTRY[name]
-    hint = suggestion(name, [*REGISTRY, AUTO], cutoff=0.4)
+    plain = re.sub(r"[\s_]+", "-", str(name).strip().casefold())
+    meant = ALIASES.get(plain)
+    hint = f" Did you mean {meant!r}?" if meant else suggestion(name, [*REGISTRY, AUTO], cutoff=0.4)
     raise UnknownMethod(
         f"There is no method {name!r}.{hint} Methods: {', '.join([*REGISTRY, AUTO])}."
     )

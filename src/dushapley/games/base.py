@@ -18,6 +18,7 @@ from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
+from dushapley.terminal import printable
 from dushapley.validation import check_names, check_sizes, is_partial, pool_name
 
 
@@ -174,6 +175,22 @@ class Game(ABC):
         self.sizes = check_sizes(sizes, n_players)
         self.n_players = len(self.sizes)
         self.names = check_names(names, self.n_players)
+
+    def __repr__(self) -> str:
+        """Whose game it is, and of what."""
+        if not hasattr(self, "names"):  # not yet made
+            return f"{type(self).__name__}()"
+        known = zip(self.names[:5], self.sizes.tolist(), strict=False)
+        owners = ", ".join(f"{name}: {size:g}" for name, size in known)
+        more = ", ..." if self.n_players > 5 else ""
+        told = "".join(f"; {part}" for part in self._told())
+        return printable(
+            f"{type(self).__name__}({self.n_players} owners; rows {owners}{more}{told})"
+        )
+
+    def _told(self) -> tuple[str, ...]:
+        """What else there is to say of it."""
+        return ()
 
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
         """Utilities of m pools, shape (m,)."""

@@ -39,7 +39,7 @@ def payments_frame(settlement: Settlement) -> pd.DataFrame:
     errors = np.full(len(v.values), np.nan) if v.total_errors is None else v.total_errors
     ranks = rank_ranges(v)
     certain = not v.unknown and v.total_errors is None
-    own = v.ranks if certain else unknown
+    own = v.places if certain else unknown
     frame = pd.DataFrame(
         {
             "owner": v.owners,

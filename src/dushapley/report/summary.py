@@ -109,7 +109,7 @@ def _rows(
         value = float(valuation.values[i])
         error = None if errors is None else half_width(float(errors[i]))
         row: Plain = {
-            "rank": int(valuation.ranks[i]),
+            "rank": int(valuation.places[i]),
             "name": valuation.owners[i],
             "size": float(valuation.sizes[i]),
             "size_text": whole(valuation.sizes[i]),

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from html import escape
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.errors import InvalidValuation
+from dushapley.data.outputs import write_whole
+from dushapley.errors import InvalidValuation, UnknownOwner
 from dushapley.guarantees.uniformity import Uniformity, uniformity
+from dushapley.results.difference import Difference, subtract
+from dushapley.results.display import html, plot
 from dushapley.results.schema import valuation_fault
-from dushapley.results.uncertainty import half_width, root_mean_square, with_errors
+from dushapley.results.uncertainty import (
+    half_width,
+    rank_probabilities,
+    root_mean_square,
+    with_errors,
+)
 from dushapley.terminal import decimals_for, error_text, json_text, printable, short_name, table
-from dushapley.validation import check_format
+from dushapley.validation import MOST_BYTES, check_format, strict_json, suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +38,23 @@ SOURCES = ("sampling", "training", "test set")
 TITLES = ("owner", "rows", "value", "± 95%", "share")
 _MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
+
+
+class OwnerValue(NamedTuple):
+    """What is known of one owner: `Valuation` gives them by name, and one by one.
+
+    `std_error`, `low` and `high` are of all sources of error, NaN where part of it is unknown;
+    `share` is of the sum of all values; the best rank is 1.
+    """
+
+    name: str
+    size: float
+    value: float
+    std_error: float
+    low: float
+    high: float
+    share: float
+    rank: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +154,11 @@ class Valuation:
 
     def __hash__(self) -> int:
         return hash(self.to_json())
+
+    @property
+    def influence(self) -> FloatArray | None:
+        """Values by test row, shape (rows, I), in the process that made them; not stored."""
+        return self.__dict__.get("_influence")
 
     @property
     def efficiency_gap(self) -> float:
@@ -235,7 +266,7 @@ class Valuation:
         return by_value[np.lexsort((by_value, group))]
 
     @property
-    def ranks(self) -> IntArray:
+    def places(self) -> IntArray:
         """Rank of each owner, the best having 1; owners of equal value have the better one."""
         by_value, group = self._groups()
         ranks = np.empty(len(by_value), dtype=np.int64)
@@ -259,6 +290,7 @@ class Valuation:
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best first: owner, size, value, std_error, low, high, share, rank.
 
+        Where something is trained, also sampling_error, training_error and test_set_error.
         `std_error` is of all sources together, see `total_errors`; where a part of it is unknown it
         is missing, and a column `unknown` names the part.
         """
@@ -277,7 +309,11 @@ class Valuation:
                 "share": self.shares,
             }
         )
-        frame["rank"] = self.ranks
+        frame["rank"] = self.places
+        for source in SOURCES:
+            if source in self.errors:
+                part = self.errors[source]
+                frame[f"{source.replace(' ', '_')}_error"] = np.nan if part is None else part
         if self.unknown:
             frame["unknown"] = ", ".join(self.unknown)
         return frame.iloc[self.order].reset_index(drop=True)
@@ -310,35 +346,92 @@ class Valuation:
         """`to_dict` as text, exact to the last bit."""
         return json_text(self.to_dict())
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to a JSON file, whole or not at all; `load` gives the same bits back."""
+        return write_whole(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Valuation:
+        """Read what `save` wrote; anything else, or of another version, is refused."""
+        name = os.fspath(path)
+        try:
+            size = Path(path).stat().st_size
+            content = Path(path).read_bytes() if size <= MOST_BYTES else b""
+            data = strict_json(content)
+        except (OSError, ValueError) as error:
+            raise InvalidValuation(
+                f"{name} is not a readable valuation ({error}). Pass a file that Valuation.save "
+                "wrote."
+            ) from error
+        return cls.from_dict(data)
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Bars of the values, largest on top, with 95% error bars where they are known."""
-        import matplotlib.pyplot as plt
+        return plot(self, ax)
 
-        order = self.order[::-1]
-        if ax is None:
-            height = max(1.5, 0.32 * len(order) + 0.8)
-            _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+    def __len__(self) -> int:
+        """Number of owners."""
+        return len(self.owners)
+
+    def __iter__(self) -> Iterator[OwnerValue]:
+        """Owners one by one, best first."""
+        return (self._owner(i) for i in self.order.tolist())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.owners
+
+    def __getitem__(self, name: str) -> OwnerValue:
+        """What is known of one owner, by name."""
+        if name not in self.owners:
+            raise UnknownOwner(
+                f"There is no owner {name!r:.100} here.{suggestion(name, self.owners)} Owners are "
+                f"asked for by name: {', '.join(map(repr, self.owners[:5]))}"
+                f"{', ...' if len(self) > 5 else ''}."
+            )
+        return self._owner(self.owners.index(name))
+
+    def _owner(self, i: int) -> OwnerValue:
         known = self.total_errors
-        errors = None if known is None else half_width(known[order])
-        colours = ["#b2532f" if self.values[i] < 0 else "#2f6fb2" for i in order]
-        ax.barh(
-            range(len(order)),
-            self.values[order],
-            color=colours,
-            height=0.7,
-            xerr=errors,
-            ecolor="#222222",
-            capsize=3,
-            error_kw={"elinewidth": 1.2},
+        error = float("nan") if known is None else float(known[i])
+        value = float(self.values[i])
+        return OwnerValue(
+            name=self.owners[i],
+            size=float(self.sizes[i]),
+            value=value,
+            std_error=error,
+            low=value - half_width(error),
+            high=value + half_width(error),
+            share=float(self.shares[i]),
+            rank=int(self.places[i]),
         )
-        names = [short_name(self.owners[i]).replace("$", r"\$") for i in order]
-        ax.set_yticks(range(len(order)), names)
-        ax.axvline(0, color="#222222", linewidth=0.8)
-        ax.spines[["top", "right"]].set_visible(False)
-        meaning = "" if errors is None else f", bars: {self.interval_meaning}"
-        meaning = f", ± {self.interval_meaning}" if self.unknown else meaning
-        ax.set_xlabel(f"value ({self.method}, {self.n_evaluations} evaluations{meaning})")
-        return ax
+
+    def __sub__(self, other: Valuation) -> Difference:
+        """This minus another valuation of the same owners, with joint errors.
+
+        Examples
+        --------
+        >>> import dushapley as ds
+        >>> one, two = (ds.value(ds.TableGame([0, 1, 2, u])) for u in (4, 6))
+        >>> (two - one).values.tolist()
+        [1.0, 1.0]
+        """
+        return subtract(self, other) if isinstance(other, Valuation) else NotImplemented
+
+    def ranks(self) -> dict[str, int]:
+        """Rank of each owner by name, best first; owners of equal value have the better one."""
+        return {self.owners[i]: int(self.places[i]) for i in self.order}
+
+    def rank_probabilities(self) -> pd.DataFrame:
+        """How probable every rank is: a row per owner in the order of the table, a column per rank.
+
+        As `dushapley.rank_probabilities`, with names.
+        """
+        import pandas as pd
+
+        numbers = rank_probabilities(self)[self.order]
+        names = [self.owners[i] for i in self.order]
+        ranks = range(1, len(self) + 1)
+        return pd.DataFrame(numbers, pd.Index(names, name="owner"), pd.Index(ranks, name="rank"))
 
     def __repr__(self) -> str:
         """A table that can be read at a glance."""
@@ -346,17 +439,7 @@ class Valuation:
 
     def _repr_html_(self) -> str:
         """The same table for notebooks; `dushapley.report` makes a whole page."""
-        titles = "".join(f"<th>{title}</th>" for title in TITLES)
-        rows = "".join(
-            f"<tr><td style='text-align:left'><bdi>{escape(name)}</bdi></td>"
-            f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-            for name, *cells in self._cells(self.order[:200])
-        )
-        footer = "\n".join(escape(line.strip()) for line in self.footnotes())
-        return (
-            f"<p>{escape(self.headline())}</p><table><thead><tr>{titles}</tr></thead>"
-            f"<tbody>{rows}</tbody></table><pre>{footer}</pre>"
-        )
+        return html(self, TITLES)
 
     def headline(self) -> str:
         """One line: how many owners, by which method, at what cost."""
@@ -370,11 +453,11 @@ class Valuation:
         order = self.order
         left_out = len(order) - 30
         if left_out <= 0:
-            return table(TITLES, self._cells(order))
+            return table(TITLES, self.cells(order))
         gap = [f"... {left_out:,} more ..."]
-        return table(TITLES, [*self._cells(order[:15]), gap, *self._cells(order[-15:])])
+        return table(TITLES, [*self.cells(order[:15]), gap, *self.cells(order[-15:])])
 
-    def _cells(self, positions: IntArray) -> list[list[str]]:
+    def cells(self, positions: IntArray) -> list[list[str]]:
         """What the table shows of the owners at these positions."""
         digits, shares, known = decimals_for(self.values), self.shares, self.total_errors
         number = ".3e" if digits < 0 else f".{digits}f"

@@ -20,7 +20,7 @@ from dushapley.games.callables import as_game
 from dushapley.results.uncertainty import half_width, is_clear
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import error_text, printable, short_name, table
-from dushapley.validation import check_budget, check_choice, suggestion
+from dushapley.validation import check_budget, check_choice, spoken, suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,6 +177,7 @@ class Interactions:
         return "".join(cells)
 
 
+@spoken
 def interactions(
     game: Any,
     method: str = "auto",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import FloatArray
-from dushapley.errors import InvalidSettlement
+from dushapley.errors import InvalidCall, InvalidSettlement
 from dushapley.hashing import sha256, versions
 from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.uncertainty import MIDDLE_95, certainty, known_to, plausible_values
@@ -38,6 +38,7 @@ from dushapley.settlement.money import (
 )
 from dushapley.settlement.stored import FORMAT, refuse_extreme, refuse_unreadable
 from dushapley.terminal import json_text, printable, short_name, table
+from dushapley.validation import spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -259,6 +260,7 @@ class Settlement:
         )
 
 
+@spoken
 def settle(
     valuation: Valuation,
     pot: int | str | float | Decimal,
@@ -316,6 +318,11 @@ def settle(
     >>> [str(p) for p in ds.settle(v, 100, currency="EUR").payments]
     ['33.34', '33.33', '33.33']
     """
+    if not isinstance(valuation, Valuation):
+        raise InvalidCall(
+            f"Found {type(valuation).__name__} {valuation!r:.60} where a valuation was needed. "
+            "Value a game first: ds.settle(ds.value(game), pot=1000)."
+        )
     if not valuation.complete:
         raise InvalidSettlement(
             "This valuation was stopped early, so nobody could compute it again. Run the same "

@@ -18,7 +18,7 @@ from dushapley.data.files import SourceFile
 from dushapley.engine.diagnosis import diagnose
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.value import Run
-from dushapley.errors import InvalidSettlement
+from dushapley.errors import InvalidCall, InvalidSettlement
 from dushapley.estimators.registry import AUTO
 from dushapley.games import Game, as_game
 from dushapley.results.stopping import Replay
@@ -27,6 +27,7 @@ from dushapley.settlement.money import amount_of, money
 from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
 from dushapley.settlement.stored import BOUNDS, read_stored, refuse_unreadable
 from dushapley.terminal import table
+from dushapley.validation import spoken
 
 TOLERANCE = 1e-9
 """Relative difference of values that another machine's arithmetic may explain."""
@@ -83,6 +84,7 @@ class Verdict:
         return "\n".join([head, table((), rows, left=(0, 1))])
 
 
+@spoken
 def verify(
     settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str],
     game: Any,
@@ -130,6 +132,7 @@ def verify(
     False
     """
     data = as_stored(settlement)
+    game = as_game(game)
     return verdict_on(
         data,
         inputs,
@@ -198,6 +201,11 @@ def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str
     if isinstance(settlement, Mapping):
         refuse_unreadable(settlement)
         return settlement
+    if not isinstance(settlement, (str, os.PathLike)):
+        raise InvalidCall(
+            f"Found {type(settlement).__name__} {settlement!r:.60} where a settlement was needed. "
+            "Pass what ds.settle gave, its dictionary, or the file it was written to."
+        )
     return read_stored(settlement)
 
 

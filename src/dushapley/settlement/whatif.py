@@ -19,12 +19,14 @@ from dushapley.arrays import FloatArray
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.propagation import influence_error
 from dushapley.engine.value import Run
+from dushapley.errors import InvalidCall
 from dushapley.estimators.calibration import ALIKE
-from dushapley.games import Game
+from dushapley.games import Game, as_game
 from dushapley.results.uncertainty import MEASURES, is_clear, remedy, sampling_covariance
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
 from dushapley.terminal import printable, short_name, table
+from dushapley.validation import spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,6 +174,7 @@ class Quote:
     at_most: int
 
 
+@spoken
 def what_if(
     game: Game,
     change: Change,
@@ -204,6 +207,8 @@ def what_if(
     >>> answer.after.values.round(3).tolist()
     [0.292, 0.458]
     """
+    game = as_game(game)
+    refuse_no_change(change)
     worlds = change.games(game)
     scale = change.scale(game) if isinstance(change, MoreRows) else 1.0
     with TemporaryDirectory() as folder:
@@ -226,6 +231,15 @@ def what_if(
     return WhatIf(change, before, after, scale, (first, second))
 
 
+def refuse_no_change(change: object) -> None:
+    """Refuse what is not a change of a collaboration."""
+    if isinstance(change, type) or not hasattr(change, "games"):
+        raise InvalidCall(
+            f"Found {type(change).__name__} {change!r:.60} where a change was needed. Pass "
+            "ds.Leave('north'), or a Join, Merge, Copy or MoreRows."
+        )
+
+
 def _membership(names: Sequence[str], owners: Sequence[str]) -> FloatArray:
     """Which owners count to which name, shape (names, owners)."""
     return (np.array(names)[:, None] == np.array(owners)).astype(np.float64)
@@ -238,6 +252,7 @@ def _training_errors(valuation: Valuation) -> FloatArray:
     return none + np.nan if error is None else np.asarray(error, dtype=np.float64)
 
 
+@spoken
 def quote_change(
     game: Game,
     change: Change,
@@ -253,6 +268,8 @@ def quote_change(
     The method's own conversations are held with what the ledger has; where it has nothing, the
     mean of what is known stands in.
     """
+    game = as_game(game)
+    refuse_no_change(change)
     runs = [
         Run(world, method, options=options, budget=budget, seed=seed)
         for world in dict.fromkeys(change.games(game))

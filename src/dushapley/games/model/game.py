@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from dataclasses import replace
@@ -194,6 +195,10 @@ class ModelGame(RowsGame):
         self.notes = (*parts.notes, *self._notes())
         self.packages = self._packages()
         self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
+
+    def _told(self) -> tuple[str, ...]:
+        label = re.sub(r"\s+", " ", repr(self.model))
+        return f"{label[:80]} by {self.scoring!s}", f"{len(self.y_test):,} test rows"
 
     def _train_by(self, path: FastPath | None) -> None:
         """Train pools on this path, which says how many at a time and of which fractions."""

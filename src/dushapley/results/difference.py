@@ -1,0 +1,176 @@
+"""Two valuations of the same owners, one minus the other: what changes in who gets what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dushapley.arrays import FloatArray
+from dushapley.errors import InvalidValuation
+from dushapley.results.uncertainty import half_width, is_clear, sampling_covariance
+from dushapley.terminal import decimals_for, error_text, printable, short_name, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dushapley.results.valuation import Valuation
+
+BY_ROW = "sampling apart, test rows as they move both, training at most the sum"
+AT_MOST = "sampling apart, test set and training at most the sum of both"
+"""How errors of the two go together: the second where single test rows are no longer known."""
+
+
+class Row(NamedTuple):
+    """A line of `Difference.to_frame`."""
+
+    owner: str
+    first: float
+    second: float
+    difference: float
+    std_error: float
+    low: float
+    high: float
+    share: float
+    clear: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """The first valuation minus the second, owner by owner.
+
+    Attributes
+    ----------
+    first, second
+        The two; owners are matched by name, in the order of the first.
+    values, std_errors
+        Differences and their joint standard errors; NaN where part of an error is unknown.
+    shares
+        By how much each owner's share of the sum of all values differs.
+    meaning
+        How the errors of the two were put together.
+    """
+
+    first: Valuation
+    second: Valuation
+    values: FloatArray
+    std_errors: FloatArray
+    shares: FloatArray
+    meaning: str
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Names, in the order of the first."""
+        return self.first.owners
+
+    @property
+    def clear(self) -> tuple[str, ...]:
+        """Owners whose difference is at least its 95% half-width, and not mere rounding."""
+        least = max(self.first.rounding, self.second.rounding)
+        pairs = zip(self.owners, self.values.tolist(), self.std_errors.tolist(), strict=True)
+        return tuple(name for name, d, e in pairs if abs(d) > least and is_clear(d, e))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per owner, the largest difference first."""
+        import pandas as pd
+
+        place = _places(self.first, self.second)
+        frame = pd.DataFrame(
+            {
+                "owner": self.owners,
+                "first": self.first.values,
+                "second": self.second.values[place],
+                "difference": self.values,
+                "std_error": self.std_errors,
+                "low": self.values - half_width(self.std_errors),
+                "high": self.values + half_width(self.std_errors),
+                "share": self.shares,
+                "clear": [name in self.clear for name in self.owners],
+            }
+        )
+        order = np.argsort(-np.abs(self.values), kind="stable")
+        return frame.iloc[order].reset_index(drop=True)
+
+    def __repr__(self) -> str:
+        """A table of the differences and what they amount to."""
+        digits = decimals_for(self.values)
+        number = "+.3e" if digits < 0 else f"+.{digits}f"
+        rows = [
+            [
+                short_name(row.owner),
+                format(row.difference, number),
+                "unknown" if np.isnan(row.std_error) else error_text(half_width(row.std_error)),
+                "-" if np.isnan(row.share) else f"{100 * row.share:+.1f} points",
+                "clear" if row.clear else "",
+            ]
+            for row in map(Row._make, self.to_frame().itertuples(index=False))
+        ]
+        return "\n".join(
+            [
+                f"{self.first.method} minus {self.second.method}, {len(rows)} owners",
+                table(("owner", "difference", "± 95%", "share", ""), rows),
+                printable(f"  {self.verdict()}"),
+                f"  errors: {self.meaning}",
+            ]
+        )
+
+    def verdict(self) -> str:
+        """What it amounts to, in a sentence."""
+        if np.isnan(self.std_errors).any():
+            return (
+                "Part of the error is unknown, so nothing tells whether this is more than chance."
+            )
+        if not self.clear:
+            return "No owner's value differs by more than its error."
+        names = ", ".join(repr(name) for name in self.clear[:5])
+        more = f" and {len(self.clear) - 5} more" if len(self.clear) > 5 else ""
+        return f"Beyond their error differ: {names}{more}."
+
+
+def subtract(first: Valuation, second: Valuation) -> Difference:
+    """The difference of two valuations of the same owners."""
+    place = _places(first, second)
+    sampling = np.diag(sampling_covariance(first)) + np.diag(sampling_covariance(second))[place]
+    training = _source(first, "training") + _source(second, "training")[place]
+    test_set, meaning = _test_set(first, second, place)
+    return Difference(
+        first,
+        second,
+        first.values - second.values[place],
+        np.sqrt(sampling + training**2 + test_set),
+        first.shares - second.shares[place],
+        meaning,
+    )
+
+
+def _places(first: Valuation, second: Valuation) -> list[int]:
+    """Where the first's owners stand in the second."""
+    apart = sorted(set(first.owners) ^ set(second.owners))
+    if apart:
+        raise InvalidValuation(
+            f"The two valuations have different owners ({', '.join(map(repr, apart[:5]))} in one "
+            "of them only). A difference needs the same; what_if tells what joining or leaving "
+            "changes."
+        )
+    return [second.owners.index(name) for name in first.owners]
+
+
+def _source(valuation: Valuation, name: str) -> FloatArray:
+    """Standard errors of one source: none where there is no such source, NaN where unknown."""
+    none = np.zeros(len(valuation.owners))
+    error = valuation.errors.get(name, none)
+    return none + np.nan if error is None else np.asarray(error, dtype=np.float64)
+
+
+def _test_set(first: Valuation, second: Valuation, place: list[int]) -> tuple[FloatArray, str]:
+    """Variance by the test set: row by row where both are known so, else the sum of the errors.
+
+    Never more than that sum: no two errors can make more of each other.
+    """
+    most = (_source(first, "test set") + _source(second, "test set")[place]) ** 2
+    one, two = first.influence, second.influence
+    if one is None or two is None or len(one) != len(two) or len(one) < 2:
+        return most, AT_MOST if most.any() else BY_ROW
+    moved = one - two[:, place]
+    return np.minimum(moved.var(axis=0, ddof=1) / len(moved), most), BY_ROW

@@ -1,0 +1,105 @@
+"""Valuations in notebooks: a table that fits its cell, and bars with names that can be read."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dushapley.results.uncertainty import half_width
+from dushapley.terminal import printable, short_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dushapley.results.valuation import Valuation
+
+MOST_ROWS = 200
+"""Owners in a notebook's table."""
+TALLEST, ROW = 10.0, 0.32
+"""Inches of a plot at most, and of one owner where there is room."""
+LEAST_NAME = 0.085
+"""Inches that a name needs at least; where there are fewer, only some are named."""
+FONTS = (
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans", "PingFang SC",
+    "Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei", "SimHei", "Noto Sans", "Arial Unicode MS", "Unifont",
+)  # fmt: skip
+"""What may be installed that has the letters which matplotlib's own font lacks."""
+
+
+def html(valuation: Valuation, titles: tuple[str, ...]) -> str:
+    """The table for notebooks; lines under it wrap, however long they are."""
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    rows = "".join(
+        f"<tr><td style='text-align:left'><bdi>{escape(name)}</bdi></td>"
+        f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        for name, *cells in valuation.cells(valuation.order[:MOST_ROWS])
+    )
+    left_out = len(valuation) - MOST_ROWS
+    more = f"<p>… {left_out:,} more</p>" if left_out > 0 else ""
+    style = "max-width: 60em; white-space: normal; overflow-wrap: anywhere"
+    notes = "".join(f"<li>{escape(line.strip())}</li>" for line in valuation.footnotes())
+    return (
+        f"<p>{escape(valuation.headline())}</p><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table>{more}<ul style='{style}'>{notes}</ul>"
+    )
+
+
+def plot(valuation: Valuation, ax: Axes | None = None) -> Axes:
+    """Bars of the values, largest on top, with 95% error bars where they are known."""
+    import matplotlib.pyplot as plt
+
+    order = valuation.order[::-1]
+    height = min(TALLEST, max(1.5, ROW * len(order) + 0.8))
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+    known = valuation.total_errors
+    errors = None if known is None else half_width(known[order])
+    colours = ["#b2532f" if valuation.values[i] < 0 else "#2f6fb2" for i in order]
+    ax.barh(
+        range(len(order)),
+        valuation.values[order],
+        color=colours,
+        height=0.7,
+        xerr=errors,
+        ecolor="#222222",
+        capsize=3 if len(order) <= 40 else 0,
+        error_kw={"elinewidth": 1.2 if len(order) <= 40 else 0.7},
+    )
+    _name_bars(ax, valuation, order, (height - 0.8) / len(order))
+    ax.axvline(0, color="#222222", linewidth=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
+    meaning = "" if errors is None else f", bars: {valuation.interval_meaning}"
+    meaning = f", ± {valuation.interval_meaning}" if valuation.unknown else meaning
+    ax.set_xlabel(f"value ({valuation.method}, {valuation.n_evaluations} evaluations{meaning})")
+    return ax
+
+
+def _name_bars(ax: Axes, valuation: Valuation, order: np.ndarray, room: float) -> None:
+    """Names beside the bars, as large as there is room for; some of them where there is none."""
+    names = [printable(short_name(valuation.owners[i])).replace("$", r"\$") for i in order]
+    step = int(np.ceil(LEAST_NAME / room))
+    shown = np.arange(len(order) - 1, -1, -step)[::-1]  # the best always has its name
+    labels, fonts = drawable([names[k] for k in shown], [int(order[k]) for k in shown])
+    size = min(10.0, 72 * max(room, LEAST_NAME) * 0.8)
+    ax.set_yticks(shown, labels, fontsize=size, fontfamily=fonts)
+
+
+def drawable(names: list[str], numbers: list[int]) -> tuple[list[str], list[str]]:
+    """Names in fonts that have their letters; where no font has them, the number of the owner."""
+    from matplotlib import font_manager, rcParams
+    from matplotlib.ft2font import FT2Font
+
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    families = [*rcParams["font.sans-serif"], *FONTS]
+    fonts = [name for name in dict.fromkeys(families) if name in installed] or ["sans-serif"]
+    known: set[int] = set()
+    for name in fonts:
+        known |= set(FT2Font(font_manager.findfont(name)).get_charmap())
+    labels = [
+        name if all(ord(letter) in known for letter in name) else f"owner {number + 1}"
+        for name, number in zip(names, numbers, strict=True)
+    ]
+    return labels, fonts
