@@ -12,6 +12,7 @@ standard errors over all pairs and seeds. Both keep their tables in results/inte
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,16 @@ def beside_sampling(seeds: int) -> None:
     from joblib import Parallel, delayed
 
     names = [stored.name for stored in stored_games()]
-    runs = Parallel(n_jobs=-1)(delayed(one_run)(name, s) for s in range(seeds) for name in names)
-    lines = [line for run in runs for line in run]
+    lines: list[dict[str, Any]] = []
+    with Parallel(n_jobs=int(os.environ.get("JOBS", "-1"))) as workers:
+        for seed in range(seeds):  # kept after each, so that a run cut short is worth its time
+            runs = workers(delayed(one_run)(name, seed) for name in names)
+            lines += [line for run in runs for line in run]
+            tell(names, lines, seed + 1)
+
+
+def tell(names: list[str], lines: list[dict[str, Any]], seeds: int) -> None:
+    """Print and keep the table of all runs so far."""
     table = []
     for name in names:
         for index in INDICES:
