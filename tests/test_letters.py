@@ -22,6 +22,7 @@ from dushapley.errors import DUShapleyError
 from dushapley.report.logo import embedded
 from dushapley.report.payments import payments_csv, payments_frame, payments_workbook
 from dushapley.results.diagnosis import Diagnosis, OwnerDiagnosis, Reason
+from dushapley.settlement.growth import measure_growth
 
 NAMES = ("Aalborg", "Bergen", "=Cadiz+1", "北京大学第一医院", "Evora")
 PIXEL = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
@@ -200,3 +201,39 @@ def test_a_logo_is_a_picture_by_its_content(tmp_path: Path) -> None:
         embedded(trap)
     trap.write_bytes(PIXEL)
     assert embedded(trap).startswith("data:image/png;base64,")
+
+
+GROWN = {"more": 0.25, "seed": 0, "evaluations": 82, "values": [0.05, 0.02, 0.01, 0.001, -0.02],
+         "std_errors": [0.004, 0.004, 0.004, 0.004, 0.004]}  # fmt: skip
+
+
+def test_growth_is_told_only_if_asked_for_and_follows_from_the_file() -> None:
+    data = json.loads(settled(record=RECORD | {"growth": GROWN}).to_json())
+    stored = ds.Settlement.from_dict(data)
+    v, lines = data["valuation"], data["payments"]
+    assert "more rows like yours" not in seen(report.owner_page(stored.valuation, "Bergen", stored))
+    text = seen(report.owner_page(stored.valuation, "Bergen", stored, show=["growth"]))
+    earned = float(lines[1]["payment"]) / v["values"][1] * 0.02
+    assert "25% more rows like yours (75 rows) would add 0.0200 ± 0.0078 to your value" in text
+    assert f"that is {earned:,.2f} EUR, if the pot grew with the gain" in text
+    tiny = seen(report.owner_page(stored.valuation, NAMES[3], stored, show=["growth"]))
+    assert "That may be chance" in tiny
+    bad = seen(report.owner_page(stored.valuation, "Evora", stored, show=["growth"]))
+    assert "nothing is paid for it" in bad
+    data["record"]["growth"]["values"].pop()
+    with pytest.raises(DUShapleyError, match="one number for each owner"):
+        ds.Settlement.from_dict(data)
+
+
+def test_growth_is_measured_in_pairs_of_pools() -> None:
+    n = np.array([100.0, 300.0])
+    found = measure_growth(ds.SizeGame(n, w=lambda n: n / (n + 100)))
+
+    def w(rows: float) -> float:
+        return rows / (rows + 100)
+
+    alone, last = w(100) - w(80), w(340) - w(320)  # with everybody cut to four fifths
+    assert found["values"][0] == pytest.approx((alone + last) / 2)
+    assert found["evaluations"] == 2 * 8 * 2 + 2
+    with pytest.raises(DUShapleyError, match="whole owners only"):
+        measure_growth(ds.TableGame([0, 1, 2, 4]))

@@ -12,6 +12,7 @@ import pytest
 
 from dushapley.cli.delivery import page_name
 from dushapley.cli.main import main
+from dushapley.settlement.settlement import seal
 
 NAMES = {"north": 20, "south": 30, "=east": 25, "<b>west": 15}
 
@@ -116,6 +117,52 @@ def test_owners_rows_as_test_set_are_verified_too(
     assert run("what-if", *job, "--leave", "north") == 0
     assert "0 computed" in capsys.readouterr().out
     assert run("what-if", *job, "--join", "late.csv") == (2 if "--cv" in how else 0)
+
+
+@pytest.mark.slow
+def test_letters_and_growth_lead_from_files_to_what_owners_receive(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("value", *JOB, "--growth") == 2
+    assert "--pot" in capsys.readouterr().err
+    assert run("value", *JOB, "--pot", "1000", "--currency", "EUR", "--growth", "--negative",
+               "charge", "--cap", "0.5") == 0  # fmt: skip
+    err = capsys.readouterr().err
+    assert "warning: Everybody is paid in proportion to its value" in err
+    assert "66 trainings more for --growth" in err
+    assert "dushapley report settlement.json --letters letters --payments payments.csv" in err
+    assert "dushapley verify settlement.json owners test.csv" in err
+    call = ["report", "settlement.json", "--letters", "letters", "--payments", "payments.csv"]
+    assert run(*call, "--letters-show", "growth,rank") == 0
+    letters = sorted((folder / "letters").iterdir())
+    assert len(letters) == 4
+    north = next(path for path in letters if "north" in path.name).read_text(encoding="utf-8")
+    for said in ("25% more rows like yours (5 rows)", "the r2 on 60 rows of test.csv", "your rank",
+                 "north.csv"):  # fmt: skip
+        assert said in north, said
+    assert "south" not in north
+    assert run("verify", "settlement.json", "owners", "test.csv") == 0
+    told = capsys.readouterr().out
+    for name in ("about: model, score and test set", "growth: the same", "with cap 0.5"):
+        assert name in told
+    data = json.loads((folder / "settlement.json").read_text())
+    data["record"]["growth"]["values"][0] += 1.0
+    data["seal"] = seal(data)
+    (folder / "settlement.json").write_text(json.dumps(data))
+    assert run("verify", "settlement.json", "owners", "test.csv", "--from-ledger") == 1
+    assert "FAILED    growth" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_merged_owners_are_paid_beside_what_they_had_together(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["what-if", *JOB, "--merge", "north", "south", "--pot", "100", "--json"]
+    assert run(*call) == 0
+    paid = {row["owner"]: row for row in json.loads(capsys.readouterr().out)["payments"]}
+    assert set(paid) == {"north + south", "=east", "<b>west"}
+    assert all(row["before"] and row["after"] for row in paid.values())
+    assert sum(round(100 * float(row["before"])) for row in paid.values()) == 10_000
 
 
 @pytest.mark.slow

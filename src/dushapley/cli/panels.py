@@ -25,7 +25,7 @@ PANELS = {
     "Where it runs and is kept": ("jobs", "executor", "address", "ledger", "no_ledger", "yes"),
     "Sharing money": ("pot", "currency", "negative", "floor", "cap", "settlement"),
     "What is written": (
-        "report", "report_for", "why", "picture", "write_job", "force", "json", "debug",
+        "report", "report_for", "growth", "why", "picture", "write_job", "force", "json", "debug",
     ),
 }  # fmt: skip
 """Titles and the options under them; those of no group stand under "Options"."""

@@ -18,6 +18,7 @@ from dushapley.engine import quote as prices
 from dushapley.engine.executors import check_executor
 from dushapley.engine.plan import Plan
 from dushapley.errors import InvalidOption
+from dushapley.settlement.growth import growth_cost
 from dushapley.terminal import columns, output, say, table
 
 if TYPE_CHECKING:
@@ -56,14 +57,20 @@ def cells(row: Any) -> list[str]:
 
 
 def agree_on_plan(
-    game: ds.Game, plan: Plan, means: o.Means, max_seconds: float | None = None, apart: int = 0
+    game: ds.Game,
+    plan: Plan,
+    means: o.Means,
+    max_seconds: float | None = None,
+    apart: int = 0,
+    growth: bool = False,
 ) -> None:
     """Say what will run, and ask if it is likely to be long; who agreed before pays no trial.
 
     Without a terminal, a limit of time is agreement enough. `apart` trainings are not of the plan.
     """
     each = 0.0 if means.yes else prices.seconds_each(game)
-    seconds = each * (plan.budget + game.n_tried + apart) / prices.workers(means.jobs)
+    grown = growth_cost(game.n_players) if growth else 0
+    seconds = each * (plan.budget + game.n_tried + apart + grown) / prices.workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if game.is_tried:
@@ -76,6 +83,8 @@ def agree_on_plan(
             f"and up to {apart:,} trainings more, apart from the budget: why everybody's data are "
             "worth what they are (--no-why leaves them out)"
         )
+    if grown:
+        say(f"and up to {grown:,} trainings more for --growth")
     if plan.reason:
         say(plan.reason)
     if max_seconds is None or sys.stdin.isatty():

@@ -12,7 +12,7 @@ from dushapley.cli import options as o
 from dushapley.cli.delivery import Delivery
 from dushapley.cli.job import Job
 from dushapley.cli.quote import agree_on_plan
-from dushapley.cli.why import diagnosed
+from dushapley.cli.why import diagnosed, grown_rows
 from dushapley.cli.wording import in_options
 from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.value import Run, check_wishes
@@ -57,7 +57,7 @@ def value(
         address=address, ledger=means.ledger_of(game),
     ) as run:  # fmt: skip
         apart = most_trainings(game) if wanted.asks_why else 0
-        agree_on_plan(game, run.plan, means, max_seconds, apart)
+        agree_on_plan(game, run.plan, means, max_seconds, apart, wanted.growth)
         until = monotonic() + (max_seconds or float("inf"))
         try:
             result = run.pay()
@@ -68,4 +68,5 @@ def value(
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
             raise Exit(code if stopped.out_of_time else 130) from None
         why = diagnosed(run, result, means, until) if wanted.asks_why else None
-    wanted.hand_over(result, job, game, command, json=json, diagnosis=why)
+    grown = grown_rows(game, means, asked.seed) if wanted.growth else None
+    wanted.hand_over(result, job, game, command, json=json, diagnosis=why, growth=grown)

@@ -19,8 +19,10 @@ from dushapley.data.files import SourceFile, sources
 from dushapley.errors import InvalidSettlement
 from dushapley.games import Game
 from dushapley.results.valuation import Valuation
+from dushapley.settlement.growth import measure_growth
 from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import (
+    TOLERANCE,
     Finding,
     as_stored,
     first_difference,
@@ -70,9 +72,11 @@ def verify(
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
         most = agreed_evaluations(stored.valuation, game, means, ask=trusted is None)
         found = value_findings(data, game, ledger=trusted, n_jobs=jobs, most_evaluations=most)
-        return [*found, intake_finding(stored, job), *about_finding(record, job, game)]
+        grown = growth_finding(record, game, trusted, jobs) if found[0].holds else []
+        return [*found, intake_finding(stored, job), *about_finding(record, job, game), *grown]
 
     of_record = {"command": command_finding(stored), "job": JOB, "findings": None, "about": None}
+    of_record |= {"growth": None}
     verdict = verdict_on(data, inputs.record(), of_values, of_record)
     output(verdict)
     raise Exit(0 if verdict.holds else 1)
@@ -85,6 +89,16 @@ def about_finding(record: Any, job: Job, game: Any) -> list[Finding]:
     difference = first_difference(dict(record["about"]), about(job, game), "about")
     same = "model, score and test set are those that pages and letters name"
     return [Finding("about", difference is None, difference or same)]
+
+
+def growth_finding(record: Any, game: Any, ledger: Path | None, jobs: int) -> list[Finding]:
+    """What more rows would add, measured again where it was measured."""
+    if "growth" not in record:
+        return []
+    stored = dict(record["growth"])
+    again = measure_growth(game, seed=stored["seed"], ledger=ledger, n_jobs=jobs)
+    difference = first_difference(stored, again, "growth", TOLERANCE, lambda _: TOLERANCE)
+    return [Finding("growth", difference is None, difference or "the same, measured again")]
 
 
 def agreed_evaluations(stored: Valuation, game: Game, means: o.Means, *, ask: bool) -> int | None:

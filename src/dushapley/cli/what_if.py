@@ -89,6 +89,9 @@ def payments(answer: ds.WhatIf, pot: Pot) -> list[dict[str, str]]:
     """What the same pot would pay everybody in either world."""
     worlds = [pot.shared(v) for v in (answer.before, answer.after)]
     paid = [dict(zip(w.valuation.owners, map(str, w.payments), strict=True)) for w in worlds]
+    if isinstance(answer.change, ds.Merge):  # the two are compared with what they had together
+        both = [Decimal(paid[0].pop(name)) for name in (answer.change.first, answer.change.second)]
+        paid[0][answer.change.name] = str(sum(both))
     names = dict.fromkeys([*paid[1], *paid[0]])
     return [
         {"owner": name, "before": paid[0].get(name, ""), "after": paid[1].get(name, "")}

@@ -1,14 +1,16 @@
-"""Why everybody's data is worth what it is: measured after the values, apart from their budget."""
+"""Why everybody's data is worth what it is, and what more would be: measured after the values."""
 
 from __future__ import annotations
 
 from time import monotonic
+from typing import Any
 
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.engine.diagnosis.diagnose import OutOfTime
 from dushapley.engine.value import Run
 from dushapley.results.diagnosis import Diagnosis
+from dushapley.settlement.growth import measure_growth
 from dushapley.terminal import printable, say
 
 
@@ -35,3 +37,16 @@ def diagnosed(run: Run, result: ds.Valuation, means: o.Means, until: float) -> D
     for note in diagnosis.notes:
         say(printable(f"note: {note}"))
     return diagnosis
+
+
+def grown_rows(game: ds.Game, means: o.Means, seed: int) -> dict[str, Any] | None:
+    """What more rows would add to each owner's value; None, and said why, where it failed."""
+    try:
+        return measure_growth(
+            game, seed=seed, n_jobs=means.jobs, ledger=means.usable_ledger_of(game)
+        )
+    except KeyboardInterrupt:
+        say("Growth was not measured: it was stopped. Run again to go on.")
+    except ds.errors.DUShapleyError as error:  # the values are paid for, and are handed over
+        say(printable(f"Growth could not be measured: {error}"))
+    return None

@@ -15,14 +15,14 @@ from dushapley.data.files import owner_name
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.report.growth import growth_sentences
 from dushapley.report.meaning import meaning
-from dushapley.report.numbers import decimal, percent
+from dushapley.report.numbers import percent
 from dushapley.report.page import environment
 from dushapley.report.summary import Plain, axis, measured, summarize
+from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.uncertainty import remedy
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import money
 from dushapley.settlement.settlement import Settlement
-from dushapley.terminal import decimals_for
 
 SHOWN = {
     "rank": "the owner's rank and its 95% range",
@@ -51,6 +51,7 @@ def owner_page(
     *,
     title: str = "What your data are worth",
     about: Mapping[str, str] | None = None,
+    diagnosis: Diagnosis | None = None,
     show: Collection[str] = (),
     logo: str = "",
     date: str = "",
@@ -64,7 +65,7 @@ def owner_page(
 
     Parameters
     ----------
-    valuation, settlement, title, about
+    valuation, settlement, title, about, diagnosis
         As in `summarize`.
     owner
         To whom.
@@ -73,7 +74,9 @@ def owner_page(
     logo, date
         An image as `embedded` gives it, and a date as it is to be read.
     """
-    facts = letter_summary(valuation, owner, settlement, title=title, about=about, show=show)
+    facts = letter_summary(
+        valuation, owner, settlement, title=title, about=about, diagnosis=diagnosis, show=show
+    )
     page = environment().get_template("letter.html")
     return page.render(s=facts | {"logo": logo, "date": date})
 
@@ -85,6 +88,7 @@ def letter_summary(
     *,
     title: str = "What your data are worth",
     about: Mapping[str, str] | None = None,
+    diagnosis: Diagnosis | None = None,
     show: Collection[str] = (),
 ) -> Plain:
     """All that a letter says, as plain data; what the owner may not see is not in it."""
@@ -94,6 +98,8 @@ def letter_summary(
             f"There is no owner {owner!r} in this valuation. Owners: "
             f"{', '.join(map(repr, valuation.owners[:20]))}."
         )
+    if diagnosis is None and settlement is not None:
+        diagnosis = settlement.diagnosis
     summary = summarize(valuation, settlement, title=title, about=about)
     row = next(row for row in summary["rows"] if row["name"] == owner)
     return {
@@ -107,7 +113,7 @@ def letter_summary(
         "interval": summary["interval"],
         "sure": _sure(valuation, row, summary),
         "rule": _rule(settlement, row),
-        "why": _why(settlement, owner),
+        "why": _why(diagnosis, owner),
         "numbers": _numbers(valuation, settlement, row, summary, shown),
         "others": _others(summary, owner) if "values" in shown else [],
         "growth": growth_sentences(settlement, owner) if "growth" in shown else [],
@@ -186,8 +192,7 @@ def _rule(settlement: Settlement | None, row: Plain) -> list[str]:
     return rule
 
 
-def _why(settlement: Settlement | None, owner: str) -> list[str]:
-    diagnosis = None if settlement is None else settlement.diagnosis
+def _why(diagnosis: Diagnosis | None, owner: str) -> list[str]:
     if diagnosis is None:
         return [UNMEASURED]
     return [reason.text for reason in diagnosis.of(owner).reasons]
@@ -209,24 +214,11 @@ def _numbers(
     if settlement is not None:
         by_size = f"{row['by_size_text']} {settlement.currency}".rstrip()
         numbers.append(("by rows alone", f"{by_size}, if every row were paid the same"))
-        numbers += _gains(settlement, valuation, row["name"])
     if "rank" in shown:
         ranks = row["rank_range"]
         range_ = f", 95% range {ranks['rank_text']}" if ranks else ""
         numbers.append(("your rank", f"{row['rank']} of {len(valuation.owners)}{range_}"))
     return numbers
-
-
-def _gains(settlement: Settlement, valuation: Valuation, owner: str) -> list[tuple[str, str]]:
-    """What it adds to nobody's data and to everybody else's, where that was measured."""
-    if settlement.diagnosis is None:
-        return []
-    one = settlement.diagnosis.of(owner)
-    if one.first_gain is None or one.last_gain is None:
-        return []
-    digits = decimals_for([valuation.u_full, valuation.u_empty])
-    first, last = (f"{decimal(gain, digits)}" for gain in (one.first_gain, one.last_gain))
-    return [("you add", f"{first} to nobody’s data, {last} to everybody else’s")]
 
 
 def _others(summary: Plain, owner: str) -> list[Plain]:

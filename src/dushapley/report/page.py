@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dushapley.report.plots import figures
 from dushapley.report.summary import Plain, summarize
+from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.settlement import Settlement
 from dushapley.terminal import printable
@@ -23,6 +24,7 @@ def report(
     *,
     title: str = "Who contributed how much",
     about: Mapping[str, str] | None = None,
+    diagnosis: Diagnosis | None = None,
     logo: str = "",
     date: str = "",
 ) -> str:
@@ -38,7 +40,7 @@ def report(
     >>> ds.report.report(v)[:15]
     '<!doctype html>'
     """
-    summary = summarize(valuation, settlement, title=title, about=about)
+    summary = summarize(valuation, settlement, title=title, about=about, diagnosis=diagnosis)
     return render(summary | {"logo": logo, "date": date})
 
 

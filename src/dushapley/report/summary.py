@@ -15,6 +15,7 @@ from dushapley.report.numbers import decimal, percent, plural, whole
 from dushapley.report.why import why, why_figures
 from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
+from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import money
@@ -32,6 +33,7 @@ def summarize(
     *,
     title: str = "Who contributed how much",
     about: Mapping[str, str] | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> Plain:
     """Everything the page says, as plain JSON types; the same input gives the same summary.
 
@@ -47,6 +49,8 @@ def summarize(
         Facts of the run to list with the method: model, command line, input files. "score" and
         "tested" ("on 1,000 rows of test.csv") are what the first sentence says was measured;
         those of the settlement's record stand where none are given.
+    diagnosis
+        Why the values are what they are; None: as the settlement has it.
 
     Examples
     --------
@@ -57,7 +61,8 @@ def summarize(
     """
     order = valuation.order
     rows = _rows(valuation, settlement, order)
-    diagnosis = None if settlement is None else settlement.diagnosis
+    if diagnosis is None and settlement is not None:
+        diagnosis = settlement.diagnosis
     known = dict(about or {}) if about or settlement is None else recorded_about(settlement)
     return {
         "title": title,

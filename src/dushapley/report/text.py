@@ -22,6 +22,7 @@ COLUMNS = (
     ("payment_range", "95% of it"),
 )
 """Keys of a row of the summary, and their titles."""
+RANKS = "rank: places it may have, 95%; sure: how likely the place is that it has here"
 FIRST_TO_GO = ("sure_text", "size_share_text", "rank_text", "error_text", "size_text", "share_text")
 """What a narrow terminal does without, the least needed first."""
 
@@ -47,6 +48,8 @@ def text_table(
     if left_out:
         names = ", ".join(titles[key].strip() for key in left_out)
         lines.append(f"  left out for lack of room: {names}")
+    if "sure_text" in titles and not {"rank_text", "sure_text"} & set(left_out):
+        lines.append(f"  {RANKS}")
     if len(summary["rows"]) > MOST_ROWS:
         lines.append(f"  ... {len(summary['rows']) - MOST_ROWS} more; --json has all ...")
     if settlement is not None:

@@ -17,6 +17,7 @@ from dushapley.results.schema import (
     fields,
     listed,
     mapped,
+    number,
     optional,
     plain,
     rule,
@@ -67,6 +68,15 @@ RECORD: dict[str, Rule] = {
     "job": mapped(plain),
     "findings": listed(mapped(plain)),
     "about": mapped(text(1000)),
+    "growth": fields(
+        {
+            "more": number(least=0),
+            "seed": whole(most=2**128),
+            "evaluations": whole(),
+            "values": listed(number()),
+            "std_errors": optional(listed(number(least=0))),
+        }
+    ),
 }
 """What is known of the record; a caller may have added more."""
 LINE = fields(
@@ -141,6 +151,8 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
         fault = diagnosis_fault(data["diagnosis"], data["valuation"].get("owners") or ())
     if fault is None and "cap" in data:
         fault = _cap_fault(data)
+    if fault is None and "growth" in data["record"]:
+        fault = _growth_fault(data["record"]["growth"], len(data["payments"]))
     if fault is None and len({line[b] is None for line in data["payments"] for b in BOUNDS}) > 1:
         fault = "some payments have an interval and others have none"
     if fault:
@@ -167,6 +179,12 @@ def _cap_fault(data: Mapping[str, Any]) -> str | None:
     if data["negative"] != "charge":
         return f"the rule {data['negative']!r} has no cap"
     return rule(is_cap, "a number from 0 to 1000, or 'none'")(data["cap"], "cap")
+
+
+def _growth_fault(growth: Mapping[str, Any], n_owners: int) -> str | None:
+    lists = [growth["values"], growth["std_errors"] or growth["values"]]
+    odd = any(len(one) != n_owners for one in lists)
+    return "record.growth does not have one number for each owner" if odd else None
 
 
 def _record_fault(record: Mapping[str, Any]) -> str | None:
