@@ -14,7 +14,8 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
 import dushapley as ds
-from dushapley.engine.diagnosis import difference
+from dushapley.engine.diagnosis import difference, probes
+from dushapley.engine.diagnosis.models import better_model, scores_of_usual
 from dushapley.engine.diagnosis.probes import Probes
 from dushapley.errors import InvalidSettlement
 from dushapley.results.diagnosis import (
@@ -51,9 +52,14 @@ STORED = Diagnosis(
 )
 
 
+USUAL = [0.9, 0.4, *[0.5, -0.4, 0.1] * 3]
+"""Scores of usual models that are no better."""
+
+
 @pytest.fixture(autouse=True)
 def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(difference, "TREES", 20)  # enough for rows as different as these
+    monkeypatch.setattr(probes, "scores_of_usual", lambda _: USUAL)  # a test of its own
 
 
 def stored() -> dict[str, Any]:
@@ -147,7 +153,7 @@ def test_each_fault_gets_its_own_reason_and_nobody_else_is_accused() -> None:
     assert "where they say 'ill', you mostly write 'well'" in exchanged
     assert found.of("site 5").columns[0].name == "column 1"
     assert [(one.owner, one.rows) for one in found.of("site 7").shared] == [("site 8", 30)]
-    assert found.trainings == 3 * 11
+    assert found.trainings == 3 * 11 + 12  # and those of the usual models
     wrong = found.of("site 3")
     assert wrong.disagreement is not None
     assert wrong.disagreement[1] < wrong.disagreement[0] < wrong.disagreement[2]
@@ -271,3 +277,16 @@ def test_a_forged_reason_does_not_verify() -> None:
     data["seal"] = seal(data)
     verdict = ds.verify(data, game)
     assert [f.name for f in verdict.findings if f.holds is False] == ["diagnosis"]
+
+
+def test_a_clearly_better_usual_model_is_named_by_the_owners_rows_alone() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(900, 2))
+    y = (X.prod(axis=1) > 0).astype(int)  # what no straight line tells apart
+    made = {f"site {j}": (X[j:800:4], y[j:800:4]) for j in range(4)}
+    game = ds.ModelGame(ds.Owners.from_arrays(made), "logistic", X[800:], 1 - y[800:])
+    note = better_model(game, scores_of_usual(game))
+    assert note is not None  # though a test set of wrong labels would speak against it
+    assert "knn scores 0.9" in note or "gbdt scores 0.9" in note
+    best = ds.ModelGame(ds.Owners.from_arrays(made), "gbdt", X[800:], y[800:])
+    assert "gbdt scores" not in (better_model(best, scores_of_usual(best)) or "")

@@ -384,8 +384,8 @@ def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Va
         found = diagnose(run.game, again, ledger=run.paid, n_jobs=run.n_jobs).to_dict()
     except Exception as error:  # it need not be measurable here to have been so there
         return Finding("diagnosis", None, f"could not be measured: {type(error).__name__}: {error}")
-    left = {"alternatives", "notes"}  # other models' values are not computed again
-    one, other = ({k: v for k, v in d.items() if k not in left} for d in (stored, found))
+    # values under other models are not computed again
+    one, other = ({k: v for k, v in d.items() if k != "alternatives"} for d in (stored, found))
     difference = first_difference(one, other, "", MEASURED, lambda _: MEASURED)
     if difference and valued.version != again.version:
         words = f"by version {valued.version!r}, and this is {again.version!r}"

@@ -20,6 +20,7 @@ from dushapley.engine.diagnosis.measures import (
     labels_of_classes,
     labels_of_numbers,
 )
+from dushapley.engine.diagnosis.models import MOST_TRIED, better_model
 from dushapley.engine.diagnosis.probes import MOST_MATRIX, WIDEST, Probes
 from dushapley.engine.diagnosis.reasons import Evidence, reasons_for
 from dushapley.engine.evaluators.free import blas_limit
@@ -44,11 +45,13 @@ EXACT_OWNERS = 200
 
 
 def most_trainings(game: Game) -> int:
-    """How many trainings a diagnosis takes at most: three an owner, none without rows."""
+    """How many trainings a diagnosis takes at most: three an owner, and those of usual models."""
     base = with_rows(game)
     if base is None or game.n_players < 2:
         return 0
-    return (3 if isinstance(base, ModelGame) else 1) * game.n_players
+    if not isinstance(base, ModelGame):
+        return game.n_players
+    return 3 * game.n_players + MOST_TRIED
 
 
 def with_rows(game: Game) -> RowsGame | None:
@@ -94,8 +97,9 @@ def diagnose(
 
     Notes
     -----
-    Cost: at most three trainings an owner, apart from the budget of the values. A training that
-    fails leaves its measurement out and is noted; nothing is raised for it.
+    Cost: at most three trainings an owner, and twelve of usual models on at most 2,000 rows, apart
+    from the budget of the values. A training that fails leaves its measurement out and is noted;
+    nothing is raised for it.
 
     Examples
     --------
@@ -132,6 +136,7 @@ class _Measured:
         self.trainings, self.notes = 0, dict[str, None]()
         self.labels: Labels | None = None
         self.alone = np.full((n, 0), np.nan)
+        self.usual: list[float] = []
         self.difference = Measure(np.full(n, np.nan), np.full(n, np.nan))
         self.probes = None if base is None or n < 2 else Probes(base)
         self.columns: list[tuple[Column, ...]] = [()] * n
@@ -143,6 +148,7 @@ class _Measured:
         self.probes = Probes(base, None, left_out)
         if self.probes.model is not None:
             self._labels(self.probes, self.probes.model)
+            self.usual = self.ask(3)[0].tolist()
         apart = self.ask(2)
         if apart.shape[1] == 2:
             self.difference = Measure(apart[:, 0], apart[:, 1])
@@ -160,18 +166,19 @@ class _Measured:
     def ask(self, kind: int) -> FloatArray:
         """Numbers of every owner's probe of one kind, one row an owner; not numbers where none."""
         assert self.probes is not None
-        players = [kind * self.n + i for i in range(self.n)]
+        asked = self.n if kind < 3 else 1
+        players = [kind * self.n + i for i in range(asked)]
         rows = [self._found(player) for player in players]
         missing = [player for player, row in zip(players, rows, strict=True) if row is None]
-        queries = np.eye(3 * self.n, dtype=np.bool_)
+        queries = np.eye(3 * self.n + 1, dtype=np.bool_)
         blocks = [(queries[[player]], None) for player in missing]
         for position, (outcome,) in self.executor.run(self.probes, blocks):
             self._keep(missing[position], outcome)
             rows[missing[position] - kind * self.n] = outcome.scores
-        self.trainings += self.n
+        self.trainings += self.n if kind < 3 else MOST_TRIED
         width = max((len(row) for row in rows if row is not None), default=0)
         nothing = np.full(width, np.nan)
-        return np.array([nothing if row is None else row for row in rows]).reshape(self.n, width)
+        return np.array([nothing if row is None else row for row in rows]).reshape(asked, width)
 
     def _found(self, player: int) -> FloatArray | None:
         """What the ledger knows of a probe."""
@@ -217,6 +224,8 @@ def _diagnosis(found: _Measured, game: Game, valuation: Valuation) -> Diagnosis:
     if model is not None:
         task = "regression" if model.classes is None else "classification"
     notes = [*found.notes]
+    if model is not None and (better := better_model(model, found.usual)):
+        notes.append(better)
     if model is not None and n > MOST_MATRIX:
         notes.append(f"Each owner is judged on each up to {MOST_MATRIX} owners; here are {n:,}.")
     return Diagnosis(task, evidence.target, found.trainings, owners, matrix, (), tuple(notes))

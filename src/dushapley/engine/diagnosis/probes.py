@@ -22,6 +22,7 @@ from dushapley.engine.diagnosis.difference import (
     some_rows,
     told_apart,
 )
+from dushapley.engine.diagnosis.models import scores_of_usual
 from dushapley.games.base import Game, Outcome
 from dushapley.games.model import training
 from dushapley.games.model.game import ModelGame
@@ -31,8 +32,9 @@ from dushapley.hashing import sha256, whole_number
 
 FORM = "diagnosis/1"
 """Part of the ledger's keys: another way to measure takes another name."""
-KINDS = ("without", "alone", "apart")
-"""Trained on all others, on the owner alone, and told to tell its rows from the others'."""
+KINDS = ("without", "alone", "apart", "usual")
+"""Trained on all others, on the owner alone, told to tell its rows from the others'; and, once,
+the usual models on everybody's rows."""
 MOST_ROWS, MOST_TESTED = 2000, 20_000
 """Rows of an owner, and of all owners together, on which a model is judged."""
 MOST_MATRIX = 60
@@ -64,8 +66,8 @@ class Probes(Game):
     ) -> None:
         self.base, self.tolerance, self.left_out = base, tolerance, left_out
         self.model = base if isinstance(base, ModelGame) else None
-        names = [f"{kind} {name}" for kind in KINDS for name in base.names]
-        self._set_owners(None, names, len(names))
+        names = [f"{kind} {name}" for kind in KINDS[:3] for name in base.names]
+        self._set_owners(None, [*names, "usual models"], len(names) + 1)
         self.limits = base.limits
         self.rows = [
             some_rows(f"{FORM} {hashed}", int(n), self._most)
@@ -101,7 +103,8 @@ class Probes(Game):
     def _outcome(self, player: int) -> Outcome:
         kind, owner = divmod(player, self.base.n_players)
         try:
-            numbers = np.array((self._without, self._alone, self._apart)[kind](owner), dtype=float)
+            ways = (self._without, self._alone, self._apart, self._usual)
+            numbers = np.array(ways[kind](owner), dtype=float)
             if not len(numbers) or not np.isfinite(numbers).all():
                 return Outcome(0.0, "too few rows, or numbers without end")
             return Outcome(float(len(numbers)), scores=numbers)
@@ -185,6 +188,11 @@ class Probes(Game):
         blocks = [as_numbers(self._rows(k, each, "other")) for k in others]
         name = self.base.owners.hashes[owner]
         return told_apart(own, np.concatenate(blocks), whole_number(name, 4) >> 1)
+
+    def _usual(self, owner: int) -> list[float]:
+        """Of the usual models, whoever asks."""
+        del owner
+        return [] if self.model is None else scores_of_usual(self.model)
 
     def own_rows(self, owner: int) -> FloatArray:
         """Rows of an owner that nobody else has: copies cannot be told apart."""
