@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
 import dushapley as ds
-from dushapley.engine.diagnosis import difference, probes
+from dushapley.cli.main import main
 from dushapley.engine.diagnosis.models import better_model, scores_of_usual
 from dushapley.engine.diagnosis.probes import Probes
 from dushapley.errors import InvalidSettlement
@@ -50,16 +50,6 @@ STORED = Diagnosis(
     alternatives=(Alternative("knn", "accuracy", 0.5, 0.9, (0.1, 0.3)),),
     notes=("gbdt scores higher.",),
 )
-
-
-USUAL = [0.9, 0.4, *[0.5, -0.4, 0.1] * 3]
-"""Scores of usual models that are no better."""
-
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(difference, "TREES", 20)  # enough for rows as different as these
-    monkeypatch.setattr(probes, "scores_of_usual", lambda _: USUAL)  # a test of its own
 
 
 def stored() -> dict[str, Any]:
@@ -290,3 +280,46 @@ def test_a_clearly_better_usual_model_is_named_by_the_owners_rows_alone() -> Non
     assert "knn scores 0.9" in note or "gbdt scores 0.9" in note
     best = ds.ModelGame(ds.Owners.from_arrays(made), "gbdt", X[800:], y[800:])
     assert "gbdt scores" not in (better_model(best, scores_of_usual(best)) or "")
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return int(end.value.code or 0)
+
+
+def test_several_models_and_scores_stand_beside_the_one_that_pays(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = ["owners", "--by-file", "--target", "y", "--test", "test.csv", "--model", "lda,knn"]
+    pot = ["--scoring", "accuracy,auc", "--pot", "100", "--method", "loo"]
+    assert run("value", *job, *pot) == 0
+    told = capsys.readouterr()
+    assert "and up to 21 trainings more, apart from the budget" in told.err
+    assert "under each of 3 other ways to value" in told.err
+    assert "lda, accuracy" in told.out
+    assert "everybody's score" in told.out
+    diagnosis = json.loads((folder / "settlement.json").read_text())["diagnosis"]
+    beside = [(one["model"], one["scoring"]) for one in diagnosis["alternatives"]]
+    assert beside == [(m, s) for m in ("lda", "knn") for s in ("accuracy", "roc_auc")]
+    paid = json.loads((folder / "settlement.json").read_text())["valuation"]
+    assert diagnosis["alternatives"][0]["values"] == paid["values"]
+    assert run("verify", "settlement.json", "owners", "test.csv") == 0
+    assert "passed    diagnosis: the same" in capsys.readouterr().out
+    assert run("quote", *job) == 2
+    assert "only `value` shows several" in capsys.readouterr().err
+
+
+def test_what_cannot_be_measured_costs_nobody_the_values(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(ds, "diagnose", broken)
+    job = ["owners", "--by-file", "--target", "y", "--test", "test.csv", "--model", "lda"]
+    assert run("value", *job, "--pot", "100") == 0
+    assert "Why could not be measured: RuntimeError: no room" in capsys.readouterr().err
+    assert "diagnosis" not in json.loads((folder / "settlement.json").read_text())
+    assert run("value", *job, "--pot", "100", "--no-why", "--force") == 0
+    assert "apart from the budget" not in capsys.readouterr().err

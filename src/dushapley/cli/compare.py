@@ -72,6 +72,7 @@ def compare(
     refuse_unable_to_draw(picture)
     drawn = [] if picture is None else [Output("--picture", picture, job.identity)]
     refuse_outputs([*drawn, *means.outputs], [*job.paths, *filter(None, [reference])], force=force)
+    job.refuse_several()
     game = job.game()
     n = game.n_players
     grid = list(dict.fromkeys(chosen or [6 * n, n**2, 2 * n**2]))

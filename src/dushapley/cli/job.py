@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated
 
 from typer import Option
@@ -13,7 +14,7 @@ from dushapley.arrays import Array
 from dushapley.cli import options as o
 from dushapley.cli.data import Data
 from dushapley.data.rows import is_table
-from dushapley.errors import InvalidOption
+from dushapley.errors import InvalidOption, SharedRows
 from dushapley.games.model.catalogue import Choice, check_task, choose, in_words
 from dushapley.games.model.encoding import is_mixed
 from dushapley.terminal import say
@@ -42,7 +43,8 @@ class Job(Data):
         str | None,
         Option(
             help=f"{', '.join(ds.models())}, or a dotted path "
-            "[default: logistic for classes, ridge for numbers].",
+            "[default: logistic for classes, ridge for numbers]. `value` takes several, with "
+            "commas between: the first pays, the others are shown beside it.",
             metavar="NAME",
             show_default=False,
         ),
@@ -50,7 +52,8 @@ class Job(Data):
     scoring: Annotated[
         str | None,
         Option(
-            help="A score of scikit-learn [default: accuracy for classes, r2 for numbers].",
+            help="A score of scikit-learn [default: accuracy for classes, r2 for numbers]; "
+            "`value` takes several, as of models.",
             metavar="NAME",
             show_default=False,
         ),
@@ -100,23 +103,57 @@ class Job(Data):
 
     def game(self) -> ds.ModelGame | ds.FoldsGame:
         """Read and check the files and set up the game; nothing trains."""
-        owners = self.owners()
-        choice = choose(owners, self.model, self.task, self.scoring)
+        owners = self._owners
+        choice = choose(owners, self.pairs[0][0], self.task, self.pairs[0][1])
         say(
             f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
             f"{len(owners.columns or ())} columns; {choice.task}, {choice.model}, {choice.scoring}"
         )
-        tested = partial(self._model_game, choice)
-        game: ds.ModelGame | ds.FoldsGame
-        if self.cv is not None:
-            game = ds.FoldsGame(owners, tested, self.cv, seed=self.model_seed)
-        elif self.test is not None:
-            game = tested(owners, *self.test_set(owners))
-        else:
-            assert self.holdout is not None
-            game = tested(*owners.hold_out(self.holdout, self.model_seed))
-            game.notes = (*game.notes, HELD_OUT)
+        game = self._made(choice)
         say(f"{choice.model}: {model_in_words(game)}")
+        return game
+
+    @cached_property
+    def _owners(self) -> ds.Owners:
+        """Read once, and said once what is odd about them."""
+        return self.owners()
+
+    @property
+    def pairs(self) -> list[tuple[str | None, str | None]]:
+        """Models and scores that were named, each with each; the first pays."""
+        models, scores = (
+            [None] if words is None else [word.strip() for word in words.split(",")]
+            for words in (self.model, self.scoring)
+        )
+        return [(model, scoring) for model in models for scoring in scores]
+
+    def refuse_several(self) -> None:
+        """Refuse several models or scores where only one can be meant."""
+        if len(self.pairs) > 1:
+            raise InvalidOption(
+                f"--model and --scoring name {len(self.pairs)} ways to value; only `value` shows "
+                "several beside each other. Name one of each."
+            )
+
+    def others(self) -> list[tuple[Choice, ds.ModelGame | ds.FoldsGame]]:
+        """The same job under every other model and score that was named; nothing trains."""
+        found: list[tuple[Choice, ds.ModelGame | ds.FoldsGame]] = []
+        for model, scoring in self.pairs[1:]:
+            choice = choose(self._owners, model, self.task, scoring)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SharedRows)  # as was said of the first
+                found.append((choice, self._made(choice)))
+        return found
+
+    def _made(self, choice: Choice) -> ds.ModelGame | ds.FoldsGame:
+        owners, tested = self._owners, partial(self._model_game, choice)
+        if self.cv is not None:
+            return ds.FoldsGame(owners, tested, self.cv, seed=self.model_seed)
+        if self.test is not None:
+            return tested(owners, *self.test_set(owners))
+        assert self.holdout is not None
+        game = tested(*owners.hold_out(self.holdout, self.model_seed))
+        game.notes = (*game.notes, HELD_OUT)
         return game
 
     def _model_game(

@@ -135,6 +135,14 @@ class Means:
             )
         return announced_ledger(game) if self.ledger is None or game.cheap else self.ledger
 
+    def ledger_beside(self, game: ds.Game, name: str) -> Path | None:
+        """Where another model's work is kept: a ledger is of one model and score."""
+        if self.no_ledger or game.cheap or game.context is None:
+            return None
+        if self.ledger is None:
+            return default_ledger(game.context)
+        return self.ledger.with_name(f"{self.ledger.stem}-{name}{self.ledger.suffix}")
+
     def usable_ledger_of(self, game: ds.Game) -> Path | None:
         """The same, tried: for those who time trials before they open it."""
         path = self.ledger_of(game)

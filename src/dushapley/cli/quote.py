@@ -35,6 +35,7 @@ ASK_ABOVE = 120.0
 def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
     """What each method would cost here, from a few timed trainings, before paying."""
     check_executor("local", jobs, None)
+    job.refuse_several()
     game = job.game()
     frame = ds.quote(game, n_jobs=jobs)
     if one_of(game).is_endless and game.at_least is None:
@@ -63,14 +64,17 @@ def agree_on_plan(
     max_seconds: float | None = None,
     apart: int = 0,
     growth: bool = False,
+    others: int = 0,
 ) -> None:
     """Say what will run, and ask if it is likely to be long; who agreed before pays no trial.
 
-    Without a terminal, a limit of time is agreement enough. `apart` trainings are not of the plan.
+    Without a terminal, a limit of time is agreement enough. `apart` trainings are not of the plan,
+    and `others` are models and scores that are valued as well.
     """
     each = 0.0 if means.yes else prices.seconds_each(game)
     grown = growth_cost(game.n_players) if growth else 0
-    seconds = each * (plan.budget + game.n_tried + apart + grown) / prices.workers(means.jobs)
+    trainings = (plan.budget + game.n_tried) * (1 + others) + apart + grown
+    seconds = each * trainings / prices.workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if game.is_tried:
@@ -85,6 +89,9 @@ def agree_on_plan(
         )
     if grown:
         say(f"and up to {grown:,} trainings more for --growth")
+    if others:
+        ways = "way" if others == 1 else "ways"
+        say(f"and as many again under each of {others} other {ways} to value: models and scores")
     if plan.reason:
         say(plan.reason)
     if max_seconds is None or sys.stdin.isatty():

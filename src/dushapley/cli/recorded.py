@@ -47,8 +47,8 @@ def recorded_job(record: Mapping[str, Any], inputs: Inputs, agreed_model: str | 
     """The job that a settlement was made by, on these files."""
     job = record["job"]
     refuse_odd_job(job)
-    named = job.get("model")
-    if named is not None and named not in MODELS and named != agreed_model:
+    named = (job.get("model") or "").split(",")[0].strip()  # the first pays, and is computed again
+    if named and named not in MODELS and named != agreed_model:
         raise InvalidOption(
             f"The settlement names the model {named!r:.200}, which is code to be imported. Pass "
             f"--model {shlex.quote(named)} if you trust it."

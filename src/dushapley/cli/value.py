@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from time import monotonic
 from typing import Annotated
 
@@ -12,12 +13,12 @@ from dushapley.cli import options as o
 from dushapley.cli.delivery import Delivery
 from dushapley.cli.job import Job
 from dushapley.cli.quote import agree_on_plan
-from dushapley.cli.why import diagnosed, grown_rows
+from dushapley.cli.why import alternatives, diagnosed, grown_rows, side_by_side
 from dushapley.cli.wording import in_options
 from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.value import Run, check_wishes
 from dushapley.errors import Stopped
-from dushapley.terminal import say
+from dushapley.terminal import output, say
 
 
 def value(
@@ -49,6 +50,7 @@ def value(
     check_wishes(precision, executor, means.jobs, address, max_seconds)
     wanted.refuse_outputs(job, means)
     game = job.game()
+    others = job.others()
     wanted.refuse_strangers(job, game)
     command = shlex.join(["dushapley", *(context.obj or ())])
     with Run(
@@ -57,7 +59,7 @@ def value(
         address=address, ledger=means.ledger_of(game),
     ) as run:  # fmt: skip
         apart = most_trainings(game) if wanted.asks_why else 0
-        agree_on_plan(game, run.plan, means, max_seconds, apart, wanted.growth)
+        agree_on_plan(game, run.plan, means, max_seconds, apart, wanted.growth, len(others))
         until = monotonic() + (max_seconds or float("inf"))
         try:
             result = run.pay()
@@ -68,5 +70,9 @@ def value(
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
             raise Exit(code if stopped.out_of_time else 130) from None
         why = diagnosed(run, result, means, until) if wanted.asks_why else None
+        beside = alternatives(job, run, result, others, means, until)
+    why = why and replace(why, alternatives=beside)
     grown = grown_rows(game, means, asked.seed) if wanted.growth else None
     wanted.hand_over(result, job, game, command, json=json, diagnosis=why, growth=grown)
+    if beside:
+        (say if json else output)(side_by_side(game.names, beside))

@@ -52,6 +52,7 @@ def what_if(
             "--merge A B, --copy A B, or --rows OWNER N."
         )
     refuse_outputs(means.outputs, [*job.paths, *filter(None, [join])])
+    job.refuse_several()
     game = job.game()
     change = make_change(job, game, *given[0])
     how: dict[str, Any] = {

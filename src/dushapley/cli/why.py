@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isfinite
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 import dushapley as ds
 from dushapley.cli import options as o
+from dushapley.cli.job import Job, one_of
+from dushapley.cli.wording import in_options
 from dushapley.engine.diagnosis.diagnose import OutOfTime
 from dushapley.engine.value import Run
-from dushapley.results.diagnosis import Diagnosis
+from dushapley.errors import DUShapleyError, Stopped
+from dushapley.games.model.catalogue import Choice
+from dushapley.results.diagnosis import Alternative, Diagnosis
 from dushapley.settlement.growth import measure_growth
-from dushapley.terminal import printable, say
+from dushapley.terminal import columns, printable, say, short_name, table
+
+Others = Sequence[tuple[Choice, ds.ModelGame | ds.FoldsGame]]
+"""Other models and scores that were named, with their games."""
 
 
 def diagnosed(run: Run, result: ds.Valuation, means: o.Means, until: float) -> Diagnosis | None:
@@ -50,3 +61,49 @@ def grown_rows(game: ds.Game, means: o.Means, seed: int) -> dict[str, Any] | Non
     except ds.errors.DUShapleyError as error:  # the values are paid for, and are handed over
         say(printable(f"Growth could not be measured: {error}"))
     return None
+
+
+def alternatives(
+    job: Job, run: Run, result: ds.Valuation, others: Others, means: o.Means, until: float
+) -> tuple[Alternative, ...]:
+    """Values under each model and score that was named, the one that pays first.
+
+    One that fails is said aloud and left out: what pays is paid for by now.
+    """
+    if not others:
+        return ()
+    one = one_of(run.game)  # type: ignore[arg-type]  # a job's game is one of models
+    chosen = job.pairs[0][0] or type(one.model).__name__
+    found = [_alternative(chosen, one.scoring, result)]
+    for choice, game in others:
+        say(f"the same under {choice.model}, {choice.scoring}:")
+        left = until - monotonic()
+        try:
+            valued = ds.value(
+                game, run.method, options=run.options, budget=run.budget, seed=run.seed,
+                n_jobs=means.jobs, executor=run.executor, address=run.address,
+                max_seconds=max(left, 1e-3) if isfinite(left) else None,
+                ledger=means.ledger_beside(game, f"{choice.model}-{choice.scoring}"),
+            )  # fmt: skip
+        except (DUShapleyError, Stopped) as error:
+            say(printable(f"It is left out: {in_options(str(error))}"))
+            continue
+        found.append(_alternative(choice.model, choice.scoring, valued))
+    return tuple(found)
+
+
+def _alternative(model: str, scoring: object, valued: ds.Valuation) -> Alternative:
+    values = tuple(valued.values.tolist())
+    return Alternative(model, str(scoring), valued.u_empty, valued.u_full, values)
+
+
+def side_by_side(names: Sequence[str], found: Sequence[Alternative]) -> str:
+    """A strip for each owner: its part of all positive values under each model and score."""
+    parts = [np.maximum(one.values, 0) / (np.maximum(one.values, 0).sum() or 1) for one in found]
+    titles = ("owner", *(f"{one.model}, {one.scoring}" for one in found))
+    rows = [
+        [short_name(name), *(f"{part[i]:.1%}" for part in parts)] for i, name in enumerate(names)
+    ]
+    scores = ["everybody's score", *(f"{one.u_full:.4g}" for one in found)]
+    head = "Parts of what is shared, under each model and score; the first pays."
+    return "\n".join([head, table(titles, [*rows, scores], width=columns())])
