@@ -20,8 +20,9 @@ from dushapley_paper import EXPERIMENTS, DataMissing, reproduce
 from dushapley_paper import download as fetching
 from dushapley_paper.cases import TABLES, Case, TableMissing, Utilities, utilities
 from dushapley_paper.data import FOLDER, SOURCES, load
-from dushapley_paper.experiment import ClaimVerdict, Finding, judge, short, standing
-from dushapley_paper.headlines import HEADLINES
+from dushapley_paper.experiment import ClaimVerdict, Finding, judge, judge_every, short, standing
+from dushapley_paper.figure_2 import needs_more_by_nature
+from dushapley_paper.headlines import HEADLINES, decides
 from dushapley_paper.page import counted, together, write_page
 from dushapley_paper.records import UnknownExperiment, find_profile, read, save
 from dushapley_paper.table_2_page import COLUMNS, as_good, clear_from
@@ -100,7 +101,7 @@ def test_headlines_name_verdicts_that_exist(stored: Path) -> None:
         for name, start in (*headline.decided_by, *headline.beyond):
             assert name in EXPERIMENTS
             if name in verdicts:
-                assert any(v.claim.startswith(start) for v in verdicts[name]), start
+                assert any(decides(start, v.claim) for v in verdicts[name]), start
 
 
 @pytest.mark.slow
@@ -110,7 +111,7 @@ def test_headlines_name_verdicts_of_the_tables(tables: dict[str, dict[str, Any]]
         for headline in HEADLINES:
             for decider, start in (*headline.decided_by, *headline.beyond):
                 if decider == name:
-                    assert any(v.claim.startswith(start) for v in verdicts), start
+                    assert any(decides(start, v.claim) for v in verdicts), start
 
 
 def test_the_committed_page_is_made_of_the_committed_results() -> None:
@@ -123,6 +124,14 @@ def test_the_committed_page_is_made_of_the_committed_results() -> None:
         for verdict in EXPERIMENTS[record["name"]].claims(record["result"]):
             line = f"- **{verdict.finding}**: {verdict.claim}. Found: {verdict.numbers}."
             assert line in page, "write the page again: dushapley reproduce all"
+
+
+def test_cases_too_close_to_call_are_no_counterexamples(stored: Path) -> None:
+    """Under the natural logarithm, as under base 10."""
+    result = next(r for r in read(stored / "results") if r["name"] == "figure-2")["result"]
+    found = next(r for r in result["readings"] if (r["base"], r["constant"]) == ("e", "in range"))
+    found["permutation"] |= {"more": 10, "level": found["permutation"]["of"] - 10}
+    assert needs_more_by_nature(result, "permutation", "in range").finding == "cannot be told"
 
 
 def test_same_seed_same_result() -> None:
@@ -145,6 +154,9 @@ def test_verdicts_in_words() -> None:
     assert judge(1, 2) == "does not hold"
     assert judge(1, 3, level=1) == "cannot be told"
     assert judge(0, 0) == "cannot be told"
+    assert judge_every(35, 1, 36) == "does not hold"  # one counterexample
+    assert judge_every(35, 0, 36) == "cannot be told"
+    assert judge_every(36, 0, 36) == "holds"
     verdicts = [ClaimVerdict("a", "holds", "1"), ClaimVerdict("b", "does not hold", "2")]
     assert together(verdicts[:1]) == "holds"
     assert together([]) == "cannot be told"
@@ -165,6 +177,8 @@ def test_headlines_are_no_better_than_their_verdicts() -> None:
     assert {together(found(s)) for s in ("hw", "hhn", "ho", "w", "hwwnn")} == {"holds weaker"}
     assert {together(found(s)) for s in ("n", "hn", "wn", "no", "hnno")} == {"does not hold"}
     assert {together(found(s)) for s in ("", "o", "oo")} == {"cannot be told"}
+    assert together(found("hhn"), every=True) == "does not hold"
+    assert together(found("hho"), every=True) == "holds weaker"
     assert counted(found("hhwnnno")) == "2 hold, 1 weaker, 3 do not, 1 open"
     assert counted(found("n")) == "1 does not"
     assert counted([]) == "no verdict"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dushapley as ds
 from dushapley import guarantees as gu
-from dushapley.errors import AssumptionFails, InvalidOption
+from dushapley.errors import AssumptionFails, InvalidGame, InvalidOption
 from dushapley.games import logarithmic, mean_estimation, power_law, rational, saturating
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -165,6 +165,70 @@ def test_h1_is_refused_with_its_reason() -> None:
         gu.check_h1(lambda n: n**0.3, 1000.0)
     with pytest.raises(AssumptionFails, match="not increasing"):
         gu.theorem2(ds.SizeGame([10, 20], np.cos))
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [lambda n: n**0.01, lambda n: n**1e-4, lambda n: np.log1p(n) ** 2, lambda n: n + np.sin(n) / 2],
+)
+def test_h1_is_refused_where_curves_bend_slowly_or_wiggle(curve) -> None:
+    for high in (30.0, 1000.0, 1e5):
+        with pytest.raises(AssumptionFails, match="H1 fails"):
+            gu.check_h1(curve, high)
+
+
+def test_a_declared_shape_is_checked() -> None:
+    """A logistic curve, declared completely monotone, used to have a guarantee that was false."""
+
+    def logistic(n: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-(n - 80) / 20))
+
+    for shape in ("concave", "completely monotone"):
+        with pytest.raises(InvalidGame, match=f"declared {shape}.*order 2"):
+            ds.SizeGame([40, 50, 60], logistic, shape=shape)  # type: ignore[arg-type]
+    increasing = ds.SizeGame([40, 50, 60], logistic, shape="increasing")
+    for game in (increasing, ds.SizeGame([40, 50, 60], logistic)):  # no figure without its ground
+        assert "error_checked_numerically" not in ds.value(game, "du").details
+        with pytest.raises(AssumptionFails, match="not completely monotone"):
+            gu.certificate(game)
+    with pytest.raises(InvalidGame, match="order 1"):
+        ds.SizeGame([40, 50, 60], np.cos, shape="increasing")
+    bends_late = ds.games.LearningCurve(lambda n: np.tanh(n / 1e4), shape="completely monotone")
+    with pytest.raises(InvalidGame, match="completely monotone"):
+        ds.SizeGame([40, 50, 60], bends_late)
+    with pytest.raises(InvalidGame, match="concave"):
+        ds.RegressogramGame(
+            [[4, 7], [9, 2]], [0.5, 0.5], ds.games.LearningCurve(np.square, shape="concave")
+        )
+    for c in 10.0 ** np.arange(-6, 13):
+        for curve in (rational(c), logarithmic(c), saturating(c), power_law(c, 0.2)):
+            ds.SizeGame([3, 5], curve)
+            ds.SizeGame([3e6, 5e8, 1e9], curve)
+
+
+def test_numerical_errors_know_the_level() -> None:
+    plain, lifted = (
+        ds.SizeGame([10, 20, 30, 70], lambda n, c=c: c + n / (n + 10)) for c in (0, 1e9)
+    )
+    for method in ("exact", "du"):
+        error = np.abs(ds.value(lifted, method).values - ds.value(plain, method).values).max()
+        assert 1e-9 < error < ds.value(lifted, method).details["numerical_error"]
+
+
+def test_corollary_1_needs_an_assumption() -> None:
+    """It fails for w = n mod 2; for increasing w both values are at most r·range/I."""
+    rng = np.random.default_rng(0)
+    for n in (10, 50, 200):
+        odd = ds.SizeGame([1, 3] * (n // 2), lambda rows: rows % 2)
+        gap = np.abs(ds.value(odd, "du").values - ds.value(odd, "exact").values).max()
+        assert gap == pytest.approx(1 - 2 / n, abs=1e-9)
+    for _ in range(20):
+        sizes = rng.integers(1, 20, int(rng.integers(2, 40)))
+        steps = np.cumsum(np.append(0.0, rng.exponential(size=int(sizes.sum())) ** 3))
+        game = ds.SizeGame(sizes, lambda rows, s=steps: np.interp(rows, np.arange(len(s)), s))
+        most = np.ceil(sizes.max() / sizes.min()) * steps[-1] / len(sizes)
+        for method in ("du", "exact"):
+            assert (ds.value(game, method).values <= most + 1e-9).all()
 
 
 @pytest.mark.parametrize("high", [3.0, 1e4, 1e9])

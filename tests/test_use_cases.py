@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.errors import InvalidGame, InvalidOwners
-from dushapley.games import RidgeGame, mean_estimation, ridge_minimiser
+from dushapley.errors import DUShapleyError, InvalidGame, InvalidOption, InvalidOwners
+from dushapley.games import (
+    RidgeGame,
+    epsilon_from_gamma,
+    gamma_from_privacy,
+    mean_estimation,
+    ridge_minimiser,
+)
 from dushapley.games.size.binning import Cubes
 
 
@@ -67,6 +73,104 @@ def test_fixed_point_is_right_where_the_papers_form_is_not(
     noise = errors.std() / np.sqrt(len(errors))
     assert abs(fixed - errors.mean()) < 4 * noise + 0.02 * errors.mean()  # an approximation
     assert abs(paper - errors.mean()) > 4 * errors.mean()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "gamma", "d", "high"), [([10, 3], [1, 100], 2, 3.0), ([40, 10], [1, 10], 10, 1.05)]
+)
+def test_the_fixed_point_is_not_the_expected_error_itself(
+    sizes: list[int], gamma: list[float], d: int, high: float
+) -> None:
+    """A few precise rows, too few for d coefficients: simulation is the reference."""
+    everyone = np.ones((1, 2), dtype=bool)
+    game = ds.LinearRegressionGame(sizes, gamma, d, form="simulated", draws=3000)
+    errors = simulated_errors(np.random.default_rng(5), sizes, gamma, np.eye(d), 5_000)
+    assert -game(everyone)[0] == pytest.approx(errors.mean(), rel=0.4)  # a heavy tail
+    assert -ds.LinearRegressionGame(sizes, gamma, d)(everyone)[0] > high * -game(everyone)[0]
+
+
+def test_simulated_pools() -> None:
+    game = ds.LinearRegressionGame([12, 30, 8], [1, 2, 0.5], 4, form="simulated", draws=50, seed=3)
+    values = ds.value(game, "exact").values
+    again = ds.LinearRegressionGame([12, 30, 8], [1, 2, 0.5], 4, form="simulated", draws=50, seed=3)
+    np.testing.assert_array_equal(values, ds.value(again, "exact").values)
+    assert game.fingerprint == again.fingerprint
+    assert game([[0, 0, 0]])[0] == -4
+    assert (values > 0).all()  # more rows never hurt
+    with pytest.raises(DUShapleyError, match="whole owners only"):
+        ds.value(game, "du")
+    with pytest.raises(InvalidGame, match="whole"):
+        ds.LinearRegressionGame([1.5, 2], 1.0, 3, form="simulated")
+
+
+def by_enumeration(game: ds.Game) -> np.ndarray:
+    options = {"by": "enumeration"}
+    return ds.value(game, "exact", options=options, budget=2**game.n_players).values
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exact_values_of_twelve_owners_of_four_precisions(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gamma, d = rng.choice([0.5, 1, 2, 4], 12), int(rng.integers(1, 9))
+    sizes = rng.integers(1, 60, 12) if seed % 2 else rng.choice([5, 30, 200], 12)
+    game = ds.LinearRegressionGame(sizes, gamma, d)
+    found = ds.value(game, "exact")
+    assert found.n_evaluations == 0
+    np.testing.assert_allclose(found.values, by_enumeration(game), rtol=0, atol=1e-10)
+
+
+def test_exact_values_of_the_papers_form_by_kinds() -> None:
+    game = ds.LinearRegressionGame([40, 60, 40, 60, 90], [1, 2, 1, 3, 3], 4, form="paper")
+    found = ds.value(game, "exact")
+    assert found.n_evaluations == 0
+    np.testing.assert_allclose(found.values, by_enumeration(game), rtol=0, atol=1e-10)
+
+
+def test_equal_precisions_are_a_size_game() -> None:
+    sizes = np.random.default_rng(0).integers(1, 40, 14)
+    for form in ("fixed-point", "paper"):
+        game = ds.LinearRegressionGame(sizes, 1.7, 300, form=form)  # type: ignore[arg-type]
+        assert ds.value(game, "exact").n_evaluations == 0
+        np.testing.assert_allclose(
+            ds.value(game, "exact").values, by_enumeration(game), rtol=0, atol=1e-10
+        )
+
+
+def test_kinds_and_the_law_of_the_pooled_size_agree_with_many_owners() -> None:
+    """Two routes, one of them in three dimensions: the precisions differ by next to nothing."""
+    sizes = np.repeat([100, 50, 20], [60, 50, 40])
+    gamma = np.repeat([1.0, 1 + 1e-13, 1 - 1e-13], [60, 50, 40])
+    by_kinds = ds.value(ds.LinearRegressionGame(sizes, gamma, 6), "exact")
+    by_law = ds.value(ds.LinearRegressionGame(sizes, 1.0, 6), "exact")
+    assert by_kinds.details["route"] == "kinds of owners"
+    np.testing.assert_allclose(by_kinds.values, by_law.values, rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_a_thousand_owners_of_four_precisions() -> None:
+    sizes, gamma = np.repeat([100, 50, 200, 20], 250), np.repeat([0.5, 1, 2, 4], 250)
+    game = ds.LinearRegressionGame(sizes, gamma, 10)
+    found = ds.value(game, "exact")
+    assert found.n_evaluations == 0
+    assert found.details["numerical_error"] < 1e-9
+    assert abs(found.efficiency_gap) < 1e-7
+
+
+def test_definition_1_of_a_regressogram_against_its_draws() -> None:
+    """The closed form is not Definition 1: bin counts of a draw are random."""
+    rng = np.random.default_rng(0)
+    counts = np.array([[4, 1, 0], [0, 3, 2], [2, 2, 5], [1, 0, 3]])
+    w, chance = mean_estimation(2.0, 1.0), np.array([0.5, 0.2, 0.3])
+    game = ds.RegressogramGame(counts, chance, w)
+    drawn = np.zeros(4)
+    for i in range(4):
+        others = np.delete(counts, i, axis=0).sum(axis=0)
+        for k in range(4):
+            rows = round(k / 3 * int(others.sum()))
+            pools = rng.multivariate_hypergeometric(others, rows, size=4000).astype(float)
+            drawn[i] += ((w(pools + counts[i]) - w(pools)) @ chance).mean() / 4
+    np.testing.assert_allclose(game.definition_1(), drawn, atol=1e-3)
+    assert np.abs(ds.value(game, "du").values - drawn).max() > 4e-3
 
 
 def test_regressogram_utility_against_simulated_regressions() -> None:
@@ -217,6 +321,52 @@ def test_ridge_without_penalty_is_the_running_example() -> None:
     ]
     room = 4 * np.std(errors) / np.sqrt(len(errors))
     assert abs(np.mean(errors) - 1.7 * d / (30 - d - 1)) < room
+
+
+def test_ridge_with_any_weights(designs: list[np.ndarray]) -> None:
+    """Weights of one's own: the minimiser's error over simulated noise is the formula's."""
+    rng = np.random.default_rng(0)
+    d, lam = designs[0].shape[1], 0.3
+    theta, noise = rng.normal(size=d), np.linspace(0.5, 1.5, len(designs))
+    alpha = np.linspace(3, 1, len(designs))
+    game = RidgeGame(designs, theta, noise, lam, alpha=alpha)
+    errors = []
+    for _ in range(4000):
+        labels = [
+            x @ theta + s**0.5 * rng.normal(size=len(x))
+            for x, s in zip(designs, noise, strict=True)
+        ]
+        errors.append(np.sum((ridge_minimiser(designs, labels, lam, alpha) - theta) ** 2))
+    room = 4 * np.std(errors) / np.sqrt(len(errors))
+    everyone = np.ones((1, len(designs)), dtype=bool)
+    assert abs(np.mean(errors) + game(everyone)[0]) < room
+    plain = RidgeGame(designs, theta, noise, lam)
+    rows = RidgeGame(designs, theta, noise, lam, alpha=[len(x) for x in designs])
+    np.testing.assert_allclose(rows(everyone), plain(everyone))
+    with pytest.raises(InvalidGame, match="alpha"):
+        RidgeGame(designs, theta, noise, lam, alpha=np.zeros(len(designs)))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 20.0])
+def test_privacy_of_labels_both_ways(epsilon: float) -> None:
+    """(ε, δ) to γ and back; δ is what the densities of two neighbouring labels say."""
+    width, delta = 4.0, 1e-4
+    gamma = gamma_from_privacy(epsilon, delta, width=width, label_noise=0.7, scale=1.3)
+    back = epsilon_from_gamma(gamma, delta, width=width, label_noise=0.7, scale=1.3)
+    assert back == pytest.approx(epsilon, rel=1e-9)
+    noise = np.sqrt((1.3 / gamma) ** 2 - 0.7**2)
+    x = np.linspace(-12, 12 + width / noise, 2_000_001) * noise
+    one, other = (np.exp(-((x - m) ** 2) / (2 * noise**2)) for m in (width, 0.0))
+    excess = np.maximum(one - np.exp(epsilon) * other, 0) / (noise * np.sqrt(2 * np.pi))
+    assert float(excess.sum() * (x[1] - x[0])) == pytest.approx(delta, rel=1e-3)
+    assert epsilon_from_gamma(1.3 / 0.7, delta, width=width, label_noise=0.7, scale=1.3) == np.inf
+
+
+def test_privacy_options_are_checked() -> None:
+    with pytest.raises(InvalidOption, match="between 0 and 1"):
+        gamma_from_privacy(1.0, 0.0, width=2.0)
+    with pytest.raises(InvalidOption, match="width"):
+        gamma_from_privacy(1.0, 1e-5, width=-2.0)
 
 
 def test_privacy_costs_value() -> None:

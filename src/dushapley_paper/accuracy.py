@@ -116,7 +116,9 @@ PAPERS = ("MC-Shapley", "MC-anti-Shapley")
 """Those the paper compares with."""
 WALKS = "MC-Shapley, I samples"
 AUTO, AUTO_CHEAP = "auto", "auto at 6I"
-EMPTY = {"zero": "u(∅) = 0", "constant": "u(∅) = best constant prediction"}
+EMPTY = {"zero": "u(∅) = 0, all else as it is", "constant": "the constant's score subtracted"}
+"""Both ways to have u(∅) = 0. To subtract the score of the best constant prediction from every
+utility and to leave it there as u(∅) give the same values."""
 
 
 def errors_of(table: Utilities, empty: str, seeds: int) -> dict[str, Any]:

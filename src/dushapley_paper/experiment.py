@@ -182,6 +182,19 @@ def judge(won: int, of: int, level: int = 0) -> Finding:
     return "cannot be told" if 2 * (won + level) > of else "does not hold"
 
 
+def judge_every(won: int, lost: int, of: int) -> Finding:
+    """Finding on a claim about all instances: one clear counterexample refutes it.
+
+    Examples
+    --------
+    >>> judge_every(3, 0, 3), judge_every(35, 1, 36), judge_every(2, 0, 3), judge_every(0, 0, 0)
+    ('holds', 'does not hold', 'cannot be told', 'cannot be told')
+    """
+    if lost:
+        return "does not hold"
+    return "holds" if won == of > 0 else "cannot be told"
+
+
 def qualified(verdict: ClaimVerdict, absent: Sequence[str]) -> ClaimVerdict:
     """The same, naming the games that were not run; what they would say is not known."""
     if not absent:

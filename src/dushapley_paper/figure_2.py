@@ -17,10 +17,17 @@ from dushapley_paper.experiment import (
     Result,
     Sheet,
     judge,
+    judge_every,
     short,
     standing,
 )
-from dushapley_paper.figure_2_truth import counterexample, measured, truth_claims, truth_sheet
+from dushapley_paper.figure_2_truth import (
+    counterexample,
+    measured,
+    odd_rows,
+    truth_claims,
+    truth_sheet,
+)
 from dushapley_paper.theory import PANEL, Base, draw_band, draw_game, highest, panel
 
 OWNERS = (10, 20, 50, 100, 200, 500)
@@ -43,6 +50,7 @@ def run(profile: Profile, seed: int) -> Result:
         "panels": panels("10", "in range", owners, draws, seed),
         "readings": [reading(base, k, owners, draws, seed) for base in BASES for k in CONSTANTS],
         "theorem 2": counterexample(),
+        "corollary 1": odd_rows(),
         "measured": [
             {"owners": n, "n_max": n_max, **measured(n, n_max, 2 if quick else 50, seed)}
             for n_max in LARGEST
@@ -74,6 +82,7 @@ def reading(base: Base, constant: str, owners: tuple[int, ...], draws: int, seed
         **{
             method: {
                 "more": sum(outcome == "won" for _, _, outcome in cases),
+                "level": sum(outcome == "level" for _, _, outcome in cases),
                 "of": len(cases),
                 "least": min(ratio for _, ratio, _ in cases),
                 "most": max(ratio for _, ratio, _ in cases),
@@ -144,7 +153,7 @@ def needs_more(result: Result, method: str, said: str) -> ClaimVerdict:
     return ClaimVerdict(
         f"{said} needs more than DU-Shapley's I² iterations for an error of DUbias (section 4.2; "
         "logarithm to base 10 in k(I))",
-        judge(outcomes.count("won"), len(cases), outcomes.count("level")),
+        judge_every(outcomes.count("won"), outcomes.count("lost"), len(cases)),
         f"more in {outcomes.count('won')} of {len(cases)} settings, fewer in {len(fewer)}; needed "
         f"over I² from {short(min(ratios))} to {short(max(ratios))}"
         + (f"; fewer for example at {fewer[0]} and {fewer[-1]}" if fewer else ""),
@@ -167,8 +176,9 @@ def needs_more_by_nature(result: Result, method: str, constant: str) -> ClaimVer
     return ClaimVerdict(
         f"{METHODS[method]} needs more than DU-Shapley's I² iterations for an error of DUbias "
         f"(section 4.2; natural logarithm in k(I), {CONSTANTS[constant]})",
-        judge(found["more"], found["of"]),
-        f"more beyond noise in {found['more']} of {found['of']} settings; needed over I² from "
+        judge_every(found["more"], found["of"] - found["more"] - found["level"], found["of"]),
+        f"more beyond noise in {found['more']} of {found['of']} settings, too close to call in "
+        f"{found['level']}; needed over I² from "
         f"{short(found['least'])} to {short(found['most'])}; {STRAIGHT[constant]}",
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dushapley_paper.experiment import ClaimVerdict, Finding, markdown_table
-from dushapley_paper.headlines import HEADLINES, Deciders
+from dushapley_paper.headlines import HEADLINES, Deciders, decides
 from dushapley_paper.records import Record, find_experiment, read
 
 RESULTS = "results"
@@ -30,8 +30,15 @@ One command each, `dushapley reproduce NAME --profile full`; this page is what `
 all` makes of the stored results.
 
 **Words.** I is the number of owners; u(S) is what a model trained on the pooled rows of the owners
-S scores, and u(∅) what no data are worth, which the paper does not state. MC is Monte Carlo over
-random orders of the owners (permutation sampling); antithetic pairs every order with its reverse.
+S scores, and u(∅) what no data are worth. MC is Monte Carlo over random orders of the owners
+(permutation sampling); antithetic pairs every order with its reverse.
+
+**u(∅).** The older version says: "Without loss of generality, we assume in the sequel that u(∅) =
+0", and the efficiency axiom of both, Σφ = u(I), needs it. What neither says is how the experiments
+bring it about: by setting u(∅) to 0 and leaving all other utilities as they are ("u(∅) = 0, all
+else as it is"; an accuracy of 0 for no data), or by subtracting from all of them what the best
+constant prediction scores ("the constant's score subtracted"). Both are run, and both are verdicts
+in the paper's setting.
 
 **How verdicts are made.** A claim is looked at case by case (a data set, a panel, a column). A case
 bears it out if the difference is in its favour and larger than noise: outside what 95% of noise
@@ -41,6 +48,9 @@ alone would keep to, given the standard errors and the number of repetitions (St
 - *holds weaker*: more than half do, or something said beside it limits it;
 - *does not hold*: half or fewer do;
 - *cannot be told*: half or fewer do, but those that noise leaves open could make it more.
+
+A claim about *all* instances (figure-2) does not hold as soon as one of them is clearly against it,
+and cannot be told while some are open.
 
 For "as good as" claims (table-2) a case counts unless the contrary is clear. Since much can hide in
 noise, such a claim *holds weaker* at best where the gap that would be clear in a typical column,
@@ -72,9 +82,10 @@ def headlines(verdicts: Mapping[str, list[ClaimVerdict]]) -> str:
         "## The claims in short\n\n"
         "A claim *holds* if all verdicts on it hold, *does not hold* if half or more of those that "
         "can be told do not, and *holds weaker* in between; it *cannot be told* if none of them "
-        "can. How many there are of each stands beside it (*open*: cannot be told). *Beyond* are "
-        "settings the paper does not look at: owners that differ in quality, methods it does not "
-        "compare with, other ways to count.\n\n"
+        "can. A claim about *all* instances does not hold if one verdict on it does not. How "
+        "many there are of each stands beside it (*open*: cannot be told). *Beyond* are settings "
+        "the paper does not look at: owners that differ in quality, methods it does not compare "
+        "with, other utilities (the fixed point, a floored w), other ways to count.\n\n"
     )
     rows = []
     for headline in HEADLINES:
@@ -84,10 +95,28 @@ def headlines(verdicts: Mapping[str, list[ClaimVerdict]]) -> str:
         names = [name for name, _ in (*headline.decided_by, *headline.beyond)]
         links = ", ".join(dict.fromkeys(f"[{n}](#{n})" for n in names))
         further = f"{together(outside)} ({counted(outside)})" if outside else "–"
-        verdict = f"**{together(within)}** ({counted(within)})"
+        verdict = f"**{together(within, headline.every)}** ({counted(within)})"
         rows.append((headline.claim, headline.place, verdict, further, links))
     header = ("claim", "where", "in the paper's setting", "beyond", "see")
-    return f"{opening}{markdown_table(header, rows)}\n"
+    return f"{opening}{markdown_table(header, rows)}\n{retallied()}"
+
+
+def retallied() -> str:
+    """What the tally said before it was made again, and why it was."""
+    changed = [
+        (h.claim, within, beyond)
+        for h in HEADLINES
+        if h.before is not None
+        for within, beyond in (h.before,)
+    ]
+    why = (
+        "\n**Tallied again.** Before, both ways to have u(∅) = 0 were called unstated; the fixed "
+        "point and the floored w, which are not the paper's, counted in its setting; a claim about "
+        "all instances could hold weaker in spite of counterexamples; and verdicts under the "
+        "natural logarithm took cases too close to call for counterexamples. What this page said "
+        "then, where it says something else now:\n\n"
+    )
+    return f"{why}{markdown_table(('claim', 'in the setting of the paper', 'beyond'), changed)}\n"
 
 
 def chosen(verdicts: Mapping[str, list[ClaimVerdict]], deciders: Deciders) -> list[ClaimVerdict]:
@@ -96,7 +125,7 @@ def chosen(verdicts: Mapping[str, list[ClaimVerdict]], deciders: Deciders) -> li
         verdict
         for name, start in deciders
         for verdict in verdicts.get(name, [])
-        if verdict.claim.startswith(start)
+        if decides(start, verdict.claim)
     ]
 
 
@@ -133,12 +162,15 @@ def left_open(records: Iterable[Record]) -> str:
     return f"{opening}{markdown_table(header, rows)}\n"
 
 
-def together(verdicts: Iterable[ClaimVerdict]) -> Finding:
+def together(verdicts: Iterable[ClaimVerdict], every: bool = False) -> Finding:
     """One finding for several verdicts, by the rule that the page states.
 
-    Those that cannot be told speak neither for nor against, but keep the whole from holding.
+    Those that cannot be told speak neither for nor against, but keep the whole from holding. Of a
+    claim about all instances (`every`), one verdict against it decides.
     """
     findings = [verdict.finding for verdict in verdicts]
+    if every and "does not hold" in findings:
+        return "does not hold"
     clear = [finding for finding in findings if finding != "cannot be told"]
     if not clear:
         return "cannot be told"

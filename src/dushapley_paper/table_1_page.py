@@ -133,7 +133,7 @@ def wide_sheet(result: Result, scenario: str) -> Sheet:
     ]
     caption = (
         f"All methods, {SCENARIOS[scenario]}: MSE over the variance of the exact values (1: paying "
-        "everyone the same); where u(∅) matters: u(∅) = 0 / best constant"
+        "everyone the same); where it matters: u(∅) = 0, all else as it is / constant subtracted"
     )
     return Sheet(caption, ("case", "DU-Shapley", "its bias", *names[2:]), tuple(rows))
 

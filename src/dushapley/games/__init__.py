@@ -18,7 +18,9 @@ from dushapley.games.size.curves import (
     rational,
     saturating,
 )
-from dushapley.games.size.games import LinearRegressionGame, RegressogramGame, SizeGame
+from dushapley.games.size.games import RegressogramGame, SizeGame
+from dushapley.games.size.linear import LinearRegressionGame
+from dushapley.games.size.privacy import epsilon_from_gamma, gamma_from_privacy
 from dushapley.games.size.ridge import RidgeGame, ridge_minimiser
 from dushapley.hashing import digest
 
@@ -61,6 +63,8 @@ __all__ = [
     "airport",
     "as_game",
     "digest",
+    "epsilon_from_gamma",
+    "gamma_from_privacy",
     "glove",
     "logarithmic",
     "mean_estimation",

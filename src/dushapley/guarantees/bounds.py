@@ -11,7 +11,13 @@ from dushapley.arrays import FloatArray
 from dushapley.errors import AssumptionFails, InvalidOption
 from dushapley.games.base import Game
 from dushapley.games.size.bounds import ROUNDING, moments
-from dushapley.games.size.closed_forms import Part, certificate_of, total_bracket, total_du
+from dushapley.games.size.closed_forms import (
+    Part,
+    certificate_of,
+    total_bracket,
+    total_du,
+    unbounded,
+)
 from dushapley.games.size.curves import LearningCurve
 from dushapley.games.size.games import RegressogramGame, SizeGame
 from dushapley.guarantees.curvature import check_h1, kappa
@@ -212,6 +218,9 @@ def certificate(game: SizeGame | RegressogramGame, method: str = "du") -> Guaran
             f"There is no certificate of {method!r} for {game.n_players} owners here: it exists "
             "for du and du-second-order, up to 2^23 pairs of distinct size and owner."
         )
+    why = unbounded(parts)
+    if why:
+        raise AssumptionFails(f"There is no certificate here: {why}. Prefer exact values.")
     if method == "du-second-order":
         return certificate_of(bounds.lower, bounds, parts, 0.0)
     du = total_du(parts)

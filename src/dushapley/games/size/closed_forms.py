@@ -12,7 +12,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.games.size.bounds import Bracket, bracket
-from dushapley.games.size.curves import LearningCurve
+from dushapley.games.size.curves import LearningCurve, contradiction
 from dushapley.games.size.du import DUValues, du_values
 from dushapley.games.size.exact import exact_values, lattice, utilities
 from dushapley.protocol import Estimate, Guarantee
@@ -132,15 +132,32 @@ def certified(
     estimate: Estimate, bounds: Bracket | None, parts: Sequence[Part], error: float
 ) -> Estimate:
     """Attach the bound: as a guarantee where shapes are declared, else as a numerical check."""
-    if bounds is None:
-        details = {**estimate.details, "error_bound": "not computed: too many owners and sizes"}
-        return replace(estimate, details=details)
+    why = "too many owners and sizes" if bounds is None else unbounded(parts)
+    if bounds is None or why:
+        return replace(
+            estimate, details={**estimate.details, "error_bound": f"not computed: {why}"}
+        )
     certificate = certificate_of(estimate.values, bounds, parts, error)
     notes = (*estimate.notes, *error_notes(estimate.values, certificate))
     if certificate.is_guarantee:
         return replace(estimate, notes=notes, guarantee=certificate.to_dict())
     details = {**estimate.details, "error_checked_numerically": certificate.bound.tolist()}
     return replace(estimate, notes=notes, details=details)
+
+
+def unbounded(parts: Sequence[Part]) -> str:
+    """Why the bracket says nothing of these curves; empty where nothing speaks against it."""
+    for part in parts:
+        if part.curve.shape != "completely monotone":
+            rows = part.sizes.sum(keepdims=True)
+            found = contradiction(part.curve, "completely monotone", rows)
+            if found is not None:
+                order, low, high = found
+                return (
+                    f"w is not completely monotone, by its differences of order {order} between "
+                    f"{low:g} and {high:g} rows"
+                )
+    return ""
 
 
 def size_notes(sizes: FloatArray) -> tuple[str, ...]:

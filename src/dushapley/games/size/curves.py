@@ -21,6 +21,12 @@ Curve = Callable[[FloatArray], ArrayLike]
 
 Shape = Literal["increasing", "concave", "completely monotone"]
 """What may be declared of a curve; each includes the one before it."""
+ORDERS: dict[Shape, int] = {"increasing": 1, "concave": 2, "completely monotone": 6}
+"""Differences of a declared curve whose signs are checked, from the first up to this one."""
+SCALES = (1e-4, 1e-2, 0.1, 0.3, 1.0, 10.0, 1e3, 1e6)
+"""Multiples of all rows up to which they are taken: within the range in use and far out."""
+POINTS = 33
+"""Evenly spaced points on each of these ranges."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,67 @@ def as_curve(w: Curve, second_derivative: Curve | None, shape: Shape | None) -> 
     if second_derivative is not None or shape is not None:
         raise InvalidGame("This curve declares its shape and derivative itself; leave them out.")
     return w
+
+
+def contradiction(
+    curve: LearningCurve, shape: Shape, rows: FloatArray
+) -> tuple[int, float, float] | None:
+    """Order and range of differences that a shape does not allow; None where all are right.
+
+    The r-th differences over evenly spaced points have the sign of the r-th derivative where that
+    keeps one sign. So a shape is refuted by one difference of the wrong sign beyond rounding; it is
+    not proven by their being right. `rows` are all rows there are, one number per column.
+    """
+    steps = np.linspace(0, 1, POINTS)[:, None]
+    size = np.abs(finite_curve(curve, rows * steps)).max(axis=0)
+    for start, scale in [(0.0, s) for s in SCALES] + [(1.0, 2.0), (1.0, 10.0)]:
+        n = rows * (start + (scale - start) * steps)
+        with np.errstate(all="ignore"):
+            level = apply_curve(curve, n)
+        found = wrong_sign(level, ORDERS[shape], size)
+        if found is not None:
+            order, column = found
+            return order, float(n[0, column]), float(n[-1, column])
+    return None
+
+
+def check_shape(curve: LearningCurve, rows: FloatArray) -> None:
+    """Refuse a declared shape that differences of the curve contradict.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> logistic = LearningCurve(lambda n: 1 / (1 + np.exp(5 - n / 10)), shape="concave")
+    >>> check_shape(logistic, np.array([100.0]))
+    Traceback (most recent call last):
+    ...
+    dushapley.errors.InvalidGame: w is declared concave, but its differences of order 2 ...
+    """
+    found = None if curve.shape is None else contradiction(curve, curve.shape, rows)
+    if found is not None:
+        order, low, high = found
+        raise InvalidGame(
+            f"w is declared {curve.shape}, but its differences of order {order} have the wrong "
+            f"sign between {low:g} and {high:g} rows. A bound would rest on that: declare what "
+            "the curve is, or nothing (shape=None)."
+        )
+
+
+def wrong_sign(level: FloatArray, orders: int, size: FloatArray) -> tuple[int, int] | None:
+    """Order and column of the first difference of the wrong sign, None where all are right.
+
+    The coefficients of an r-th difference add up to 2^r in absolute value. Rounding errors go by
+    what a curve computes on the way, taken to be at most a few times its `size`.
+    """
+    finite = np.isfinite(level).all(axis=0)
+    size = np.maximum(size, np.abs(np.where(finite, level, 0.0)).max(axis=0))
+    room = 64 * np.finfo(np.float64).eps * size
+    for order in range(1, orders + 1):
+        signed = np.diff(level, order, axis=0) * (-1) ** (order + 1)
+        wrong = np.flatnonzero((signed.min(axis=0) < -(2.0**order) * room) & finite)
+        if len(wrong):
+            return order, int(wrong[0])
+    return None
 
 
 def rational(c: float) -> LearningCurve:

@@ -28,7 +28,10 @@ RIEMANN = 4096
 
 @dataclass(frozen=True)
 class DUValues:
-    """DU-Shapley values per owner and what is known of the error of the sum over k."""
+    """DU-Shapley values per owner and what is known of their numerical error.
+
+    That is the error of the sum over k and of rounding, which goes by the level of w.
+    """
 
     values: FloatArray
     error: float
@@ -44,16 +47,37 @@ def du_values(sizes: FloatArray, curve: LearningCurve) -> DUValues:
     declared increasing or concave, and otherwise checked against the rule with twice the nodes.
     """
     n = len(sizes)
+    ends = finite_curve(curve, np.array([0.0, float(sizes.sum())]))
+    rounding = 4 * float(np.finfo(float).eps * np.abs(ends).max())
     if n == 1:
-        ends = finite_curve(curve, np.append(0.0, sizes))
-        return DUValues(ends[1:] - ends[:1], 0.0, "summed term by term")
+        return DUValues(ends[1:] - ends[:1], rounding, "summed term by term")
     distinct, member, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     owner = Owner(distinct, sum_of_others(distinct, counts), n)
     if len(distinct) * n <= MOST_TERMS:
         sums = weighted_sum(owner, np.arange(n), np.ones(n), curve)
-        return DUValues(sums[member] / n, 0.0, "summed term by term")
+        return DUValues(sums[member] / n, rounding, "summed term by term")
     sums, error, how = by_rule(owner, curve)
-    return DUValues(sums[member] / n, error / n, how)
+    return DUValues(sums[member] / n, error / n + rounding, how)
+
+
+def definition_values(sizes: FloatArray, within: FloatArray, curve: LearningCurve) -> FloatArray:
+    """Definition 1 of a curve of how many rows lie in one bin, its mean over the draws.
+
+    Of round(kμ) rows drawn from the others', `within` of whose are in the bin, a hypergeometric
+    number is in the bin.
+    """
+    from scipy.stats import hypergeom
+
+    n = len(sizes)
+    values = np.zeros(n)
+    for i in range(n):
+        rows, inside = float(sizes.sum() - sizes[i]), float(within.sum() - within[i])
+        drawn = np.round(np.arange(n) / max(n - 1, 1) * rows)[:, None]
+        count = np.arange(inside + 1)[None, :]
+        chance = hypergeom.pmf(count, rows, inside, drawn)
+        gain = finite_curve(curve, count + within[i]) - finite_curve(curve, count)
+        values[i] = float((chance @ gain[0]).mean())
+    return values
 
 
 @dataclass(frozen=True)

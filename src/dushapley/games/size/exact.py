@@ -158,7 +158,7 @@ def exact_values(grid: Lattice, level: FloatArray) -> tuple[FloatArray, float] |
     -----
     Cost: no coalition is asked; O(I) transforms of length up to N, N the total number of steps.
     Error: all that is left out (frequencies, tails) is bounded by 1e-16 of the range of w;
-    rounding is of the order of 1e-15 of it.
+    rounding is of the order of 1e-15 of it, and of that of the utilities themselves.
     """
     if grid.n_players == 0:
         return np.zeros(len(grid.member)), 0.0
@@ -180,7 +180,9 @@ def exact_values(grid: Lattice, level: FloatArray) -> tuple[FloatArray, float] |
         floor = NEGLIGIBLE * scale / max(1, frequencies)
         values += from_frequencies(grid, spectrum, t[middle], weight[middle], floor)
     values += from_few(grid, folded, t[~middle], weight[~middle])
-    error = left_out + (4 * TINY + 8 * float(np.finfo(float).eps)) * scale
+    eps = float(np.finfo(float).eps)
+    # a difference of utilities is as exact as the utilities are, however near they lie
+    error = left_out + (4 * TINY + 8 * eps) * scale + 2 * eps * float(np.abs(level).max())
     # from distinct sizes back to owners; whoever brings nothing is worth nothing
     return np.append(values, 0.0)[grid.member], error
 

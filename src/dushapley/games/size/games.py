@@ -1,4 +1,4 @@
-"""Games with a formula: the paper's three use-cases.
+"""Games of pooled rows with a formula: the paper's first two use-cases.
 
 All take true fractions as arithmetic ("every other owner gives k/(I−1) of its rows"), cost
 nothing, and serve as products (what-if by theory) and as oracles for the estimators.
@@ -7,7 +7,6 @@ nothing, and serve as products (what-if by theory) and as oracles for the estima
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,14 +17,11 @@ from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
 from dushapley.games.size import binning, curves
 from dushapley.games.size.closed_forms import Part, solve
+from dushapley.games.size.du import definition_values
 from dushapley.games.size.semivalues import solve_semivalue
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.validation import check_choice, check_sizes, check_whole, refuse
-
-Form = Literal["fixed-point", "paper"]
-FLOOR_TOLERANCE = 1e-12
-"""Relative slack when a whole number is floored: A²/B misses it by a few rounding errors."""
+from dushapley.validation import refuse
 
 
 class SizeGame(Game):
@@ -45,7 +41,8 @@ class SizeGame(Game):
         such as `dushapley.games.rational`.
     second_derivative, shape
         What is known of a plain function `w`, see `LearningCurve`. Bounds on DU-Shapley's error
-        are guarantees where they rest on such declarations, numerical checks where they do not.
+        are guarantees where they rest on such declarations, numerical checks where they do not. A
+        declaration that differences of `w` contradict is refused.
     fingerprint
         Names the content of `w`, which cannot be hashed.
 
@@ -78,6 +75,7 @@ class SizeGame(Game):
         self._set_owners(sizes, names)
         self.w = w
         self.curve = curves.as_curve(w, second_derivative, shape)
+        curves.check_shape(self.curve, self.sizes.sum(keepdims=True))
         content = fingerprint if fingerprint is not None else self.curve.name
         if content is not None:
             self.fingerprint = digest("size game", content, self.sizes, "\n".join(self.names))
@@ -90,94 +88,6 @@ class SizeGame(Game):
 
     def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
         return solve_semivalue(chance, self.sizes, [Part(self.sizes, self.curve)])
-
-
-class LinearRegressionGame(Game):
-    r"""Use-case 3: pooled generalised least squares with owners of different precision.
-
-    Owner i holds n_i rows with features of scale σ_i and label noise ε_i; `gamma` is
-    :math:`\gamma_i = \sigma_i/\varepsilon_i`. The utility is minus the expected squared error of
-    the pooled estimate on a test point.
-
-    ``form="fixed-point"`` (default): :math:`u(S) = \max(\text{floor}, -t\,x)` where
-    :math:`t = \mathrm{Tr}\,E[xx^\top]` is `trace` and x > 0 solves
-
-    .. math:: \sum_{i \in S} \frac{n_i \gamma_i^2 x}{1 + (d+1)\gamma_i^2 x} = 1,
-
-    defined when :math:`\sum n_i > d + 1`; with too little data the utility is `floor`. Exact for
-    equal γ, where it is :math:`-t/(\gamma^2 (n - d - 1))`, and monotone: more data never hurts.
-
-    ``form="paper"``: the paper's Proposition 1, raw:
-    :math:`u(S) = t/(d + 1 - q(S))`, :math:`q = \lfloor(\sum\gamma n)^2/\sum\gamma^2 n\rfloor`. It
-    has a pole at q = d+1, is positive below it, and is not the expected error once the γ differ
-    (a precise owner can lower q). It is here to reproduce the paper, not to pay people.
-
-    Parameters
-    ----------
-    sizes, gamma
-        Rows and precision of each owner.
-    d
-        Number of features.
-    form
-        "fixed-point" or "paper".
-    trace
-        Trace of the test points' second moment; default d (standard normal features).
-    floor
-        Utility of too little data; default −trace. Only with the fixed point.
-
-    Examples
-    --------
-    >>> import dushapley as ds
-    >>> game = ds.LinearRegressionGame([30, 30], gamma=[1, 3], d=5)
-    >>> game([[0, 0], [1, 1]]).round(4).tolist()
-    [-5.0, -0.0199]
-    """
-
-    fractions = "exact"
-    cheap = True
-
-    def __init__(
-        self,
-        sizes: ArrayLike,
-        gamma: ArrayLike,
-        d: int,
-        form: Form = "fixed-point",
-        trace: float | None = None,
-        floor: float | None = None,
-        *,
-        names: Sequence[str] | None = None,
-    ) -> None:
-        self._set_owners(sizes, names)
-        each = np.broadcast_to(gamma, self.sizes.shape) if np.ndim(gamma) == 0 else gamma
-        self.gamma = check_sizes(each, self.n_players, "gamma")
-        check_choice(form, "form", get_args(Form))
-        self.d, self.form = check_whole(d, "d (the number of features)"), form
-        self.trace = float(d if trace is None else trace)
-        self.floor = -self.trace if floor is None else float(floor)
-        refuse(
-            InvalidGame,
-            (
-                form == "paper" and floor is not None,
-                "form='paper' is the raw formula and takes no floor; leave it out.",
-            ),
-            # sizes are finite and not negative
-            (not self.gamma.all(), "gamma must be finite and positive: feature scale over noise."),
-            (
-                not (np.isfinite(self.trace) and self.trace > 0 and np.isfinite(self.floor)),
-                "trace must be positive and floor finite.",
-            ),
-        )
-        self.fingerprint = digest(
-            "linear regression", form, d, self.trace, self.floor, self.sizes, self.gamma,
-            *self.names,
-        )  # fmt: skip
-
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        rows = queries * self.sizes
-        if self.form == "paper":
-            with np.errstate(divide="ignore"):  # the pole is refused by whoever pays for it
-                return self.trace / (self.d + 1 - effective_rows(rows, self.gamma))
-        return np.maximum(self.floor, -self.trace * expected_inverse(rows, self.gamma, self.d))
 
 
 class RegressogramGame(Game):
@@ -242,6 +152,7 @@ class RegressogramGame(Game):
         )
         self.w = w
         self.curve = curves.as_curve(w, None, None)
+        curves.check_shape(self.curve, self.counts.sum(axis=0))
         self._set_owners(self.counts.sum(axis=1), names)
         content = fingerprint if fingerprint is not None else self.curve.name
         if content is not None:
@@ -340,33 +251,26 @@ class RegressogramGame(Game):
     def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
         return solve_semivalue(chance, self.sizes, self.parts())
 
+    def definition_1(self) -> FloatArray:
+        """DU-Shapley as Definition 1 has it, in expectation over its draws.
 
-def effective_rows(rows: FloatArray, gamma: FloatArray) -> FloatArray:
-    """The paper's q = ⌊(Σγn)²/Σγ²n⌋ of pools of `rows`, shape (m, I); q(∅) = 0."""
-    a, b = rows @ gamma, rows @ gamma**2
-    ratio = np.divide(a * a, b, out=np.zeros_like(a), where=b > 0)
-    return np.asarray(np.floor(ratio * (1 + FLOOR_TOLERANCE)))
+        The paper says that its closed form (what `du` computes) coincides with the definition
+        here. It does not: of rows drawn from the others, how many lie in a bin is random
+        (hypergeometric), and the closed form puts the mean in its place.
 
-
-def expected_inverse(rows: FloatArray, gamma: FloatArray, d: int) -> FloatArray:
-    r"""Solve Σ n_iγ_i²x/(1+(d+1)γ_i²x) = 1 for each pool of `rows`; infinite where Σn ≤ d+1.
-
-    In y = 1/x the left side, Σ n_iγ_i²/(y + (d+1)γ_i²), is convex and decreasing, so Newton's
-    steps from any point left of the root rise to it without overshooting. The start
-    Σn_iγ_i² − (d+1)·max γ_i² lies left of it, and is the root itself when all γ are equal.
-    """
-    solvable = rows.sum(axis=1) > d + 1
-    n = rows[solvable]
-    g2 = gamma**2
-    a, c = n * g2, (d + 1) * g2
-    y = np.maximum(0.0, a.sum(axis=1) - np.where(n > 0, c, 0.0).max(axis=1, initial=0.0))
-    for _ in range(200):
-        shifted = y[:, None] + c
-        terms = a / shifted
-        step = (terms.sum(axis=1) - 1) / (terms / shifted).sum(axis=1)
-        y = y + np.maximum(step, 0.0)
-        if not bool((step > 1e-15 * y).any()):
-            break
-    x = np.full(len(rows), np.inf)
-    x[solvable] = 1 / y
-    return x
+        Examples
+        --------
+        >>> import dushapley as ds
+        >>> w = ds.games.mean_estimation(noise=1.0, prior=1.0)
+        >>> game = ds.RegressogramGame([[2, 0], [0, 2], [1, 1], [2, 1]], [0.5, 0.5], w)
+        >>> ds.value(game, "du").values.round(3).tolist()
+        [0.142, 0.166, 0.19, 0.242]
+        >>> game.definition_1().round(3).tolist()
+        [0.155, 0.182, 0.208, 0.258]
+        """
+        whole = bool((self.counts % 1 == 0).all())
+        refuse(InvalidGame, (not whole, "Rows are drawn one by one: counts must be whole."))
+        return np.sum(
+            [p.weight * definition_values(self.sizes, p.sizes, p.curve) for p in self.parts()],
+            axis=0,
+        )

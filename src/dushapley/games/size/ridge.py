@@ -11,14 +11,16 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
 from dushapley.hashing import digest
+from dushapley.validation import check_sizes
 
 
 class RidgeGame(Game):
     r"""Minus the expected squared error of weighted ridge regression on the owners' own features.
 
     Owner i holds :math:`n_i` rows :math:`X_i` (`designs`), labels :math:`Y_i = X_i\theta + \eta_i`
-    with noise variance :math:`\varepsilon_i^2` (`noise`). A pool with weights :math:`\alpha_i =
-    n_i/n` learns :math:`\hat\theta = (\lambda I + A)^{-1} \sum_i (\alpha_i/n_i) X_i^\top Y_i`,
+    with noise variance :math:`\varepsilon_i^2` (`noise`). A pool with weights :math:`\alpha_i`
+    that add up to 1, by default :math:`n_i/n`, learns :math:`\hat\theta = (\lambda I + A)^{-1}
+    \sum_i (\alpha_i/n_i) X_i^\top Y_i`,
     :math:`A = \sum_i (\alpha_i/n_i) X_i^\top X_i` (the Moore–Penrose inverse at λ = 0). On a test
     point with second moment C (`test_moment`) it errs, in expectation over the noise, by
 
@@ -44,6 +46,10 @@ class RidgeGame(Game):
         λ ≥ 0.
     test_moment
         C; default the identity.
+    alpha
+        Weight of every owner's mean loss, positive; those of a pool are divided by their sum, so
+        that only proportions count. Default: its rows. A part of an owner's rows has that part of
+        its weight.
 
     Examples
     --------
@@ -64,6 +70,7 @@ class RidgeGame(Game):
         lam: float,
         test_moment: ArrayLike | None = None,
         *,
+        alpha: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
         blocks = [np.asarray(block, dtype=np.float64) for block in designs]
@@ -76,20 +83,24 @@ class RidgeGame(Game):
         self.noise = np.broadcast_to(np.asarray(noise, dtype=np.float64), (len(blocks),)).copy()
         self.test_moment = np.eye(d) if test_moment is None else np.array(test_moment, dtype=float)
         self.moments = np.stack([block.T @ block / len(block) for block in blocks])
+        self.alpha = self.sizes if alpha is None else check_sizes(alpha, len(blocks), "alpha")
         if not (self.lam >= 0 and bool((self.noise >= 0).all())):
             raise InvalidGame("lam and noise must not be negative.")
+        if not self.alpha.all():
+            raise InvalidGame("alpha must be positive: whoever counts for nothing is left out.")
+        weights = () if alpha is None else (self.alpha,)
         self.fingerprint = digest(
             "ridge", self.moments, self.theta, self.noise, self.lam, self.test_moment, self.sizes,
-            *self.names,
+            *weights, *self.names,
         )  # fmt: skip
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        rows = queries * self.sizes
-        total = rows.sum(axis=1, keepdims=True)
-        alpha = np.divide(rows, total, out=np.zeros_like(rows), where=total > 0)
+        rows, weight = queries * self.sizes, queries * self.alpha
+        total = weight.sum(axis=1, keepdims=True)
+        alpha = np.divide(weight, total, out=np.zeros_like(rows), where=total > 0)
         pooled = np.tensordot(alpha, self.moments, axes=1)
-        # α_i²/n_i² X_i'X_i = (α_i/n) A_i: each row of the pool counts once
-        spread = np.divide(alpha, total, out=np.zeros_like(alpha), where=total > 0)
+        # α_i²/n_i² X_i'X_i = α_i²/n_i A_i, of the rows that are in the pool
+        spread = np.divide(alpha**2, rows, out=np.zeros_like(alpha), where=rows > 0)
         noise = np.tensordot(spread * self.noise, self.moments, axes=1)
         inverse = shrunk_inverse(pooled, self.lam)
         bias = self.theta - np.einsum("mij,mjk,k->mi", inverse, pooled, self.theta)
@@ -105,10 +116,16 @@ def shrunk_inverse(moments: FloatArray, lam: float) -> FloatArray:
 
 
 def ridge_minimiser(
-    designs: Sequence[ArrayLike], labels: Sequence[ArrayLike], lam: float
+    designs: Sequence[ArrayLike],
+    labels: Sequence[ArrayLike],
+    lam: float,
+    alpha: ArrayLike | None = None,
 ) -> FloatArray:
-    """The pooled estimate of `RidgeGame` from actual labels, weights α_i = n_i/n."""
-    X = np.concatenate([np.asarray(block, dtype=np.float64) for block in designs])
-    y = np.concatenate([np.asarray(block, dtype=np.float64) for block in labels])
-    inverse = shrunk_inverse((X.T @ X / len(X))[None], lam)[0]
-    return np.asarray(inverse @ (X.T @ y) / len(X))
+    """The pooled estimate of `RidgeGame` from actual labels, weights α_i = n_i/n or as given."""
+    X = [np.asarray(block, dtype=np.float64) for block in designs]
+    y = [np.asarray(block, dtype=np.float64) for block in labels]
+    each = np.array([len(block) for block in X] if alpha is None else alpha, dtype=np.float64)
+    each = each / each.sum() / [len(block) for block in X]
+    moment = sum(a * x.T @ x for a, x in zip(each, X, strict=True))
+    product = sum(a * x.T @ t for a, x, t in zip(each, X, y, strict=True))
+    return np.asarray(shrunk_inverse(np.asarray(moment)[None], lam)[0] @ product)
