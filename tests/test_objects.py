@@ -182,7 +182,7 @@ def test_games_and_owners_have_a_face():
         (lambda: ds.compare(a_table(), ["gp"], [9], seeds=5), "seeds"),
         (lambda: ds.quote("x"), "not a game"),
         (lambda: ds.quote(a_table(), "9"), "whole number"),
-        (lambda: ds.quote(), "game"),
+        (ds.quote, "game"),
         (lambda: ds.interactions("x"), "not a game"),
     ],
 )

@@ -8,7 +8,9 @@ a design.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -16,6 +18,9 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.protocol import Problem
+
+AT_ONCE = 2**22
+"""Memberships that are computed with at a time."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,17 @@ class Design:
         """The design of the first units."""
         return Design(self.masks[:units], self.stratum[:units], self.mass, self.room)
 
+    def parts(self) -> Iterator[slice]:
+        """Units in parts that are small enough to be computed with."""
+        step = max(1, AT_ONCE // self.masks[0].size) if len(self.masks) else 1
+        return (slice(start, start + step) for start in range(0, len(self.masks), step))
+
     @property
     def seen(self) -> IntArray:
         """Units of each stratum."""
         return np.bincount(self.stratum, minlength=len(self.mass))
 
-    @property
+    @cached_property
     def weights(self) -> FloatArray:
         """Weight of each unit's coalitions."""
         return (self.mass / np.maximum(self.seen * self.masks.shape[1], 1))[self.stratum]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.calibration import Spread, sum_of_cubes
 from dushapley.estimators.design import Design, kernel_design, levels, leverage_design
 from dushapley.estimators.method import Method, Option, two_squares
 from dushapley.estimators.moments import final
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
+Scores = Callable[[IntArray | slice], FloatArray]
+"""What some units of a design add to the values, shape (units, I)."""
 UNDETERMINED = (
     "The sampled coalitions do not determine all values; the smallest ones that fit are shown. "
     "Raise the budget."
@@ -99,30 +100,72 @@ def solve(
     """Weighted least squares under Σ values = u(all) − u(∅).
 
     Centred indicators x = z − s/I remove the constraint: values are total/I plus the coefficients
-    of x, which add up to 0.
+    of x, which add up to 0. Sums run over parts of the design, so that memory stays bounded.
     """
     n = problem.n_players
-    sizes = design.masks.sum(axis=2)
-    x = design.masks - sizes[:, :, None] / n
-    y = answers - problem.empty - sizes * (problem.total / n)
-    if size_intercepts:
-        x, y = centre_by_size(x, sizes), centre_by_size(y[:, :, None], sizes)[:, :, 0]
-    weighted = x * design.weights[:, None, None]
-    rows, columns = weighted.reshape(-1, n), x.reshape(-1, n)
-    inverse, rank = pseudo_inverse(rows.T @ columns)
-    slopes = inverse @ (rows.T @ y.ravel())
-    scores = (weighted * (y - x @ slopes)[:, :, None]).sum(axis=1)
+    means = _size_means(problem, design, answers) if size_intercepts else None
+    normal, right = np.zeros((n, n)), np.zeros(n)
+    for part in design.parts():
+        x, y = _centred(problem, design, answers, part, means)
+        rows = (x * design.weights[part, None, None]).reshape(-1, n)
+        normal += rows.T @ x.reshape(-1, n)
+        right += rows.T @ y.ravel()
+    inverse, rank = pseudo_inverse(normal)
+    slopes = inverse @ right
+
+    def scores(units: IntArray | slice) -> FloatArray:
+        x, y = _centred(problem, design, answers, units, means)
+        weighted = x * design.weights[units, None, None]
+        return (weighted * (y - x @ slopes)[:, :, None]).sum(axis=1) @ inverse
+
     notes = () if rank == n - 1 else (UNDETERMINED,)
-    return estimate(problem, design, slopes, scores @ inverse, notes)
+    return estimate(problem, design, slopes, scores, notes)
+
+
+def _centred(
+    problem: Problem,
+    design: Design,
+    answers: FloatArray,
+    units: IntArray | slice,
+    means: tuple[FloatArray, FloatArray] | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Indicators and utilities of some units, without what the constraint, or the size, explains."""
+    masks = design.masks[units]
+    sizes = masks.sum(axis=2)
+    x = masks - sizes[:, :, None] / problem.n_players
+    y = answers[units] - problem.empty - sizes * (problem.total / problem.n_players)
+    return (x, y) if means is None else (x - means[0][sizes], y - means[1][sizes])
+
+
+def _size_means(
+    problem: Problem, design: Design, answers: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean indicators and utilities of the coalitions of each size."""
+    n = problem.n_players
+    sums, totals, counts = np.zeros((n + 1, n)), np.zeros(n + 1), np.zeros(n + 1)
+    for part in design.parts():
+        x, y = _centred(problem, design, answers, part, None)
+        labels = design.masks[part].sum(axis=2).ravel()
+        one_hot = (labels[:, None] == np.arange(n + 1)).astype(np.float64)
+        sums += one_hot.T @ x.reshape(-1, n)
+        totals += one_hot.T @ y.ravel()
+        counts += one_hot.sum(axis=0)
+    many = np.maximum(counts, 1)
+    return sums / many[:, None], totals / many
 
 
 def solve_exact_matrix(problem: Problem, design: Design, answers: FloatArray) -> Estimate:
     """The unbiased form: only the right-hand side of the regression is sampled."""
-    n = problem.n_players
-    x = design.masks - design.masks.mean(axis=2, keepdims=True)
-    y = (answers - problem.empty) * design.weights[:, None]
-    scores = (x * y[:, :, None]).sum(axis=1) / kernel_eigenvalue(n)
-    return estimate(problem, design, scores.sum(axis=0), scores, ())
+    eigenvalue = kernel_eigenvalue(problem.n_players)
+
+    def scores(units: IntArray | slice) -> FloatArray:
+        masks = design.masks[units]
+        x = masks - masks.mean(axis=2, keepdims=True)
+        y = (answers[units] - problem.empty) * design.weights[units, None]
+        return (x * y[:, :, None]).sum(axis=1) / eigenvalue
+
+    slopes = np.sum([scores(part).sum(axis=0) for part in design.parts()], axis=0)
+    return estimate(problem, design, slopes, scores, ())
 
 
 def kernel_eigenvalue(n_players: int) -> float:
@@ -131,14 +174,6 @@ def kernel_eigenvalue(n_players: int) -> float:
     mass = 1 / (sizes * (n_players - sizes))
     pairs = (mass * sizes * (sizes - 1)).sum() / mass.sum()
     return float(0.5 - pairs / (n_players * (n_players - 1)))
-
-
-def centre_by_size(x: FloatArray, sizes: np.ndarray[Any, Any]) -> FloatArray:
-    """Subtract from every coalition's numbers their mean over the coalitions of its size."""
-    flat, labels = x.reshape(-1, x.shape[2]), sizes.ravel()
-    one_hot = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
-    means = (one_hot.T @ flat) / np.maximum(one_hot.sum(axis=0), 1)[:, None]
-    return x - means[sizes]
 
 
 def pseudo_inverse(matrix: FloatArray) -> tuple[FloatArray, int]:
@@ -152,7 +187,7 @@ def estimate(
     problem: Problem,
     design: Design,
     slopes: FloatArray,
-    scores: FloatArray,
+    scores: Scores,
     notes: tuple[str, ...],
 ) -> Estimate:
     """Values from slopes that add up to 0; errors from the spread of scores within strata."""
@@ -164,26 +199,31 @@ def estimate(
     return spread.around(values, covariance)
 
 
-def within_strata(design: Design, scores: FloatArray) -> tuple[FloatArray, Spread] | None:
-    """Error of the sum of scores; None while a stratum drawn from was seen only once."""
-    covariances, thirds, freedoms = [], [], []
+def within_strata(design: Design, scores: Scores) -> tuple[FloatArray, Spread] | None:
+    """Error of the sum of scores; None while a stratum drawn from was seen only once.
+
+    Scores are made stratum by stratum, and only their sums are kept.
+    """
+    n = design.masks.shape[2]
+    total, variances, thirds, freedoms = np.zeros((n, n)), [], [], []
     for level, seen in enumerate(design.seen):
         part = 1 - seen / design.room[level] if design.room[level] > 0 else 0.0
         if part <= 0 or (seen == 0 and np.isinf(design.room[level])):
             continue
         if seen < 2:
             return None
-        off = scores[design.stratum == level]
+        off = scores(np.flatnonzero(design.stratum == level))
         off = off - off.mean(axis=0)
-        covariances.append(off.T @ off * (part * seen / (seen - 1)))
+        covariance = off.T @ off * (part * seen / (seen - 1))
+        total += covariance
+        variances.append(np.diag(covariance).copy())  # a view would keep all of it
         thirds.append(sum_of_cubes(off) * (part * (2 * part - 1)))
         freedoms.append([seen - 1.0])
-    if not covariances:  # every stratum was seen whole
-        nothing = np.zeros(scores.shape[1])
+    if not variances:  # every stratum was seen whole
+        nothing = np.zeros(n)
         return np.diag(nothing), Spread(nothing, nothing, np.full_like(nothing, np.inf))
-    variances = np.stack([np.diag(covariance) for covariance in covariances])
-    spread = Spread(variances, np.stack(thirds), np.array(freedoms)).together(axis=0)
-    return np.sum(covariances, axis=0), spread
+    spread = Spread(np.stack(variances), np.stack(thirds), np.array(freedoms)).together(axis=0)
+    return total, spread
 
 
 KERNEL = Method(

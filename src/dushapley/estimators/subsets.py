@@ -10,15 +10,21 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 
+AT_ONCE = 2**21
+"""Random numbers drawn at a time."""
 ENUMERATE_BELOW = 1024
 """Coalitions of one size that are few enough to be listed whatever is asked of them."""
 
 
 def random_subsets(rng: np.random.Generator, sizes: IntArray, n_players: int) -> BoolArray:
     """A uniform coalition of each given size, independent of the others; shape (m, I)."""
-    order = rng.random((len(sizes), n_players)).argsort(axis=1)
-    masks = np.empty(order.shape, dtype=np.bool_)
-    np.put_along_axis(masks, order, np.arange(n_players) < sizes[:, None], axis=1)
+    masks = np.empty((len(sizes), n_players), dtype=np.bool_)
+    step = max(1, AT_ONCE // n_players)
+    for start in range(0, len(sizes), step):  # numbers and orders take sixteen times the masks
+        some = slice(start, start + step)
+        order = rng.random((len(sizes[some]), n_players)).argsort(axis=1)
+        inside = np.arange(n_players) < sizes[some, None]
+        np.put_along_axis(masks[some], order, inside, axis=1)
     return masks
 
 

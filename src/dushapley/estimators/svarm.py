@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from math import comb, log
 from typing import Any
@@ -22,6 +22,8 @@ from dushapley.estimators.semivalues import (
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
+AT_ONCE = 2**18
+"""Sizes drawn at a time."""
 LENT = 2
 """Values that a mean of one counts as having, the spread of others' being lent to it."""
 SINGLE = (
@@ -126,9 +128,7 @@ def stratified_svarm(problem: Problem) -> Conversation:
     if n >= 4 and problem.options["form"] == "warm-up":
         yield from warm_up(problem, cells)
     left = problem.budget - fixed_cost(n, problem.options)
-    masks = draw(problem, left if n >= 4 else 0)
-    for start in range(0, len(masks), max(1, problem.batch)):
-        some = masks[start : start + problem.batch]
+    for some in drawn(problem, left if n >= 4 else 0):
         answers = yield Ask(some, partial(stratified_estimate, problem, cells))
         sizes = some.sum(axis=1)
         cells.add(WITH, some, sizes, answers)
@@ -179,22 +179,47 @@ def cover(rng: np.random.Generator, n_players: int, size: int) -> tuple[BoolArra
     return blocks, members
 
 
-def draw(problem: Problem, count: int) -> BoolArray:
-    """Coalitions of the sizes that are not exact, in random order."""
-    n = problem.n_players
+def drawn(problem: Problem, count: int) -> Iterator[BoolArray]:
+    """Coalitions of the sizes that are not exact, in random order, a batch at a time.
+
+    With replacement, only their sizes are drawn beforehand, two bytes each; without, coalitions
+    are held as bits.
+    """
+    n, batch = problem.n_players, max(1, problem.batch)
     if count <= 0:
-        return np.zeros((0, n), dtype=np.bool_)
+        return
     chances = size_chances(n)
     if problem.options["form"] == "warm-up":
-        sizes = 2 + problem.rng.choice(len(chances), size=count, p=chances)
-        return random_subsets(problem.rng, sizes, n)
+        sizes = _drawn_sizes(problem.rng, chances, count)
+        for start in range(0, count, batch):
+            some = sizes[start : start + batch].astype(np.int64)
+            yield random_subsets(problem.rng, some, n)
+        return
+    packed = _distinct_bits(problem, chances, count)
+    for start in range(0, len(packed), batch):
+        bits = np.unpackbits(packed[start : start + batch], axis=1, count=n)
+        yield bits.astype(np.bool_)
+
+
+def _drawn_sizes(rng: np.random.Generator, chances: FloatArray, count: int) -> IntArray:
+    """Sizes by their chances, in parts: one draw of millions would take eight times its bytes."""
+    parts = (min(AT_ONCE, count - start) for start in range(0, count, AT_ONCE))
+    width = np.min_scalar_type(2 + len(chances))
+    return np.concatenate(
+        [(2 + rng.choice(len(chances), size=part, p=chances)).astype(width) for part in parts]
+    )
+
+
+def _distinct_bits(problem: Problem, chances: FloatArray, count: int) -> np.ndarray:
+    """Different coalitions of all sizes in random order, one row of packed bits each."""
+    n = problem.n_players
     room = [comb(n, size) for size in range(2, n - 1)]
     numbers = spread_sizes(problem.rng, chances, room, count)
-    masks = [
-        distinct_subsets(problem.rng, n, size, int(number))
+    packed = [
+        np.packbits(distinct_subsets(problem.rng, n, size, int(number)), axis=1)
         for size, number in zip(range(2, n - 1), numbers, strict=True)
     ]
-    return np.asarray(problem.rng.permutation(np.concatenate(masks)))
+    return np.asarray(problem.rng.permutation(np.concatenate(packed)))
 
 
 def size_chances(n_players: int) -> FloatArray:
