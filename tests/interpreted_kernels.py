@@ -84,3 +84,15 @@ def test_who_has_no_kernel_goes_by_the_program(monkeypatch: pytest.MonkeyPatch) 
     assert fused_step(arithmetic("torch", "float32", "cpu"), 1, 8) is None
     monkeypatch.delenv("TRITON_INTERPRET")
     assert fused_step(numbers, 1, 8) is None
+
+
+def test_hits_by_block_of_rows_add_up() -> None:
+    made = fused("tf32", 2)
+    trained = made.program.train(8, pools())
+    assert made.program.fused is not None
+    assert made.fused_test is not None
+    present = trained.present | (trained.n_rows == 0)[:, None]
+    apart = made.program.fused.hits(made.fused_test, trained.weights[0], present, apart=True)
+    np.testing.assert_array_equal(apart.numpy().sum(axis=1), made.hits(trained).numpy())
+    by_group = made.hits_by_group(trained).numpy()
+    np.testing.assert_array_equal(by_group.sum(axis=1), made.hits(trained).numpy())

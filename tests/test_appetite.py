@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import dushapley as ds
+from dushapley.engine.evaluators import bulk
 from dushapley.engine.executors import EXECUTORS
 from dushapley.engine.executors.base import Group, Results
 from dushapley.engine.executors.remote import Remote
 from dushapley.engine.executors.transport import Parcel
 from dushapley.engine.value import Run
+from dushapley.games.model.batched.path import BatchedPath
 
 
 class Simulated(Remote):
@@ -170,3 +172,43 @@ def test_the_engine_says_how_far_it_got_when_time_is_up() -> None:
     so_far = stopped.value.valuation
     assert so_far is not None
     assert ds.Valuation.from_dict(so_far.to_dict()) == so_far
+
+
+def trained(n_owners: int, backend: str = "numpy") -> ds.ModelGame:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(40 * n_owners + 900, 4))
+    y = (X @ [1.0, -1.0, 0.5, 0.0] + rng.normal(size=len(X)) > 0).astype(int)
+    blocks = {
+        f"o{j}": (X[40 * j : 40 * (j + 1)], y[40 * j : 40 * (j + 1)]) for j in range(n_owners)
+    }
+    test = X[40 * n_owners :], y[40 * n_owners :]
+    owners = ds.Owners.from_arrays(blocks)
+    return ds.ModelGame(owners, ds.games.SoftmaxRegression(steps=5), *test, backend=backend)
+
+
+@pytest.mark.parametrize(("method", "budget"), [("exact", 2**6), ("permutation", 900)])
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_pools_trained_in_bulk_have_the_same_values_and_nearly_the_same_errors(
+    method: str, budget: int, backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    if backend == "torch":
+        pytest.importorskip("torch")
+    one_by_one = ds.value(trained(6, backend), method, budget=budget)
+    monkeypatch.setattr(BatchedPath, "in_bulk", True)
+    monkeypatch.setattr(bulk, "LEAST_BULK", 1)
+    found = ds.value(trained(6, backend), method, budget=budget, ledger=tmp_path / "paid.sqlite")
+    np.testing.assert_array_equal(found.values, one_by_one.values)
+    assert found.n_distinct == one_by_one.n_distinct
+    errors, wanted = (np.array(v.errors["test set"]) for v in (found, one_by_one))
+    np.testing.assert_allclose(errors, wanted, rtol=0.35)
+    assert found.errors["total"] is not None
+    monkeypatch.setattr(bulk, "HELPINGS", 1)
+    game = trained(6, backend)
+    assert game.path is not None
+    game.path.block = 7
+    cut = ds.value(game, method, budget=budget)
+    assert cut == replace(found, n_computed=cut.n_computed)
+    monkeypatch.setattr(BatchedPath, "in_bulk", False)
+    resumed = ds.value(trained(6, backend), method, budget=budget, ledger=tmp_path / "paid.sqlite")
+    assert resumed.n_computed == 0
+    np.testing.assert_array_equal(resumed.values, one_by_one.values)

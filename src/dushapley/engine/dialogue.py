@@ -265,7 +265,7 @@ class Ahead:
         assert self._scout is not None
         ask = self._scout.ask()
         if ask is not None:
-            self._scout.tell(ask.queries.mean(axis=1))
+            self._scout.tell(np.linspace(0, 1, len(ask.queries)))
         return ask
 
     def _asked(self) -> Ask | None:

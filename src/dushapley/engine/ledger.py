@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from pathlib import Path
 from shlex import quote
 from time import monotonic, sleep
@@ -32,7 +33,7 @@ from dushapley.errors import (
     LedgerUnreadable,
 )
 from dushapley.games.base import Game, Outcome
-from dushapley.hashing import checksum, sha256
+from dushapley.hashing import begun_checksum, checksum, sha256
 from dushapley.terminal import printable
 from dushapley.validation import is_partial
 
@@ -70,8 +71,10 @@ from evaluations left join scores on scores.key = evaluations.key
 where rows is not null and evaluations.key in """
 PATIENCE = 60
 """Seconds to wait while another run is writing."""
-_AT_ONCE = 500
+_AT_ONCE = 10_000
 """Keys looked up by one statement."""
+_CACHE = 64 * 2**10
+"""KiB of the file that are held in memory at most."""
 
 Row = tuple[bytes, str, str | None, str | None, str | None, bytes]
 """Key, value, failure, spread, number of scores, and seal, as they are stored."""
@@ -158,6 +161,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         with at_most(self._db, PATIENCE):
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")
+            self._db.execute(f"pragma cache_size = -{_CACHE}")
             with self._db:
                 self._db.execute("begin immediate")  # proves now that we may write
                 for statement in (SCHEMA | MEMBERS).values():
@@ -211,13 +215,25 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Outcome]:
         """What is known of these pools, without their scores."""
-        outcomes: dict[bytes, Outcome] = {}
+        return {
+            key: Outcome(value, failure, None, None if spread is None else float(spread))
+            for key, value, failure, spread in self._found(keys)
+        }
+
+    def values(self, keys: Sequence[bytes]) -> dict[bytes, float]:
+        """Values of those of these pools that are plain: trained once, and without a failure."""
+        found = self._found(keys)
+        return {key: value for key, value, failure, spread in found if failure is spread is None}
+
+    def _found(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, float, Any, Any]]:
+        begun = begun_seal(self.context)
         for row in self._select("select * from evaluations where key in ", keys):
-            outcome = unsealed(row, self.context)
-            if outcome is None:
+            key, value, failure, spread, rows, seal = row
+            plain = failure is spread is rows is None and type(key) is bytes and type(value) is str
+            sound = plain_seal(begun, key, value) == seal if plain else is_sealed(row, self.context)
+            if not sound:
                 raise self._refusal(ValueError("an evaluation does not match its checksum"))
-            outcomes[row[0]] = outcome
-        return outcomes
+            yield key, float(value), failure, spread
 
     def scores(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
         """Scores of test rows of those of these pools that have any."""
@@ -239,6 +255,17 @@ class Ledger(AbstractContextManager["Ledger"]):
             if outcome.scores is not None:
                 scores.append(sealed_scores(key, packed(outcome.scores), self.context))
         return self.adopt(rows, scores, members)
+
+    def write_values(self, keys: Sequence[bytes], values: Sequence[float]) -> int:
+        """Commit a block of plain values, as `write` does; how many of them were news."""
+        begun = begun_seal(self.context)
+        texts = map(repr, values)
+        rows: list[Row] = [
+            (key, text, None, None, None, plain_seal(begun, key, text))
+            for key, text in zip(keys, texts, strict=True)
+        ]
+        rows.sort()  # neighbours in the tree are written one after the other
+        return self.adopt(rows, [])
 
     def adopt(
         self,
@@ -309,13 +336,13 @@ def sealed(key: bytes, outcome: Outcome, context: str) -> Row:
     spread = None if outcome.spread is None else repr(float(outcome.spread))
     rows = None if outcome.scores is None else str(len(outcome.scores))
     content = key, repr(float(outcome.value)), outcome.failure, spread, rows
-    return *content, checksum(context, *content)
+    return *content, _seal(context, content)
 
 
 def unsealed(row: Row, context: str) -> Outcome | None:
     """A stored evaluation, or None when it is not what was once stored."""
     _, value, failure, spread, _, _ = row
-    if not _is_sealed(row, context):
+    if not is_sealed(row, context):
         return None
     return Outcome(float(value), failure, None, None if spread is None else float(spread))
 
@@ -327,14 +354,39 @@ def sealed_scores(key: bytes, body: bytes, context: str) -> ScoresRow:
 
 def unsealed_scores(row: ScoresRow, context: str) -> FloatArray | None:
     """Stored scores, or None when they are not what was once stored."""
-    return unpacked(row[1]) if _is_sealed(row, context) else None
+    return unpacked(row[1]) if is_sealed(row, context) else None
 
 
-def _is_sealed(row: Sequence[Any], context: str) -> bool:
+def is_sealed(row: Sequence[Any], context: str) -> bool:
+    """Whether a row is what was once stored."""
     *content, seal = row
     if not all(isinstance(part, (str, bytes, type(None))) for part in content):
         return False  # damage can change the type of a number, too
-    return checksum(context, *content) == seal
+    return _seal(context, content) == seal
+
+
+def _seal(context: str, content: Sequence[Any]) -> bytes:
+    key, value, *rest = content
+    if len(rest) == 3 and rest == [None] * 3 and type(value) is str:
+        return plain_seal(begun_seal(context), key, value)
+    return checksum(context, *content)
+
+
+def plain_seal(begun: Any, key: bytes, value: str) -> bytes:
+    """The checksum of a value without failure, spread and scores, the common case, in one go."""
+    seal = begun.copy()
+    body = value.encode()
+    seal.update(_PLAIN % (len(key), key, len(body), body))
+    return bytes(seal.digest())
+
+
+_PLAIN = b"bytes %d %bstr %d %b" + 3 * b"NoneType 4 none"
+
+
+@lru_cache(maxsize=8)
+def begun_seal(context: str) -> Any:
+    """A checksum that has the context already."""
+    return begun_checksum(context)
 
 
 def roster_of(game: Game) -> bytes:

@@ -18,10 +18,12 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray
 from dushapley.engine.dialogue import ROUND, Ahead, Dialogue, ends
 from dushapley.engine.evaluators import (
+    BulkEvaluator,
     Evaluator,
     PaidEvaluator,
     ScoringEvaluator,
     blas_limit,
+    in_bulk,
     refuse_ledger,
 )
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
@@ -295,6 +297,10 @@ class Run:
         if self.game.cheap:
             judged = self.game.judged
             return ScoringEvaluator(self.game, self.plan) if judged else Evaluator(self.game)
+        here = self.executor == "local" and self.n_jobs == 1 and self.stop is None
+        path = in_bulk(self.game, self.plan, here=here)
+        if path is not None:
+            return BulkEvaluator(self.game, self.plan, self._paid, path, Ahead(talk))
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
         return PaidEvaluator(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.errors import InvalidOption
 from dushapley.protocol import Conversation, Problem
 from dushapley.validation import is_whole
@@ -78,6 +79,10 @@ class Method:
     foreseeable
         Whether its questions depend on the problem and the seed alone, neither on answers nor on
         u(∅) and u(all): then they are asked ahead, and no worker waits for another.
+    weigh
+        Where values are means over replicates of sums that the pools tell by themselves: maps the
+        pools of a round, shape (m, I), to their whole weights and those of ∅ and everybody, shape
+        (I, m + 2), of all its replicates together.
     estimates_errors
         Whether it has standard errors once the budget is large enough.
     cite
@@ -95,6 +100,7 @@ class Method:
     options: Mapping[str, Option] = field(default_factory=dict)
     adaptive: bool = False
     foreseeable: bool = False
+    weigh: Callable[[BoolArray], FloatArray] | None = None
     estimates_errors: bool = True
     cite: str = ""
 

@@ -96,6 +96,17 @@ def marginals(problem: Problem, orders: IntArray, answers: FloatArray) -> FloatA
     return gains
 
 
+def walk_weights(pools: BoolArray) -> FloatArray:
+    """Weights of prefixes and of both ends: +1 for who joined last, −1 for who joins next."""
+    n = pools.shape[1]
+    steps = pools.reshape(n - 1, -1, n).astype(np.int8)
+    ends = np.zeros_like(steps[:1]), np.ones_like(steps[:1])
+    joined = np.diff(np.concatenate([ends[0], steps, ends[1]]), axis=0)
+    inner = (joined[:-1] - joined[1:]).reshape(-1, n).T
+    first, last = -joined[0].sum(axis=0), joined[-1].sum(axis=0)
+    return np.column_stack([inner, first, last]).astype(np.float64)
+
+
 def one_walk(n_players: int, _options: Mapping[str, Any]) -> int:
     """Budget of a single walk."""
     return n_players + 1
@@ -111,6 +122,7 @@ METHOD = Method(
     summary="owners join in random orders; the average of what each adds (Monte Carlo, unbiased)",
     run=permutation,
     foreseeable=True,
+    weigh=walk_weights,
     least=one_walk,
     default=two_squares,
     keeps=frozenset({"efficiency", "null player"}),
@@ -122,6 +134,7 @@ ANTITHETIC = replace(
     name="antithetic",
     summary="random orders walked forwards and backwards (unbiased)",
     run=antithetic,
+    weigh=None,
     least=one_pair,
     cite="mitchell2022",
 )

@@ -273,8 +273,8 @@ class Game(ABC):
         """Name each pool for de-duplication and ledger: equal keys have equal values."""
         del draws  # without rows there is nothing to draw
         if self.fractions == "none":
-            return [row.tobytes() for row in np.packbits(queries.astype(np.bool_), axis=1)]
-        return [row.tobytes() for row in queries + 0.0]  # no negative zeros
+            return _each_row(np.packbits(queries.astype(np.bool_), axis=1))
+        return _each_row(queries + 0.0)  # no negative zeros
 
     def check(
         self, fractions: np.ndarray[Any, Any], draws: ArrayLike | None
@@ -322,6 +322,13 @@ class Game(ABC):
                 f"pass {len(queries)} integers, one per pool."
             )
         return ids.astype(np.int64)
+
+
+def _each_row(matrix: np.ndarray[Any, Any]) -> list[bytes]:
+    """Bytes of every row."""
+    width = matrix.shape[1] * matrix.itemsize
+    names: list[bytes] = np.ascontiguousarray(matrix).view(f"V{width}").ravel().tolist()
+    return names
 
 
 class TableGame(Game):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
+from itertools import compress
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
@@ -128,7 +130,30 @@ class RowsGame(Game):
         return target
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+        if queries.dtype == np.bool_:
+            return self._whole_keys(queries)
         return [self._key(counts.tolist(), draw) for counts, draw in self.each(queries, draws)]
+
+    def _whole_keys(self, pools: BoolArray) -> list[bytes]:
+        """Of whole owners: what eight of them write is looked up, so that a key is one hash."""
+        empty = self.sizes == 0  # who has no rows has given all of them
+        codes = np.packbits((pools | empty)[:, self.order], axis=1).tolist()
+        written = [self._written(tuple(some)) for some in _eights(self.order)]
+        sha = hashlib.sha256
+        keys = [
+            sha(b"".join([text[c] for text, c in zip(written, code, strict=True)])[:-1]).digest()
+            for code in codes
+        ]
+        nobody = self._key([0] * self.n_players, None)
+        for row in np.flatnonzero(~pools[:, ~empty].any(axis=1)).tolist():
+            keys[row] = nobody
+        return keys
+
+    def _written(self, some: tuple[int, ...]) -> list[bytes]:
+        """What each pool of these owners writes, by its bits, the first owner's the highest."""
+        texts = [f"{self.owners.hashes[j]}\n".encode() for j in some]
+        pools = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)[:, : len(some)]
+        return [b"".join(compress(texts, pool)) for pool in pools.tolist()]
 
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """The multiset of (content, rows taken, and which draw where only part is taken)."""
@@ -148,6 +173,10 @@ def refuse_other_things(owners: Any, game: str) -> None:
             f"{game} was given {type(owners).__name__} as its owners; it needs Owners. Make them "
             "with ds.Owners.from_arrays({name: (X, y)}), from_frame or from_files."
         )
+
+
+def _eights(order: list[int]) -> list[list[int]]:
+    return [order[start : start + 8] for start in range(0, len(order), 8)]
 
 
 def blocks(

@@ -20,6 +20,7 @@ from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome, Scored
 from dushapley.games.model import training
 from dushapley.games.model.additive.path import AdditivePath
+from dushapley.games.model.batched.arithmetic import BACKENDS
 from dushapley.games.model.description import Indescribable, describe
 from dushapley.games.model.encoding import Encoding
 from dushapley.games.model.packages import packages_of
@@ -112,7 +113,9 @@ class ModelGame(RowsGame):
         first step selects or encodes columns itself (`ColumnTransformer`, `OneHotEncoder`, a
         function or transformer of one's own), else "pooled"; the notes say which.
     backend
-        Arithmetic of the fast paths (see `dushapley.games.model.paths`); part of the ledger's key.
+        Arithmetic of the fast paths (see `dushapley.games.model.paths`): "numpy", or "torch" (on
+        a GPU where there is one: TF32 there, float32 on a CPU), "torch:float16", "torch:float32"
+        (strict) or "torch:float64". Part of the ledger's key; a note says what coarse numbers cost.
     fast
         Whether fast paths may be used; False fits every pool by the model itself.
     fingerprint
@@ -163,7 +166,7 @@ class ModelGame(RowsGame):
         timeout: float | None = None,
         memory: int | None = None,
         encode: Literal["none", "pooled", "training"] | Encoding | None = None,
-        backend: Literal["numpy", "torch"] = "numpy",
+        backend: str = "numpy",
         fast: bool = True,
         fingerprint: str | None = None,
     ) -> None:
@@ -173,7 +176,7 @@ class ModelGame(RowsGame):
             )
         check_choice(on_failure, "on_failure", ("raise", "empty"))
         check_choice("empty" if at_least is None else at_least, "at_least", ("empty",))
-        check_choice(backend, "backend", ("numpy", "torch"))
+        check_choice(backend, "backend", BACKENDS)
         self.limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
         training.refuse_impossible(self.limits)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
@@ -385,7 +388,9 @@ class ModelGame(RowsGame):
     def _packages(self) -> dict[str, str]:
         """All that computes here, by name and version."""
         encoder = None if self.encoding is None else self.encoding.vectorizer
-        arithmetic = sys.modules.get(self.backend) if self.path is not None else None
+        arithmetic = (
+            sys.modules.get(self.backend.partition(":")[0]) if self.path is not None else None
+        )
         return packages_of(self.model, self.scoring, encoder, arithmetic)
 
     def _describe(self, fingerprint: str | None) -> str | None:
@@ -408,7 +413,6 @@ class ModelGame(RowsGame):
             self.repeats,
             self.backend if self.path is not None else "fit",
             None if self.path is None else self.path.name,
-            self.block,
             *([] if self.at_least is None else ["at least", self.at_least, self.nobody.value]),
             *self._types(),
             *(["seeds by pool"] if any(make.open_seeds for make in self._makers) else []),

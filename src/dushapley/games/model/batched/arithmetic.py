@@ -11,13 +11,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from dushapley.errors import InvalidOption
 from dushapley.validation import check_choice
 
+BACKENDS = ("numpy", "torch", "torch:float16", "torch:float32", "torch:float64")
+"""Arithmetic by name: "torch" is TF32 on a GPU and float32 on a CPU, the others as they say."""
+COST = {
+    "float16": "Float16 moves values by about 0.2% of their spread, as TF32 does, at twice its "
+    "speed; backend='torch:float32' does not.",
+    "tf32": "TF32 moves values by about 0.2% of their spread; backend='torch:float32' does not, "
+    "and takes five times as long.",
+    "float32": "Float32 moves values by less than 0.001% of their spread.",
+}
+"""What coarse numbers cost in accuracy, as benchmarks/gpu_batched.py measured it."""
 Precision = Literal["float64", "float32", "tf32", "float16"]
 """Numbers that matrix products read; sums and weights are float32 in all but the first."""
 
@@ -166,11 +176,13 @@ def _uploads(device: str) -> Any:
 def arithmetic(
     name: str = "numpy", precision: Precision | None = None, device: str | None = None
 ) -> Arithmetic:
-    """The arithmetic of this name: "numpy", or "torch" on the GPU where there is one.
+    """The arithmetic of this name (see `BACKENDS`), torch on the GPU where there is one.
 
     Defaults: float32, on CUDA tf32. Torch is an extra; asking for it without it raises.
     """
-    check_choice(name, "backend", ("numpy", "torch"), InvalidOption)
+    check_choice(name, "backend", BACKENDS, InvalidOption)
+    name, _, numbers = name.partition(":")
+    precision = precision or cast(Precision | None, numbers or None)
     place = "cpu" if name == "numpy" else _torch_device(device)
     where = name if name == "numpy" else f"torch on the {'CPU' if place == 'cpu' else 'GPU'}"
     able, shape = _KINDS[where]

@@ -218,15 +218,23 @@ class FusedStep:
         filled[: len(codes)] = codes
         return rows, self._whole(filled)
 
-    def hits(self, test: tuple[Any, Any], weights: Any, present: BoolArray) -> Any:
-        """How many test rows each pool of two classes predicts rightly, on the device."""
+    def hits(
+        self, test: tuple[Any, Any], weights: Any, present: BoolArray, *, apart: bool = False
+    ) -> Any:
+        """How many test rows each pool of two classes predicts rightly, on the device.
+
+        `apart`: in each block of them, shape (pools, blocks).
+        """
         from dushapley.games.model.batched.kernels import hits_of_two
 
         xp, n = self.numbers.xp, len(weights)
         # a class that a pool has not seen loses whatever the score says
         edge = np.where(present[:, 1], np.where(present[:, 0], 0.0, -np.inf), np.inf)
-        hits = xp.zeros(n, dtype=xp.int32, device=self.numbers.device)
         rows, codes = test
+        shape, kind = (n, len(rows) // SCORING.block), xp.uint8
+        if not apart:
+            shape, kind = (n,), xp.int32
+        hits = xp.zeros(shape, dtype=kind, device=self.numbers.device)
         hits_of_two[(-(-n // SCORING.tile),)](
             rows,
             codes,
@@ -239,6 +247,7 @@ class FusedStep:
             D=self.depth,
             BP=SCORING.tile,
             BR=SCORING.block,
+            APART=apart,
             **SCORING.launch,
         )
         return hits

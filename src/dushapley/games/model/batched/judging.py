@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.games.model.batched.fused import SCORING
 from dushapley.games.model.batched.program import Program, Trained
+
+GROUPS, LEAST_GROUPS = 128, 64
+"""Groups of test rows that are counted apart; the kernel's own blocks where they are so many."""
 
 
 class Judge:
@@ -35,9 +40,15 @@ class Judge:
         self.pieces = [numbers.array(padded[a : a + numbers.piece].T.copy()) for a in cuts]
         self.answers = [numbers.index(codes[a : a + numbers.piece]) for a in cuts]
         self.n_rows = len(X)
-        # two classes are counted by a kernel that writes out no scores
+        # two classes are counted by a kernel that writes out no scores; in random order, so that
+        # its blocks are random groups of test rows
         fused = program.fused if program.sign_only else None
-        self.fused_test = None if fused is None else fused.scored_rows(padded, codes)
+        self.order = np.random.default_rng(0).permutation(len(X))
+        self.fused_test = (
+            None if fused is None else fused.scored_rows(padded[self.order], codes[self.order])
+        )
+        self.by_kernel = self.fused_test is not None and len(X) >= LEAST_GROUPS * SCORING.block
+        self.groups = -(-len(X) // SCORING.block) if self.by_kernel else min(len(X), GROUPS)
 
     def correct(self, trained: Trained) -> Array:
         """Which test rows each pool predicts rightly, shape (pools, test rows)."""
@@ -57,6 +68,37 @@ class Judge:
                 return self.program.fused.hits(self.fused_test, trained.weights[0], present)
         hits = [sum(r.sum(axis=1) for r in right) for right in self._right(trained)]
         return self.numbers.xp.concatenate(hits)[: len(trained.n_rows)]
+
+    @cached_property
+    def group(self) -> IntArray:
+        """To which random group each test row belongs."""
+        place = np.empty(self.n_rows, dtype=np.int64)
+        place[self.order] = np.arange(self.n_rows)
+        return place // SCORING.block if self.by_kernel else place % self.groups
+
+    def hits_by_group(self, trained: Trained) -> Any:
+        """How many test rows of each group each pool predicts rightly, on the device."""
+        if self.by_kernel:
+            assert self.program.fused is not None
+            assert self.fused_test is not None
+            present = trained.present | (trained.n_rows == 0)[:, None]
+            weights = trained.weights[0]
+            with self.numbers.in_force():
+                return self.program.fused.hits(self.fused_test, weights, present, apart=True)
+        member = self.numbers.array(self.group[:, None] == np.arange(self.groups), self._float)
+        tiles = [
+            self.numbers.xp.concatenate(right, axis=1) * self._one @ member
+            for right in self._right(trained)
+        ]
+        return self.numbers.xp.concatenate(tiles)[: len(trained.n_rows)]
+
+    @property
+    def _float(self) -> Any:
+        return self.numbers.xp.float32
+
+    @property
+    def _one(self) -> Any:
+        return self.numbers.array(np.ones(1), self._float)  # counts are whole, and exact
 
     def probabilities(self, trained: Trained) -> FloatArray:
         """Probability of each class, shape (pools, test rows, C), in float64."""

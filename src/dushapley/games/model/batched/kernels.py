@@ -149,8 +149,12 @@ def hits_of_two(
     D: tl.constexpr,
     BP: tl.constexpr,
     BR: tl.constexpr,
+    APART: tl.constexpr,
 ):
-    """How many test rows each pool predicts rightly: the second class where the score > edge."""
+    """How many test rows each pool predicts rightly: the second class where the score > edge.
+
+    APART: of each block of rows by itself, shape (pools, blocks).
+    """
     pool = tl.program_id(0) * BP + tl.arange(0, BP)
     real = pool < n_pools
     column = tl.arange(0, D)
@@ -163,5 +167,10 @@ def hits_of_two(
         x = tl.load(X + row[:, None] * D + column[None, :])
         scores = tl.dot(w, tl.trans(x), input_precision="tf32x3")  # float32 in all but name
         right = (scores > boundary[:, None]).to(tl.int32) == tl.load(codes + row)[None, :]
-        count += tl.sum(right.to(tl.int32), axis=1)
-    tl.store(hits + pool, count, mask=real)
+        if APART:
+            place = pool.to(tl.int64) * (n_rows // BR) + start // BR
+            tl.store(hits + place, tl.sum(right.to(tl.int32), axis=1).to(tl.uint8), mask=real)
+        else:
+            count += tl.sum(right.to(tl.int32), axis=1)
+    if not APART:
+        tl.store(hits + pool, count, mask=real)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, IntArray
+from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.games.model.batched.recipe import Recipe
 
 RowsOf = Callable[[int, int, int | None], IntArray | slice]
@@ -77,6 +77,13 @@ def memberships(
                 mark[rows_of(j, int(counts[pool, j]), draw)] = True
             members.append(Membership(j, partial, rows))
     return members
+
+
+def whole_memberships(pools: BoolArray, sizes: FloatArray, order: list[int]) -> list[Membership]:
+    """Memberships of coalitions: whole owners, those without rows left out."""
+    columns = np.ascontiguousarray(pools.T)
+    held = [(j, np.flatnonzero(columns[j])) for j in order if sizes[j] > 0]
+    return [Membership(j, pools_of_j) for j, pools_of_j in held if len(pools_of_j)]
 
 
 def places_of(sizes: IntArray, order: Sequence[int]) -> dict[int, IntArray]:

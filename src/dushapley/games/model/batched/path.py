@@ -8,17 +8,19 @@ alone, never on timing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Outcome
-from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
+from dushapley.games.model.batched.arithmetic import COST, Arithmetic, arithmetic
 from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import memberships
+from dushapley.games.model.batched.membership import Membership, memberships, whole_memberships
 from dushapley.games.model.batched.program import Program, Trained
+from dushapley.games.model.scoring.scorer import best_constant
 from dushapley.games.model.training import average
 from dushapley.games.rows import blocks
 
@@ -33,6 +35,36 @@ MEMORY = {"cpu": 2**30, "cuda": 2**34}
 """Bytes that the training of one block may take beside the rows themselves."""
 MOST_POOLS = {"cpu": 256, "cuda": 2**18}
 """Pools of a block where memory allows more."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Pools trained in bulk: utilities, and hits by group of test rows, still on the device."""
+
+    values: FloatArray
+    hits: Any
+    numbers: Arithmetic
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def weighed(self, weights: FloatArray, some: slice) -> FloatArray:
+        """Σ weights · hits over some of the pools, shape (I, groups); weights (I, m)."""
+        there = self.numbers.array(weights, self.numbers.xp.float64)
+        return np.asarray(self.numbers.to_numpy(there @ self._hits(some)))
+
+    def by_coalition(self, pools: BoolArray, outside: FloatArray, some: slice) -> FloatArray:
+        """The same by the Shapley weights of coalitions, which are made on the device."""
+        xp = self.numbers.xp
+        inside = self.numbers.array(pools, xp.bool)
+        size, chance = inside.sum(axis=1), self.numbers.array(outside, xp.float64)
+        weights = xp.where(inside, chance[size - 1][:, None], -chance[size][:, None])
+        return np.asarray(self.numbers.to_numpy(weights.T @ self._hits(some)))
+
+    def _hits(self, some: slice) -> Any:
+        double = self.numbers.xp.float64
+        hits = self.hits[some]
+        return hits.astype(double) if self.numbers.name == "numpy" else hits.to(double)
 
 
 class BatchedPath:
@@ -64,6 +96,8 @@ class BatchedPath:
             f"Pools were trained together by {self.numbers.name} in {precision} on the {device}: "
             f"{game.model.recipe().words}."
         )
+        if precision in COST and self.numbers.name == "torch":
+            self.note += f" {COST[precision]}"
         program = self.judges[0].program
         if program.fused is not None:
             self.name += f", {program.fused.name}"
@@ -88,6 +122,42 @@ class BatchedPath:
             judges.append(Judge(program, *test))
         return judges
 
+    @property
+    def in_bulk(self) -> bool:
+        """Whether pools are trained faster than anybody could keep their test rows: on a GPU."""
+        game = self.game
+        plain = game.scoring == "accuracy" and game.repeats == 1 and bool((game.sizes > 0).all())
+        return plain and self.numbers.device != "cpu"
+
+    def counted(self, queries: Queries, draws: IntArray | None) -> Counted:
+        """Utilities of pools, and test rows that they predict rightly by group, on the device."""
+        judge, game = self.judges[0], self.game
+        parts = [  # all of them are on their way before one is read
+            judge.hits_by_group(judge.program.train(len(part), self._members(part, ids)))
+            for part, ids in blocks(queries, draws, self.block)
+        ]
+        hits = parts[0] if len(parts) == 1 else self.numbers.xp.concatenate(parts)
+        totals = hits.sum(axis=1, dtype=self.numbers.xp.float64)
+        values = self.numbers.to_numpy(totals) / judge.n_rows
+        values[~queries.any(axis=1)] = game.nobody.value
+        return Counted(values, hits, self.numbers)
+
+    @property
+    def group_sizes(self) -> FloatArray:
+        """Test rows of each group."""
+        judge = self.judges[0]
+        return np.bincount(judge.group, minlength=judge.groups).astype(np.float64)
+
+    @property
+    def nobody_by_group(self) -> FloatArray:
+        """The same of nobody's model: a number fixed beforehand is the same on any test row."""
+        game, judge = self.game, self.judges[0]
+        if game.nobody.scores is None:
+            return self.group_sizes * game.nobody.value
+        rows = best_constant(game.scorer)[1]
+        assert rows is not None
+        return np.bincount(judge.group, rows, minlength=judge.groups)
+
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of pools, block by block, keeping nothing else."""
         if self.game.scoring != "accuracy":
@@ -106,10 +176,15 @@ class BatchedPath:
     def _nobody(self, queries: Queries) -> Any:
         return ~self.game.counts(queries).any(axis=1)
 
-    def _train(self, queries: Queries, draws: IntArray | None) -> list[tuple[Judge, Trained]]:
+    def _members(self, queries: Queries, draws: IntArray | None) -> list[Membership]:
         game = self.game
+        if queries.dtype == np.bool_:
+            return whole_memberships(queries, game.sizes, game.order)
         sizes = game.sizes.astype(np.int64)
-        members = memberships(game.counts(queries), sizes, draws, game.rows_of, game.order)
+        return memberships(game.counts(queries), sizes, draws, game.rows_of, game.order)
+
+    def _train(self, queries: Queries, draws: IntArray | None) -> list[tuple[Judge, Trained]]:
+        members = self._members(queries, draws)
         return [(judge, judge.program.train(len(queries), members)) for judge in self.judges]
 
     def _judge(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
