@@ -15,9 +15,11 @@ from dushapley.cli import options as o
 from dushapley.cli.data import Data
 from dushapley.data.rows import is_table
 from dushapley.errors import InvalidOption, SharedRows
+from dushapley.games.model.batched.arithmetic import BACKENDS
 from dushapley.games.model.catalogue import Choice, check_task, choose, in_words
 from dushapley.games.model.encoding import is_mixed
 from dushapley.terminal import say
+from dushapley.validation import check_choice
 
 HELD_OUT = (
     "The test set was held out of the owners' own rows: wrong labels are in the test as well."
@@ -76,10 +78,18 @@ class Job(Data):
         str | None,
         Option(help="Text and dates to numbers: pooled = once, or training; none = by the model."),
     ] = None
+    backend: Annotated[
+        str,
+        Option(
+            help="Arithmetic of models trained together: numpy, torch (a GPU where there is one), "
+            "torch:float16, torch:float32 or torch:float64."
+        ),
+    ] = "numpy"
     model_seed: Annotated[int, Option(help="Seed of models and of hold-out.", min=0)] = 0
 
     def __post_init__(self) -> None:
         check_task(self.task, "--task")
+        check_choice(self.backend, "--backend", BACKENDS, InvalidOption)
         if self.from_statistics and (self.test is None or self.owner or self.by_file):
             raise InvalidOption(
                 "Statistics files name their owner and hold no rows to keep back: pass --test "
@@ -174,6 +184,7 @@ class Job(Data):
             timeout=self.timeout,
             memory=o.as_bytes(self.memory),
             encode=self.encode,  # type: ignore[arg-type]  # it is checked there
+            backend=self.backend,
         )
 
 

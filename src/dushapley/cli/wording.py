@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 SAME = (
-    "address", "at_least", "budget", "by_file", "context", "cv", "empty", "encode", "executor",
+    "address", "at_least", "backend", "budget", "by_file", "context", "cv", "empty", "encode",
+    "executor",
     "floor", "holdout", "ledger", "max_seconds", "memory", "method", "model", "negative",
     "on_failure", "owner", "pot", "precision", "reference", "repeats", "scoring", "seed", "target",
     "task", "test", "timeout",

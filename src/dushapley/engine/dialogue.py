@@ -245,13 +245,15 @@ class Ahead:
     ----------
     talk
         The conversation.
+    scouts
+        Whether it is worth holding it twice: a single worker has nobody to wait for.
     """
 
-    def __init__(self, talk: Dialogue) -> None:
+    def __init__(self, talk: Dialogue, *, scouts: bool = True) -> None:
         self.talk = talk
         self.n_taken = 0
         self._rounds = 0
-        self._scout = talk.again() if talk.plan.method.foreseeable else None
+        self._scout = talk.again() if scouts and talk.plan.method.foreseeable else None
 
     def take(self) -> Ask | None:
         """The next round; None where it depends on answers that are out, or there is none."""

@@ -7,6 +7,7 @@ the same whether these were computed or found.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -109,19 +110,52 @@ def _pairs(sizes: FloatArray, known: Pools) -> tuple[FloatArray, IntArray]:
     others = np.maximum(sizes.sum() - sizes, 1e-300)
     pools, worth = _asked(known)
     rows = pools @ sizes
-    position = {key: number for number, key in enumerate(known)}
-    draws = [key[pools[0].nbytes :] for key in known]
+    without_of = _finder(known, pools)
     for i in range(n):
         inside = np.flatnonzero(pools[:, i] == 1)
-        without = pools[inside]
-        without[:, i] = 0.0
-        keys = map(_key, without, [draws[number] for number in inside], is_partial(without))
-        before = np.array([position.get(key, -1) for key in keys], dtype=np.int64)
+        before = without_of(inside, i)
         inside, before = inside[before >= 0], before[before >= 0]
         stage = np.minimum(STAGES - 1, (STAGES * rows[before] / others[i]).astype(np.int64))
         np.add.at(sums[i], stage, worth[inside] - worth[before])
         np.add.at(counts[i], stage, 1)
     return sums, counts
+
+
+Finder = Callable[[IntArray, int], IntArray]
+"""(numbers of pools, owner) -> numbers of the same pools without the owner; −1 where unknown."""
+
+
+def _finder(known: Pools, pools: FloatArray) -> Finder:
+    """Finds coalitions by sums of random numbers, one an owner; pools of parts by all they hold."""
+    if bool(is_partial(pools).any()):
+        return _slow_finder(known, pools)
+    whole = pools == 1
+    marks = np.random.default_rng(0).integers(2**63, size=pools.shape[1], dtype=np.uint64)
+    sums = (whole * marks).sum(axis=1, dtype=np.uint64)
+    order = np.argsort(sums, kind="stable")
+    ranked = sums[order]
+
+    def find(inside: IntArray, owner: int) -> IntArray:
+        place = np.searchsorted(ranked, sums[inside] - marks[owner])
+        found = order[np.minimum(place, len(order) - 1)]
+        others = whole[inside]
+        others[:, owner] = False
+        return np.where((whole[found] == others).all(axis=1), found, -1)
+
+    return find
+
+
+def _slow_finder(known: Pools, pools: FloatArray) -> Finder:
+    position = {key: number for number, key in enumerate(known)}
+    draws = [key[pools[0].nbytes :] for key in known]
+
+    def find(inside: IntArray, owner: int) -> IntArray:
+        without = pools[inside]
+        without[:, owner] = 0.0
+        keys = map(_key, without, [draws[number] for number in inside], is_partial(without))
+        return np.array([position.get(key, -1) for key in keys], dtype=np.int64)
+
+    return find
 
 
 def _asked(known: Pools) -> tuple[FloatArray, FloatArray]:

@@ -23,6 +23,7 @@ from dushapley.engine.evaluators import (
     PaidEvaluator,
     ScoringEvaluator,
     blas_limit,
+    has_several,
     in_bulk,
     refuse_ledger,
 )
@@ -307,7 +308,7 @@ class Run:
             self.game,
             executor,
             self._paid,
-            Ahead(talk),
+            Ahead(talk, scouts=has_several(executor)),
             self.plan.budget,
             lambda asked: self.stop is None or not watch.is_time(asked),
         )

@@ -131,7 +131,7 @@ class RowsGame(Game):
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         if queries.dtype == np.bool_:
-            return self._whole_keys(queries)
+            return self._whole_keys(queries.astype(np.bool_, copy=False))
         return [self._key(counts.tolist(), draw) for counts, draw in self.each(queries, draws)]
 
     def _whole_keys(self, pools: BoolArray) -> list[bytes]:

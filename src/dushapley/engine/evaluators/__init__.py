@@ -3,6 +3,7 @@
 from dushapley.engine.evaluators.bulk import BulkEvaluator, in_bulk
 from dushapley.engine.evaluators.free import Evaluator, ScoringEvaluator, blas_limit
 from dushapley.engine.evaluators.paid import PaidEvaluator, refuse_ledger
+from dushapley.engine.evaluators.waiting import has_several
 
 __all__ = [
     "BulkEvaluator",
@@ -10,6 +11,7 @@ __all__ = [
     "PaidEvaluator",
     "ScoringEvaluator",
     "blas_limit",
+    "has_several",
     "in_bulk",
     "refuse_ledger",
 ]

@@ -174,7 +174,7 @@ class BulkEvaluator(Evaluator):
 
 def _names(pools: Queries) -> np.ndarray[Any, Any]:
     """Pools in as few words as hold them."""
-    bits = np.packbits(pools, axis=1)
+    bits = np.packbits(pools.astype(np.bool_), axis=1)
     words = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
     words[:, : bits.shape[1]] = bits
     return words.view(np.uint64 if words.shape[1] == 8 else f"V{words.shape[1]}").ravel()

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -158,8 +159,7 @@ class PaidEvaluator(Evaluator):
         if getattr(self.executor, "streams", False):
             return self
         fill = -(-appetite(self.game, self.executor) // self.game.block)
-        taken = (self.take() for _ in range(fill))
-        return [block for block in taken if block is not None]
+        return list(islice(iter(self.take, None), fill))
 
     @property
     def left(self) -> int:

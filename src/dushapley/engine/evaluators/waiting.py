@@ -76,6 +76,12 @@ def joined(parts: list[Part]) -> tuple[list[bytes], Block]:
     return keys, (np.concatenate([part[1] for part in parts]), draws)
 
 
+def has_several(executor: Executor) -> bool:
+    """Whether several blocks can be at work at once; an executor that does not say may well."""
+    count: Callable[[], int] = getattr(executor, "workers", lambda: 2)
+    return bool(getattr(executor, "streams", False)) or count() > 1
+
+
 def appetite(game: Game, executor: Executor) -> int:
     """Pools worth handing out at a time: some blocks for each worker, as memory allows."""
     count: Callable[[], int] = getattr(executor, "workers", lambda: 1)

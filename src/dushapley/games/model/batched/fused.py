@@ -231,10 +231,9 @@ class FusedStep:
         # a class that a pool has not seen loses whatever the score says
         edge = np.where(present[:, 1], np.where(present[:, 0], 0.0, -np.inf), np.inf)
         rows, codes = test
-        shape, kind = (n, len(rows) // SCORING.block), xp.uint8
-        if not apart:
-            shape, kind = (n,), xp.int32
-        hits = xp.zeros(shape, dtype=kind, device=self.numbers.device)
+        blocks = len(rows) // SCORING.block
+        kind = xp.uint8 if apart else xp.int32
+        hits = xp.zeros((n, blocks) if apart else n, dtype=kind, device=self.numbers.device)
         hits_of_two[(-(-n // SCORING.tile),)](
             rows,
             codes,

@@ -156,7 +156,7 @@ class BatchedPath:
             return self.group_sizes * game.nobody.value
         rows = best_constant(game.scorer)[1]
         assert rows is not None
-        return np.bincount(judge.group, rows, minlength=judge.groups)
+        return np.asarray(np.bincount(judge.group, rows, minlength=judge.groups), np.float64)
 
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         """Utilities of pools, block by block, keeping nothing else."""
@@ -179,7 +179,8 @@ class BatchedPath:
     def _members(self, queries: Queries, draws: IntArray | None) -> list[Membership]:
         game = self.game
         if queries.dtype == np.bool_:
-            return whole_memberships(queries, game.sizes, game.order)
+            whole = queries.astype(np.bool_, copy=False)
+            return whole_memberships(whole, game.sizes, game.order)
         sizes = game.sizes.astype(np.int64)
         return memberships(game.counts(queries), sizes, draws, game.rows_of, game.order)
 
