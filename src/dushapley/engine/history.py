@@ -130,8 +130,9 @@ def _finder(known: Pools, pools: FloatArray) -> Finder:
     if bool(is_partial(pools).any()):
         return _slow_finder(known, pools)
     whole = pools == 1
-    marks = np.random.default_rng(0).integers(2**63, size=pools.shape[1], dtype=np.uint64)
-    sums = (whole * marks).sum(axis=1, dtype=np.uint64)
+    drawn = np.random.default_rng(0).integers(2**63, size=pools.shape[1], dtype=np.uint64)
+    marks: np.ndarray[Any, np.dtype[np.uint64]] = np.asarray(drawn)
+    sums = np.asarray((whole * marks).sum(axis=1, dtype=np.uint64))
     order = np.argsort(sums, kind="stable")
     ranked = sums[order]
 
