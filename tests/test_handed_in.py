@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array, csr_matrix
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import StackingClassifier, StackingRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -240,8 +240,6 @@ def test_groups_pairs_and_samples_are_the_same_owners() -> None:
     assert (bare.names, bare.hashes) == (("owner 1", "owner 2"), named.hashes)
     samples = {"b": list(zip(X[:2], y[:2], strict=True)), "a": list(zip(X[2:], y[2:], strict=True))}
     assert ds.Owners.from_arrays(samples).hashes == named.hashes
-    column = ds.Owners.from_arrays({"b": (X[:2], y[:2, None]), "a": (X[2:], y[2:, None])})
-    assert column.hashes == named.hashes
 
 
 def test_datasets_of_torch_are_read_once() -> None:
@@ -349,6 +347,34 @@ def test_labels_are_recoded_where_a_pool_lacks_a_class(scoring) -> None:
         for model in (OnlyCodes(), DecisionTreeClassifier(max_depth=2, random_state=0))
     ]
     assert games[0](POOLS).tolist() == games[1](POOLS).tolist()
+
+
+class Sums(RegressorMixin, BaseEstimator):
+    """A network's manners: targets in, and predictions out, are columns."""
+
+    def fit(self, X, y):
+        assert y.ndim == 2
+        self.ridge_ = Ridge().fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.ridge_.predict(X)
+
+
+def test_a_column_of_targets_is_one_target() -> None:
+    flat, column = signs(LogisticRegression()), signs(LogisticRegression(), SIGNS[:, None])
+    assert flat(POOLS).tolist() == column(POOLS).tolist()
+    numbers = ROWS @ [1.0, 2.0, 0.0] + ROWS[:, 2] ** 2
+    found = [
+        signs(model, y)(POOLS)
+        for model, y in (
+            (Ridge(), numbers),
+            (Ridge(), numbers[:, None]),
+            (Sums(), numbers[:, None]),
+        )
+    ]
+    assert found[0].tolist() == found[1].tolist()
+    assert np.allclose(found[0], found[2])
 
 
 def test_several_targets_at_once() -> None:

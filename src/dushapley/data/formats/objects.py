@@ -116,15 +116,13 @@ def as_table(thing: Any) -> Any:
 
 
 def as_target(name: str, y: Any, rows: int) -> Array:
-    """Targets of every row; one column of them is as good as none."""
+    """Targets of every row."""
     target = as_array(name, y)
     if target.ndim == 0 or len(target) != rows:
         raise InvalidOwners(
             f"Owner {name!r} has {rows} rows but "
             f"targets for {target.shape[0] if target.ndim else 'none'}; one per row is needed."
         )
-    if target.ndim == 2 and target.shape[1] == 1:
-        target = target[:, 0].copy()
     missing = missing_targets(target)
     if missing.any():
         raise InvalidOwners(

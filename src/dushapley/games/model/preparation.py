@@ -25,7 +25,7 @@ from dushapley.games.model.catalogue import (
 )
 from dushapley.games.model.encoding import Encoding, column_reader, encoding_pipeline, is_mixed
 from dushapley.games.model.scoring.metrics import full_name
-from dushapley.games.model.scoring.own import own_score, speaks
+from dushapley.games.model.scoring.own import own_score, speaks, takes_columns
 from dushapley.games.rows import refuse_other_things
 from dushapley.validation import check_choice, refuse
 
@@ -75,7 +75,9 @@ def prepare(
         raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
     how = _way(owners, model, encode)
     given = as_table(X_test)
-    targets = _targets(y_test)
+    targets = np.array(as_table(y_test))
+    if not takes_columns(model):
+        owners, targets = replace(owners, y=tuple(map(_flat, owners.y))), _flat(targets)
     if how == "none" and owners.frames is not None:
         return _with_tables(owners, model, given, targets, scoring=scoring, task=task)
     encoding = _encoding(owners, how)
@@ -160,10 +162,10 @@ def _encoding(owners: Owners, how: Any) -> Encoding | None:
     return how if isinstance(how, Encoding) else Encoding(owners)
 
 
-def _targets(y_test: ArrayLike) -> Array:
-    """Test targets; one column of them is as good as none."""
-    targets = np.array(as_table(y_test))
-    return targets[:, 0].copy() if targets.ndim == 2 and targets.shape[1] == 1 else targets
+def _flat(y: Any) -> Any:
+    """Targets without the column that a single one of them may come in."""
+    column = y is not None and y.ndim == 2 and y.shape[1] == 1
+    return frozen(y[:, 0].copy()) if column else y
 
 
 def _check_test_set(owners: Owners, X: Rows, y: Array) -> None:

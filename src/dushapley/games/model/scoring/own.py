@@ -32,6 +32,20 @@ def _inner(model: Any) -> Any | None:
     return getattr(model, "estimator", None)
 
 
+def takes_columns(model: Any) -> bool:
+    """Whether a single target may come as a column, shape (n, 1), and makes a difference.
+
+    For networks it does; classifiers and scikit-learn's regressors take it as if it were flat.
+    """
+    from sklearn.base import is_classifier
+
+    inner = model
+    while (last := _inner(inner)) is not None:
+        inner = last
+    ours = type(inner).__module__.partition(".")[0] in ("sklearn", "dushapley")
+    return not (isinstance(model, str) or is_classifier(model) or ours)
+
+
 def own(model: Any, X: Rows, y: Array) -> float:
     """A fitted model's own score, as a scorer."""
     return float(model.score(X, y))
@@ -47,6 +61,7 @@ def own_score(model: Any) -> Any:
     ('r2', 'own')
     """
     from sklearn.base import ClassifierMixin, RegressorMixin, is_regressor
+    from sklearn.metrics import get_scorer_names
 
     score = getattr(type(model), "score", None)
     if score is None:
@@ -59,7 +74,7 @@ def own_score(model: Any) -> Any:
     asked = getattr(model, "scoring", own)  # of a search, or of a model that searches
     if asked is None:
         return own_score(model.estimator) if hasattr(model, "estimator") else "accuracy"
-    return asked if isinstance(asked, str) else own
+    return asked if isinstance(asked, str) and asked in get_scorer_names() else own
 
 
 def weight_option(model: Any, *, weighted: bool) -> str:

@@ -150,7 +150,8 @@ class Scorer:
     def _respond(self, model: Any, response: Response) -> Array:
         X = self.X.copy()  # models may write into it, and there is one test set for all
         if response == "labels":
-            return np.asarray(model.predict(X))
+            labels = np.asarray(model.predict(X))
+            return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
         if response == "ranking" and hasattr(model, "decision_function"):
             return np.asarray(model.decision_function(X))
         probabilities = pad(model.predict_proba(X), model.classes_, self.target.classes)
