@@ -94,7 +94,8 @@ def _trend(said: FloatArray, target: FloatArray) -> tuple[float, float, float]:
     if power <= 0 or len(said) < 3:
         return 1.0, 1e6, 0.0  # a prediction that never moves tells nothing
     slope = float((away * off).sum()) / power
-    error = float(np.sqrt((away**2 * (off - slope * away) ** 2).sum())) / power
+    left = (off - slope * away) / np.maximum(1 - 1 / len(said) - away**2 / power, 0.1)
+    error = float(np.sqrt((away**2 * left**2).sum())) / power  # as of rows left out in turn
     together = np.sqrt(power * float((off**2).sum()))
     return slope, error, float((away * off).sum() / together) if together > 0 else 0.0
 

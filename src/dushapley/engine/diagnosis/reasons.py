@@ -143,6 +143,8 @@ def _is_mapped(labels: Labels, i: int, excess: float) -> bool:
     """Whether one change explains all: enough labels, or numbers that follow as well as any."""
     if labels.tolerance is None or labels.correlation is None:
         return excess > LEAST_EXCHANGED
+    if not _beyond(labels.disagreement, i, LEAST_FLAT):
+        return False
     slope, offset = (float(x) for x in labels.change[i])
     others = np.delete(labels.correlation, i)
     follows = float(labels.correlation[i]) > FOLLOWS * float(np.nanmedian(others))
