@@ -6,8 +6,8 @@ Classifiers on breast-cancer, regressors on diabetes, 120 rows of three owners, 
 *works* if its utilities equal those of plain fitting (`model.fit(X, y).score(X_test, y_test)` on
 the same rows); is *refused* if the library says why, and plain fitting fails for the same reason;
 is *wrong* if utilities differ, or plain fitting goes well where the library refuses; and is *raw*
-if an exception of another package comes through. Without names all cases are run, and the results
-and the table in docs/models.md are written.
+if an exception of another package comes through. Without names all cases are run; the results and
+the table in docs/models.md are written.
 """
 
 from __future__ import annotations
@@ -368,19 +368,18 @@ def on_page(text: str, results: dict[str, dict[str, Any]]) -> str:
 def main() -> None:
     wanted = sys.argv[1:]
     every = cases()
-    results = {}
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     for name, case in every.items():
         if not wanted or name in wanted:
-            results[name] = judged(case)
-            print(name, results[name], flush=True)
+            known[name] = judged(case)
+            print(name, known[name], flush=True)
     for package in ("xgboost", "lightgbm", "skorch"):
         if not find_spec(package):
-            print(f"{package} is not installed: skipped")
-    counts = {v: sum(r["verdict"] == v for r in results.values()) for v in VERDICTS}
-    print(counts)
-    if not wanted:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(on_page(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+            print(f"{package} is not installed: skipped, what is stored of it stays")
+    results = {name: known[name] for name in [*every, *known] if name in known}
+    print({v: sum(r["verdict"] == v for r in results.values()) for v in VERDICTS})
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(on_page(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
 
 
 VERDICTS = ("works", "refused", "wrong", "raw")

@@ -279,6 +279,16 @@ def test_odd_owners_are_refused_in_words() -> None:
         (lambda: ds.Owners.from_arrays(X, groups=["a", None, "b"]), "groups names no owner"),
         (lambda: ds.Owners.from_arrays({"a": (X, [0, 1, 1], [1, -1, 1])}), "not below 0"),
         (lambda: ds.Owners.from_arrays({"a": csr_array(X), "b": X}), "rows of type ndarray"),
+        (
+            lambda: ds.Owners.from_frame({"a": [1]}, owner="a", target="b"),
+            "pandas, polars or pyarrow",
+        ),
+        (
+            lambda: ds.Owners.from_arrays({"a": (csr_array(X), [0, 1, 1])}).statistics(
+                "classification"
+            ),
+            "not sparse",
+        ),
     ]
     for attempt, message in cases:
         with pytest.raises(InvalidOwners, match=message):
@@ -440,6 +450,12 @@ def test_games_refuse_what_are_not_owners() -> None:
     ):
         with pytest.raises(InvalidGame, match=r"Owners\.from_arrays"):
             make()
+    for model in (LogisticRegression, None, 7):
+        with pytest.raises(InvalidGame, match=r"as the model, which has no \w+\(\)"):
+            signs(model)
+    owners = ds.Owners.from_arrays(ROWS, SIGNS, groups=np.resize(NAMES, len(ROWS)))
+    with pytest.raises(InvalidGame, match="rows of features are needed"):
+        ds.ModelGame(owners, LogisticRegression(), None, SIGNS)
 
 
 def test_other_owners_have_other_neighbours() -> None:

@@ -194,9 +194,13 @@ class Owners:
         >>> owners.names, owners.columns
         (('n', 's'), {'age': 'number'})
         """
-        found = take_in_table(
-            as_table(table), owner=owner, target=target, reading=Reading.from_keys(read)
-        )
+        given = as_table(table)
+        if not is_table(given):
+            raise InvalidOwners(
+                f"Found {type(table).__name__}; a table of pandas, polars or pyarrow is needed. "
+                "Owners.from_arrays takes {name: (X, y)}."
+            )
+        found = take_in_table(given, owner=owner, target=target, reading=Reading.from_keys(read))
         return cls.from_intake(found, target, accept, weight=weight)
 
     @classmethod

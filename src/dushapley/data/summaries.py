@@ -25,6 +25,7 @@ from dushapley.arrays import Array, FloatArray
 from dushapley.data.files import PathLike, SourceFile
 from dushapley.data.outputs import write_whole
 from dushapley.data.owners import Owners
+from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import array_chunk, sha256
 from dushapley.validation import refuse
@@ -244,10 +245,11 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
     columns = () if owners.columns is None else (*owners.columns, str(owners.target))
     statistics = []
     for name, X, y in zip(owners.names, owners.X, owners.y, strict=True):
-        if y is None or X.dtype.kind not in "fiub" or X.ndim != 2:
+        if y is None or is_sparse(X) or X.dtype.kind not in "fiub" or X.ndim != 2:
             raise InvalidOwners(
                 f"Owner {name!r} has no targets, or columns that are not numbers; statistics need "
-                "both. Turn text and dates into numbers first, in the same way for all owners."
+                "both, in arrays that are not sparse. Turn text and dates into numbers first, in "
+                "the same way for all owners."
             )
         made = makers[chosen](name, X, y)
         made.check()

@@ -73,6 +73,8 @@ def prepare(
         raise InvalidGame("The owners have no targets; a model needs them: pass {name: (X, y)}.")
     if not isinstance(model, str) and task != "auto":
         raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
+    if not isinstance(model, str):
+        _check_model(model)
     how = _way(owners, model, encode)
     given = as_table(X_test)
     targets = np.array(as_table(y_test))
@@ -85,6 +87,8 @@ def prepare(
         given = aligned(given, owners.columns, "The test table")
     plain = as_rows("test set", given)
     plain = plain.to_numpy() if is_table(plain) else plain
+    if plain.ndim == 0:
+        raise InvalidGame(f"The test set is {X_test!r}; rows of features are needed.")
     rows = plain if encoding is None else encoding(np.asarray(plain, dtype=object))
     scoring = full_name(scoring)
     if isinstance(model, str):
