@@ -18,7 +18,7 @@ from dushapley.cli.quote import agree_on_evaluations
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.settlement.changes import Change
 from dushapley.settlement.money import money
-from dushapley.terminal import json_text, output, say, short_name, table
+from dushapley.terminal import distinct_names, json_text, output, say, table
 
 
 def what_if(
@@ -115,9 +115,9 @@ def show(answer: ds.WhatIf, paid: list[dict[str, str]] | None, *, json: bool) ->
         return
     output(answer)
     if paid is not None:
+        names = distinct_names([row["owner"] for row in paid], 32)
         rows = [
-            [short_name(row["owner"], 32)]
-            + [money(Decimal(row[world])) if row[world] else "-" for world in ("before", "after")]
-            for row in paid
+            [name, *(money(Decimal(row[w])) if row[w] else "-" for w in ("before", "after"))]
+            for name, row in zip(names, paid, strict=True)
         ]
         output(table(("payment", "before", "after"), rows))

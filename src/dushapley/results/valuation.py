@@ -25,7 +25,7 @@ from dushapley.results.uncertainty import (
     root_mean_square,
     with_errors,
 )
-from dushapley.terminal import decimals_for, error_text, json_text, printable, short_name, table
+from dushapley.terminal import decimals_for, distinct_names, error_text, json_text, printable, table
 from dushapley.validation import MOST_BYTES, check_format, strict_json, suggestion
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 FORMAT = "dushapley.valuation/1"
 SOURCES = ("sampling", "training", "test set")
 """Where errors of values come from."""
+WIDEST_NAME = 40
+"""Columns of a name in the terminal."""
 TITLES = ("owner", "rows", "value", "± 95%", "share")
 _MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
@@ -462,15 +464,16 @@ class Valuation:
         digits, shares, known = decimals_for(self.values), self.shares, self.total_errors
         number = ".3e" if digits < 0 else f".{digits}f"
         nothing = "unknown" if self.unknown else "-"
+        names = distinct_names([self.owners[i] for i in positions], WIDEST_NAME)
         return [
             [
-                short_name(self.owners[i]),
+                name,
                 f"{self.sizes[i]:.6g}",
                 format(self.values[i], number),
                 nothing if known is None else error_text(half_width(known[i])),
                 "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}",
             ]
-            for i in positions
+            for i, name in zip(positions, names, strict=True)
         ]
 
     def footnotes(self) -> list[str]:

@@ -37,7 +37,7 @@ from dushapley.settlement.money import (
     whole_weights,
 )
 from dushapley.settlement.stored import FORMAT, refuse_extreme, refuse_unreadable
-from dushapley.terminal import json_text, printable, short_name, table
+from dushapley.terminal import distinct_names, json_text, printable, table
 from dushapley.validation import spoken
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ class Settlement:
         """The payments, best first."""
         head = f"Settlement of {money(self.pot)} {self.currency}".rstrip()
         order = sorted(range(len(self.payments)), key=lambda i: (-self.payments[i], i))
-        rows = [[short_name(self.valuation.owners[i]), money(self.payments[i])] for i in order]
+        names = distinct_names([self.valuation.owners[i] for i in order], 40)
+        rows = [[name, money(self.payments[i])] for i, name in zip(order, names, strict=True)]
         if self.low is not None and self.high is not None:
             for row, i in zip(rows, order, strict=True):
                 row += [money(self.low[i]), "to", money(self.high[i])]

@@ -25,7 +25,7 @@ from dushapley.games import Game, as_game
 from dushapley.results.uncertainty import MEASURES, is_clear, remedy, sampling_covariance
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
-from dushapley.terminal import printable, short_name, table
+from dushapley.terminal import distinct_names, printable, table
 from dushapley.validation import spoken
 
 if TYPE_CHECKING:
@@ -114,9 +114,13 @@ class WhatIf:
 
     def __repr__(self) -> str:
         """The question, the two worlds side by side, and what it cost."""
+        frame = self.to_frame()
+        names = distinct_names(frame["owner"].tolist(), 32)
         rows = [
-            [short_name(name, 32), *("-" if np.isnan(x) else f"{x:.5g}" for x in pair)]
-            for name, *pair in self.to_frame()[["owner", "before", "after"]].to_numpy().tolist()
+            [name, *("-" if np.isnan(x) else f"{x:.5g}" for x in pair)]
+            for name, pair in zip(
+                names, frame[["before", "after"]].to_numpy().tolist(), strict=True
+            )
         ]
         rows.append(["u(all)", *(f"{v.u_full:.5g}" for v in (self.before, self.after))])
         lines = [
