@@ -188,7 +188,9 @@ def test_odd_owners_are_diagnosed_without_an_error() -> None:
     made = blocks(5, rows=30)
     made["site 0"] = (made["site 0"][0][:1], made["site 0"][1][:1])  # a single row
     made["site 1"] = (made["site 1"][0], np.full(30, "ill"))  # a single class
-    assert len(diagnosis_of(made).owners) == 4
+    found = diagnosis_of(made)
+    assert len(found.owners) == 4
+    assert "exchanged" not in found.of("site 1").reasons[0].text
     two = diagnosis_of(dict(list(blocks(3).items())))
     assert [one.accused for one in two.owners] == [False, False]
     assert "nobody can tell whose" in two.owners[0].reasons[0].text

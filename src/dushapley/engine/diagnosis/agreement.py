@@ -62,7 +62,7 @@ def _exchange(said: Array, written: Array) -> list[float]:
     from scipy.sparse import coo_array
 
     size = int(max(said.max(), written.max())) + 1
-    if size > 200:  # too many for a square of them
+    if size > 200 or bool((written == written[0]).all()):  # too many for a square, or one for all
         return [float((said == written).mean()), -1.0, -1.0]
     counts = coo_array((np.ones(len(said)), (said, written)), shape=(size, size)).toarray()
     rows, columns = linear_sum_assignment(-(counts + 0.5 * np.eye(size)))
