@@ -16,8 +16,7 @@ import dushapley as ds
 from dushapley.engine.propagation import Transcript, coalition_weights, error_bars
 from dushapley.engine.scores import Answers
 from dushapley.games.base import Game, Outcome
-from dushapley.games.model.game import empty_outcome
-from dushapley.games.model.scoring.scorer import Scorer, constant_label
+from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.model.training import average
 from whole_errors_cases import OWN_SCORES, Case, Data
 
@@ -85,7 +84,7 @@ class Bank:
             average([scorer(models[k]) for k in own])
             for models, own in zip(self.models, starts.tolist(), strict=True)
         ]
-        return [empty_outcome("constant", scorer), *trained]
+        return [average([best_constant(scorer)]), *trained]
 
     def truth(self, metric: str) -> np.ndarray:
         """Values on all held-out rows, averaged over all trainings there are."""
@@ -94,7 +93,7 @@ class Bank:
             OWN_SCORES.get(metric, metric), rows[:, None], self.table.y_held, self.classes
         )
         utilities = [np.mean([scorer.value(model) for model in models]) for models in self.models]
-        return coalition_weights(self.pools) @ [empty_outcome("constant", scorer).value, *utilities]
+        return coalition_weights(self.pools) @ [average([best_constant(scorer)]).value, *utilities]
 
     def valued(self, metric: str, rows: np.ndarray, starts: np.ndarray) -> dict[str, Any]:
         """Values by all coalitions with their errors, by the library's propagation."""
