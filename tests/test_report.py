@@ -253,7 +253,9 @@ def test_names_are_never_cut_until_two_look_the_same() -> None:
     page = report.report(v, ds.settle(v, 1000))
     assert all(page.count(f"<bdi>{name}</bdi>") >= 1 for name in LONG)
     drawn = page[page.index('<figure id="figure-size"') :]
-    assert "北京大学第一医院" in drawn[: drawn.index("</figure>")]
+    drawn = drawn[: drawn.index("</figure>")]
+    assert "北京大学第一医院" in drawn
+    assert all(f">{name}<" in drawn for name in figures)  # also of those who are paid nothing
     many = report.summarize(valued(tuple(f"Clinic {i}" for i in range(16)), 600))
     assert many["figures"]["names"][:3] == ["1", "2", "3"]
 

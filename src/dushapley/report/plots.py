@@ -163,7 +163,7 @@ def size_and_value(numbers: dict[str, Any]) -> Drawing:
         _label_points(ax, sizes, shares, numbers["names"], end)
         ax.axhline(0, color=INK, linewidth=0.8)
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(lambda x, _: percent(x, 0))
+            axis.set_major_formatter(lambda x, _: _tick(x))
         ax.set(xlim=(0, end), xlabel="share of the rows", ylabel=of)
 
     return (
@@ -189,7 +189,7 @@ def trained_and_tested(numbers: dict[str, Any]) -> Drawing:
             ax.fill_between([j - 0.48, j + 0.48], i - 0.48, i + 0.48, **place)
             if len(rows) <= MOST_CELLS_NAMED:
                 ink = PAPER if shades[i, j] > HALF_SHADE else INK
-                ax.text(j, i, percent(cell, 0), ha="center", va="center", fontsize=7.5, color=ink)
+                ax.text(j, i, percent(cell, 0), ha="center", va="center", fontsize=6.5, color=ink)
         ax.set_xticks(range(len(columns)), columns, rotation=60, ha="right", fontsize=7.5)
         ax.set_yticks(range(len(rows)), rows, fontsize=7.5)
         ax.invert_yaxis()
@@ -222,7 +222,7 @@ def under_other_models(numbers: dict[str, Any]) -> Drawing:
         ax.set_yticks(range(len(names)), names, fontsize=8)
         ax.invert_yaxis()
         ax.axvline(0, color=INK, linewidth=0.8)
-        ax.xaxis.set_major_formatter(lambda x, _: percent(x, 0))
+        ax.xaxis.set_major_formatter(lambda x, _: _tick(x))
         ax.grid(visible=False)
         ax.set(xlabel="share of the positive values")
         ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.4, -0.25))
@@ -233,6 +233,11 @@ def under_other_models(numbers: dict[str, Any]) -> Drawing:
         f"{others[0]['label']} pays.",
         draw,
     )
+
+
+def _tick(share: float) -> str:
+    """A share at a tick, with as many decimals as it has."""
+    return f"{100 * share:.3g}%".replace("-", "−")
 
 
 def _include(ax: Axes, height: float) -> None:
@@ -260,6 +265,7 @@ def _label_points(ax: Axes, x: Any, y: Any, names: list[str], end: float) -> Non
             fontsize=8,
             ha="right" if left else "left",
             va="center",
+            annotation_clip=False,
         )
 
 
