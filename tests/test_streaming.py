@@ -40,3 +40,23 @@ def test_values_do_not_depend_on_the_parts(monkeypatch, intercepts):
     parts = ds.value(game, "leverage", budget=100, options=options)
     assert np.abs(whole.values - parts.values).max() < 1e-12
     assert np.abs(whole.std_errors - parts.std_errors).max() < 1e-12
+
+
+def test_kernel_can_count_every_draw_alike():
+    rng = np.random.default_rng(2)
+    table = np.zeros(2**10)
+    pools = (np.arange(2**10)[:, None] >> np.arange(10)) & 1
+    table += np.sqrt(pools @ rng.random(10)) + 0.3 * (pools[:, 0] & pools[:, 1])
+    game = ds.TableGame(table)
+    exact = ds.value(game, "exact").values
+    errors = {}
+    for weights in ("sizes", "draws"):
+        runs = [
+            ds.value(game, "kernel", budget=60, seed=s, options={"weights": weights})
+            for s in range(60)
+        ]
+        errors[weights] = np.mean([np.square(v.values - exact).mean() for v in runs])
+        assert max(abs(v.efficiency_gap) for v in runs) < 1e-12
+    assert errors["draws"] < errors["sizes"]
+    held = [np.abs(v.values - exact) <= 1.96 * v.std_errors for v in runs]  # by draws: always known
+    assert np.mean(held) > 0.85

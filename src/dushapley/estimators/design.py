@@ -98,8 +98,13 @@ def draw_pairs(rng: np.random.Generator, n_players: int, size: int, count: int) 
     return with_complements(np.concatenate([np.ones((count, 1), dtype=np.bool_), rest], axis=1))
 
 
-def kernel_design(problem: Problem, *, paired: bool, borders: bool, repeats: bool) -> Design:
-    """Outer sizes whole where the kernel would draw them about as often; the rest by the kernel."""
+def kernel_design(
+    problem: Problem, *, paired: bool, borders: bool, repeats: bool, by_size: bool = True
+) -> Design:
+    """Outer sizes whole where the kernel would draw them about as often; the rest by the kernel.
+
+    Draws of a size share its mass (`by_size`), or all draws count alike.
+    """
     n = problem.n_players
     width = 2 if paired else 1
     whole = whole_levels(n, problem.budget) if borders else 0
@@ -107,9 +112,10 @@ def kernel_design(problem: Problem, *, paired: bool, borders: bool, repeats: boo
     certain = [block.reshape(-1, width, n) for block in outer]
     units = (problem.budget - sum(block.size // n for block in outer)) // width
     draw = repeated_draws if repeats else distinct_draws
+    inner = draw(problem.rng, n, whole, units, width)
     strata = [
         *zip(certain, kernel_mass(n), map(len, certain), strict=False),
-        *draw(problem.rng, n, whole, units, width),
+        *(inner if by_size else alike(inner)),
     ]
     masks, mass, room = zip(*strata, strict=True)
     stratum = np.repeat(np.arange(len(masks)), [len(block) for block in masks])
@@ -157,6 +163,14 @@ def distinct_draws(
         for s, c in zip(sizes, counts, strict=True)
     ]
     return list(zip(drawn, mass.tolist(), map(float, room), strict=True))
+
+
+def alike(strata: list[Stratum]) -> list[Stratum]:
+    """One stratum of all draws: sizes are weighed by how often they were drawn."""
+    if not strata:
+        return []
+    masks, mass, _ = zip(*strata, strict=True)
+    return [(np.concatenate(masks), float(sum(mass)), np.inf)]
 
 
 def whole_levels(n_players: int, budget: int) -> int:
