@@ -207,3 +207,12 @@ def test_what_gp_paid_serves_interactions(tmp_path):
     ds.value(game, "gp", budget=80, ledger=tmp_path / "paid.sqlite")
     found = ds.interactions(game, "gp", budget=80, ledger=tmp_path / "paid.sqlite")
     assert found.valuation.n_computed == 0
+
+
+def test_the_page_has_a_matrix_of_pairs():
+    game = ds.TableGame(np.random.default_rng(0).normal(size=8), names=["a", "<b>", "c"])
+    v, found = ds.value(game), ds.interactions(game)
+    page = ds.report.report(v, interactions=found)
+    assert "Who is redundant with whom" in page
+    assert found.to_html() in page
+    assert "Who is redundant" not in ds.report.report(v)

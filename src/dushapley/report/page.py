@@ -11,6 +11,7 @@ from dushapley.report.plots import figures
 from dushapley.report.summary import Plain, summarize
 from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.valuation import Valuation
+from dushapley.settlement.interactions import Interactions
 from dushapley.settlement.settlement import Settlement
 from dushapley.terminal import printable
 
@@ -27,11 +28,13 @@ def report(
     diagnosis: Diagnosis | None = None,
     logo: str = "",
     date: str = "",
+    interactions: Interactions | None = None,
 ) -> str:
     """The page of a valuation (and its settlement) as one HTML text.
 
     No network, no clock: the same input gives the same bytes. See `summarize` for the parameters;
-    `logo` is an image as `embedded` gives it, and `date` is shown as it is.
+    `logo` is an image as `embedded` gives it, and `date` is shown as it is. `interactions` (of
+    `dushapley.interactions`) adds a matrix of every two owners.
 
     Examples
     --------
@@ -41,7 +44,8 @@ def report(
     '<!doctype html>'
     """
     summary = summarize(valuation, settlement, title=title, about=about, diagnosis=diagnosis)
-    return render(summary | {"logo": logo, "date": date})
+    pairs = "" if interactions is None else interactions.to_html()
+    return render(summary | {"logo": logo, "date": date, "interactions": pairs})
 
 
 def render(summary: Plain) -> str:
@@ -49,7 +53,8 @@ def render(summary: Plain) -> str:
     drawn = figures(summary["figures"])
     by_name = {figure["name"]: figure for figure in drawn}
     page = environment().get_template("page.html")
-    return page.render(s={"logo": "", "date": ""} | summary, figures=by_name)
+    usual = {"logo": "", "date": "", "interactions": ""}
+    return page.render(s=usual | summary, figures=by_name)
 
 
 def _finalize(thing: Any) -> Any:
