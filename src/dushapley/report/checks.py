@@ -184,13 +184,15 @@ def _forecasts(valuation: Valuation) -> list[Check]:
     if valuation.details.get("model") == "constant":
         text = "All pools that were trained are worth the same: there was nothing to foresee."
         return [_check("Forecasts", "look", text)]
-    fell_back = valuation.details.get("model") == "stratified"
+    fell_back = valuation.details.get("model") == "gaussian process, corrected by samples"
     text = (
         f"Pools forecast before they were trained: {percent(max(0.0, 1 - unexplained))} of their "
         "variation was foreseen."
     )
     if fell_back:
-        text += " Too little: the values are plain stratified means instead, with wider intervals."
+        text += (
+            " At some sizes it went wrong: random pools correct it there, and intervals are wider."
+        )
     return [_check("Forecasts", "look" if fell_back else "good", text)]
 
 

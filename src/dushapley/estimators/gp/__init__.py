@@ -21,9 +21,9 @@ def gp(problem: Problem) -> Conversation:
     A Gaussian process over pools (`kernel`) is fitted to the pools paid for (`fit`). Values being
     linear in utilities, they have a posterior mean and covariance of their own (`functional`), and
     the next pools are those whose answers would narrow it most (`design`). Every batch is forecast
-    before it is seen; the errors of the forecasts calibrate the intervals, and where they are too
-    bad the process is not believed: the result is then a stratified estimate from the same pools,
-    and says so (`check`).
+    before it is seen; the errors of the forecasts calibrate the intervals, and at sizes of pools
+    where they tell owners apart the process is not believed: its slopes are corrected there by
+    pools drawn at random, and the result says so (`check`).
 
     .. math:: \hat\varphi = A\,y, \qquad A = (ΩK_{FT} + D\,\mathrm{diag}(\nu))\,K^{-1}
 

@@ -1,24 +1,26 @@
-r"""Can the process be believed? Pools are predicted before they are seen, every time.
+r"""Can the process be believed, and at which sizes? Pools are predicted before they are seen.
 
-Each batch is forecast by the process fitted to the batches before it. Most of its pools were chosen
-by the process; some were drawn at random, with sizes as the Shapley value weighs them, so that a
-process that is sure of itself where it is wrong finds out. The answers then say two things.
+Some pools are drawn at random, with known probabilities: those of the pilot, and a few in every
+batch, whatever the process thinks of them. Each is predicted from all other pools, and by *strata*
+of sizes (2 and 3 owners, 4 to 7, ... and likewise all but so few) it is asked whether the errors
+of these predictions tell owners apart: a value is a sum of slopes in membership over all sizes, so
+a process whose errors have slopes is wrong about values, and one whose errors have none is right
+about them, however large they are. With errors r of the random pools of a stratum and the slopes
+:math:`c = Cr` of them (`slope_map`), a stratum is *sampled* instead of believed where
 
-*Explanation* (`unexplained`): squared errors as a part of the squared deviations of the answers, 0
-where all was foreseen, 1 where a constant would have done as well; from recent forecasts and from
-predicting every observed pool by all the others, by means or by medians, whichever is kinder.
-*Surprise*: squared errors of the random pools in units of their predicted variance, on average 1
-where error bars are right.
+.. math:: \sum_i c_i^2 > (1 + z\sqrt{2/(I-1)}) \sum_i \mathrm{Var}\,c_i
 
-A process that explains too little, or is surprised far beyond its error bars, even by one random
-pool, is not believed; nor is one of a utility that jumps. Its values are replaced by `stratified`,
-which assumes nothing of the game. On games of trained models random pools rarely surprised by more
-than 4 standard errors, and once in hundreds of runs by 10; pools that the process chose are not a
-reason to disbelieve it, since it looks for the wild ones (tiny owners make wild models).
+and where that is more than the intervals of the values allow for anyway; likewise where random
+pools surprised it far beyond its error bars, even one of them; and everywhere if the utility jumps.
+
+There the slopes of the process are corrected by those of its errors, a control variate: in
+expectation the result is the true slope, whatever the process believes, and its error is that of a
+stratified sample of what the process missed. Its interval follows from the spread of the errors,
+and the next random pools go there.
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
 be, the more so the fewer. Variances are therefore widened by a factor that was measured on games
-of trained models, 1.2 + 6·I/N after N pools, and further where recent forecasts ask for it.
+of trained models, and further where recent forecasts ask for it.
 """
 
 from __future__ import annotations
@@ -31,18 +33,23 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.gp.fit import Posterior
 
-MOST_UNEXPLAINED = 0.5
-"""Part of the spread of the answers that predictions may miss."""
-MOST_SURPRISE, WILD = 9.0, 150.0
-"""Squared error of random forecasts in predicted variances, on average and once, at most."""
+MOST_SURPRISE = 9.0
+"""Mean squared error of random forecasts of a stratum in predicted variances, at most."""
 AS_EXPECTED = 6
 """Random forecasts, as good as expected, that the average starts with: two or three are too few."""
-FEW_LEVELS, SHARPEST = 3, 0.35
-"""A utility that takes no more different values than this jumps, and so does one whose learning
-curve bends within so short a stretch of log size (trained models: 0.6 to 3)."""
+FEW_LEVELS, PER_LEVEL, SHARPEST = 3, 50, 0.35
+"""A utility that takes no more different values than this, and one for so many pools, jumps; so
+does one whose learning curve bends within so short a stretch of log size (trained models: 0.6 to
+3)."""
 SHARP_PART = 0.01
 """Part of the variance that such a curve must have to count."""
-WIDENING = (1.2, 6.0)
+SUSPECT = 6.0
+"""Standard deviations by which slopes of errors may exceed what chance makes of them."""
+FEWEST = 6
+"""Random pools of a stratum below which nothing is concluded."""
+WILD = 150.0
+"""Squared error of a forecast in predicted variances above which it counts no more."""
+WIDENING = (1.5, 7.0)
 """What variances are multiplied by: the first, plus the second times I/N."""
 POOLED = 5.0
 """How many observations the variance over all sizes weighs within one size."""
@@ -50,11 +57,12 @@ POOLED = 5.0
 
 @dataclass(frozen=True)
 class Forecasts:
-    """One batch: errors of its forecasts, their predicted variances, and which were random."""
+    """One batch: errors of its forecasts, predicted variances, which were random, and sizes."""
 
     errors: FloatArray
     variances: FloatArray
     random: BoolArray
+    owners: IntArray
 
     def squared(self) -> FloatArray:
         """Squared errors in units of their predicted variance."""
@@ -63,42 +71,49 @@ class Forecasts:
 
 @dataclass(frozen=True)
 class FitCheck:
-    """What the predictions say; `reason` is why not to believe the process, if there is one."""
+    """What the predictions say; `sampled` are the sizes (0..I) at which it is not believed."""
 
     forecasts: int
     unexplained: float
     random_forecasts: int
     surprise: float
     widening: float
-    reason: str
+    sampled: BoolArray
 
 
 def forecast(
-    posterior: Posterior, pools: BoolArray, answers: FloatArray, n_random: int
+    posterior: Posterior, pools: BoolArray, answers: FloatArray, random: BoolArray
 ) -> Forecasts:
-    """Compare what was believed of a batch, whose first pools were random, with its answers."""
+    """Compare what was believed of a batch with its answers."""
     mean, variance = posterior.predict(pools)
     scale, centre = posterior.observed.scale, posterior.observed.centre
-    random = np.arange(len(pools)) < n_random
-    return Forecasts(answers - centre - scale * mean, scale**2 * variance, random)
+    owners = pools.sum(axis=1)
+    return Forecasts(answers - centre - scale * mean, scale**2 * variance, random, owners)
 
 
-def judge(batches: list[Forecasts], posterior: Posterior) -> FitCheck:
-    """Check the process fitted now; forecasts are recent if among the last 2I or so."""
+def judge(
+    batches: list[Forecasts], posterior: Posterior, random: BoolArray, claimed: float
+) -> FitCheck:
+    """Check the process fitted now; forecasts are recent if among the last 2I or so.
+
+    `claimed` is the variance of all values together that the process claims, not widened.
+    """
     seen, n = posterior.observed.pools.shape
     recent = _joined(_latest(batches, 2 * n))
-    unexplained = _unexplained(recent.errors, posterior)
     every = _joined(batches)
-    random = every.squared()[every.random]
+    drawn = every.squared()[every.random]
     usual = WIDENING[0] + WIDENING[1] * n / (seen + 1)
     recently = np.minimum(recent.squared(), WILD).mean() if batches else usual
+    widening = max(usual, (usual + float(recently)) / 2)
     return FitCheck(
         forecasts=len(recent.errors),
-        unexplained=unexplained,
-        random_forecasts=len(random),
-        surprise=float(random.mean()) if len(random) else 1.0,
-        widening=max(usual, (usual + float(recently)) / 2),
-        reason=_reason(unexplained, random) or _jump(posterior),
+        unexplained=_unexplained(recent.errors, posterior),
+        random_forecasts=len(drawn),
+        surprise=float(drawn.mean()) if len(drawn) else 1.0,
+        widening=widening,
+        sampled=sampled_sizes(posterior, random, widening * claimed)
+        | surprising_sizes(every, n)
+        | jumping_sizes(posterior),
     )
 
 
@@ -112,7 +127,8 @@ def _latest(batches: list[Forecasts], enough: int) -> list[Forecasts]:
 
 
 def _joined(batches: list[Forecasts]) -> Forecasts:
-    none = Forecasts(np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_))
+    no = np.empty(0, dtype=np.int64)
+    none = Forecasts(np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_), no)
     return Forecasts(
         *(
             np.concatenate([getattr(batch, item.name) for batch in [none, *batches]])
@@ -131,81 +147,127 @@ def _unexplained(errors: FloatArray, posterior: Posterior) -> float:
     )
 
 
-def _reason(unexplained: float, random: FloatArray) -> str:
-    if unexplained > MOST_UNEXPLAINED:
-        return f"its predictions missed {unexplained:.0%} of the spread of the utilities"
-    average = (random.sum() + AS_EXPECTED) / (len(random) + AS_EXPECTED)
-    if average > MOST_SURPRISE or random.max(initial=0.0) > WILD:
-        return f"a random pool surprised it by {random.max() ** 0.5:.1f} standard errors"
-    return ""
-
-
 def all_alike(answers: FloatArray) -> bool:
     """Whether the answers are equal but for rounding, so that there is nothing to predict."""
     return bool(np.ptp(answers) <= 1e-12 * np.abs(answers).max())
 
 
-def _jump(posterior: Posterior) -> str:
-    levels = len(np.unique(posterior.observed.answers))
-    if 1 < levels <= FEW_LEVELS:
-        return f"the utilities take only {levels} different values, so they jump"
-    if posterior.hyper.curve_length < SHARPEST and posterior.hyper.curve > SHARP_PART:
-        return "the utility jumps somewhere between small and large pools"
-    return ""
+# --- strata
 
 
-def stratified(pools: BoolArray, answers: FloatArray) -> tuple[FloatArray, FloatArray]:
-    r"""Stratified estimate from pools at hand: its linear map and the covariance of its errors.
+def strata(n_players: int) -> IntArray:
+    """Which stratum each number of owners 0..I belongs to; −1: asked whole, so never judged."""
+    size = np.arange(n_players + 1)
+    small = np.log2(np.maximum(np.minimum(size, n_players - size), 1)).astype(np.int64)
+    found = np.where(2 * size <= n_players, small, 100 + small)
+    found[[0, 1, n_players]] = -1
+    return found
 
-    .. math:: \varphi_i = \frac{u(I) - u(∅)}{I}
-              + \frac1I \sum_{k=1}^{I-1} (\bar u_{k, i \in S} - \bar u_{k, i \notin S})
 
-    with means over the observed pools of size k with and without owner i; sizes at which one of
-    them is missing are interpolated. Slopes are centred over owners, as the true ones are. Errors
-    from the variance within each size, drawn towards that over all sizes, with the correction for
-    sampling without replacement: a size seen whole has no error.
+def sampled_sizes(posterior: Posterior, random: BoolArray, claimed: float) -> BoolArray:
+    """Sizes of the strata in which the errors of predictions tell owners apart."""
+    pools = posterior.observed.pools == 1
+    n = pools.shape[1]
+    size, stratum = pools.sum(axis=1), strata(n)
+    missed = posterior.leave_one_out()
+    found = np.zeros(n + 1, dtype=np.bool_)
+    for one in np.unique(stratum[stratum >= 0]).tolist():
+        inside = stratum == one
+        if (random & inside[size]).sum() >= FEWEST:
+            slope = slope_map(pools, random, inside)
+            by_chance = float((slope**2 @ variances(size, missed, n, random)).sum())
+            limit = 1 + SUSPECT * (2 / (n - 1)) ** 0.5
+            missing = float(((slope @ missed) ** 2).sum())
+            found |= inside & (missing > max(limit * by_chance, claimed))
+    return found
+
+
+def surprising_sizes(every: Forecasts, n_players: int) -> BoolArray:
+    """Sizes of the strata whose random pools were far from their forecasts, or one very far."""
+    stratum = strata(n_players)
+    found = np.zeros(n_players + 1, dtype=np.bool_)
+    squared, of = every.squared()[every.random], stratum[every.owners[every.random]]
+    for one in np.unique(of[of >= 0]).tolist():
+        here = squared[of == one]
+        average = (here.sum() + AS_EXPECTED) / (len(here) + AS_EXPECTED)
+        if average > MOST_SURPRISE or here.max() > WILD:
+            found |= stratum == one
+    return found
+
+
+def jumping_sizes(posterior: Posterior) -> BoolArray:
+    """All sizes that are judged if the utility takes few values, or its curve is a step."""
+    answers, hyper = posterior.observed.answers, posterior.hyper
+    few = len(np.unique(answers)) <= FEW_LEVELS + len(answers) // PER_LEVEL
+    sharp = hyper.curve_length < SHARPEST and hyper.curve > SHARP_PART
+    return (strata(len(posterior.weights)) >= 0) & (few or sharp)
+
+
+def slope_map(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArray:
+    r"""What pools of some sizes that were not asked add to the values, by those drawn at random.
+
+    .. math:: \frac1I \sum_{k} (\bar u_{k, i \in S} - \bar u_{k, i \notin S})
+
+    with means over the random pools, times the part of all such pools that nobody asked: a size
+    that was seen whole has nothing left to add. Sizes at which an owner was never drawn in, or
+    never out, are interpolated from others of the same list. Columns sum to zero over owners, as
+    true slopes do.
     """
     n = pools.shape[1]
     size = pools.sum(axis=1)
-    total = np.stack([_one_owner(member, size, n) for member in pools.T])
-    total -= total.mean(axis=0)
-    total[:, size == n] = 1 / n
-    covariance = (total * _variances(size, answers, n)) @ total.T
-    return total, covariance + np.eye(n) * _unseen(size, answers, n)
+    total = np.stack([_one_owner(member, size, random, sizes, n) for member in pools.T])
+    return np.asarray(total - total.mean(axis=0))
 
 
-def _unseen(size: IntArray, answers: FloatArray, n: int) -> float:
-    """Variance for what few pools cannot have shown: equal answers do not prove equal owners.
+def unseen(pools: BoolArray, sampled: BoolArray, spread: float) -> float:
+    """Variance for what few random pools cannot have shown: equal answers prove no equal owners.
 
     An equal share of the whole range, squared, fading as more pools of equal size are compared.
     """
-    compared = float((np.bincount(size, minlength=n + 1)[2:n] - 1).clip(0).sum())
-    unseen = max(0.0, 1 - len(answers) / (2.0**n - 1))
-    return float(np.ptp(answers) / n) ** 2 * n / (n + compared) * unseen
+    n = pools.shape[1]
+    counts = np.bincount(pools.sum(axis=1), minlength=n + 1)
+    compared = float((counts[2:n] - 1).clip(0).sum())
+    part = float(sampled.sum()) / (n - 1)
+    left = max(0.0, 1 - len(pools) / (2.0**n - 1))
+    return (part * spread / n) ** 2 * n / (n + compared) * left
 
 
-def _one_owner(member: BoolArray, size: IntArray, n: int) -> FloatArray:
+def _one_owner(
+    member: BoolArray, size: IntArray, random: BoolArray, sizes: BoolArray, n: int
+) -> FloatArray:
     """Weights of the answers in the value of one owner."""
-    inside = np.bincount(size[member], minlength=n + 1)[1:n]
-    outside = np.bincount(size[~member], minlength=n + 1)[1:n]
-    valid = np.flatnonzero((inside > 0) & (outside > 0))
-    sizes = np.arange(n - 1)
-    stands_for = np.zeros(n - 1)
-    stands_for[valid] = [np.interp(sizes, valid, row).sum() for row in np.eye(len(valid))]
-    at = np.minimum(size - 1, n - 2)
-    counts = np.where(member, inside[at], -outside[at])
-    return np.where(
-        (size < n) & (counts != 0), stands_for[at] / n / np.where(counts == 0, 1, counts), 0.0
+    inside, outside = (
+        _mean_weights(size, kept, random, [comb(n - 1, max(k - out, 0)) for k in range(n + 1)])
+        for kept, out in ((member, 1), (~member, 0))
     )
+    counts = [np.bincount(size[random & kept], minlength=n + 1) for kept in (member, ~member)]
+    wanted = np.flatnonzero(sizes)
+    valid = np.array([k for k in wanted if counts[0][k] and counts[1][k]], dtype=np.int64)
+    stands_for = np.zeros(n + 1)
+    if len(valid):
+        rows = np.eye(len(valid))
+        stands_for[valid] = [np.interp(wanted, valid, row).sum() for row in rows]
+    return np.asarray(stands_for[size] / n * (inside - outside))
 
 
-def _variances(size: IntArray, answers: FloatArray, n: int) -> FloatArray:
-    """Error variance of each answer as a sample of its size."""
-    counts = np.bincount(size, minlength=n + 1)
-    means = np.bincount(size, answers, minlength=n + 1) / np.maximum(counts, 1)
-    squares = np.bincount(size, (answers - means[size]) ** 2, minlength=n + 1)
-    free = float((counts[2:n] - 1).clip(0).sum())
-    overall = float(squares[2:n].sum()) / max(free, 1.0)
-    spread = (squares + POOLED * overall) / (np.maximum(counts - 1, 0) + POOLED)
-    seen = np.array([count / comb(n, k) for k, count in enumerate(counts.tolist())])
-    return np.where(size < n, (spread * (1 - seen))[size], 0.0)
+def _mean_weights(
+    size: IntArray, kept: BoolArray, random: BoolArray, population: list[int]
+) -> FloatArray:
+    """Weights of the kept random answers in their mean at each size, standing for all unasked."""
+    n = len(population) - 1
+    drawn = np.bincount(size[kept & random], minlength=n + 1)
+    asked = np.bincount(size[kept], minlength=n + 1)
+    seen = [
+        min(k / max(every, 1), 1.0) for k, every in zip(asked.tolist(), population, strict=True)
+    ]
+    each = (1 - np.array(seen)) / np.maximum(drawn, 1)
+    return np.asarray(np.where(kept & random, each[size], 0.0))
+
+
+def variances(size: IntArray, missed: FloatArray, n: int, random: BoolArray) -> FloatArray:
+    """Error variance of each random pool as a sample of its size; 0 of all others."""
+    counts = np.bincount(size[random], minlength=n + 1)
+    squares = np.bincount(size[random], missed[random] ** 2, minlength=n + 1)
+    overall = float(squares[2:n].sum()) / max(float(counts[2:n].sum()), 1.0)
+    spread = (squares + POOLED * overall) / (counts + POOLED)
+    return np.where(random & (size < n), spread[size], 0.0)

@@ -22,6 +22,8 @@ from dushapley.estimators.gp.functional import Functional, exact_weights, smooth
 
 CANDIDATES = 1000
 """Unseen pools that compete for being asked."""
+SKETCH = 64
+"""Of more owners than this, so many random combinations of their values stand for all."""
 GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -34,19 +36,25 @@ def pilot(n_players: int, count: int, rng: np.random.Generator) -> BoolArray:
     """`count` pools: every owner alone, then balanced random pools with sizes ∝ 1/k."""
     alone = np.eye(n_players, dtype=np.bool_)
     seen = {row.tobytes() for row in alone} | {np.ones(n_players, dtype=np.bool_).tobytes()}
-    return np.concatenate([alone, spread_pools(n_players, count - n_players, 1.0, seen, rng)])
+    chances = by_power(n_players, 1.0)
+    return np.concatenate([alone, spread_pools(n_players, count - n_players, chances, seen, rng)])
+
+
+def by_power(n_players: int, power: float) -> FloatArray:
+    """Chances of sizes 2..I−1 in proportion to k^−power."""
+    return np.asarray(np.arange(2.0, n_players) ** -power)
 
 
 def spread_pools(
-    n_players: int, count: int, power: float, seen: set[bytes], rng: np.random.Generator
+    n_players: int, count: int, chances: FloatArray, seen: set[bytes], rng: np.random.Generator
 ) -> BoolArray:
-    """Up to `count` unseen random pools of 2..I−1 owners, sizes ∝ k^−power, owners taking turns.
+    """Up to `count` unseen random pools of 2..I−1 owners, sizes by chances, owners taking turns.
 
     `seen` is added to. Sizes follow the golden-ratio sequence, so that any beginning of the list
     is spread; an owner who has been in fewer pools goes first, ties at random.
     """
     sizes = np.arange(2, n_players)
-    chance = np.cumsum(sizes**-power)
+    chance = np.cumsum(chances)
     turns = np.zeros(n_players)
     place = rng.random()
     found: list[BoolArray] = []
@@ -64,19 +72,26 @@ def spread_pools(
     return np.array(found, dtype=np.bool_).reshape(-1, n_players)
 
 
-def candidates(n_players: int, seen: set[bytes], rng: np.random.Generator) -> BoolArray:
+def candidates(
+    n_players: int, seen: set[bytes], rng: np.random.Generator, least: int = CANDIDATES
+) -> BoolArray:
     """Unseen pools worth considering: all if they are few, else all but one, pairs and others."""
-    if 2**n_players - len(seen) <= CANDIDATES:
+    if 2**n_players - len(seen) <= least:
         pools = bits(np.arange(1, 2**n_players), n_players)
     else:
         alone = np.eye(n_players, dtype=np.bool_)
         first, second = np.triu_indices(n_players, 1)
-        some = rng.permutation(len(first))[: CANDIDATES // 3]
+        some = rng.permutation(len(first))[: least // 3]
         pairs = alone[first[some]] | alone[second[some]]
         known = set(seen) | {p.tobytes() for p in (*alone, *pairs, *~alone)}
-        room = CANDIDATES - len(pairs)
+        room = least - len(pairs)
         pools = np.concatenate(
-            [alone, ~alone, pairs, spread_pools(n_players, room, 1.0, known, rng)]
+            [
+                alone,
+                ~alone,
+                pairs,
+                spread_pools(n_players, room, by_power(n_players, 1.0), known, rng),
+            ]
         )
     return pools[[pool.tobytes() not in seen for pool in pools]]
 
@@ -95,6 +110,9 @@ def most_telling(
     between = kernel.covariance(posterior.hyper, seen, seen) - white.T @ white
     with_values = smooth_covariance(posterior, of, seen) - own.T @ white
     with_values += exact_weights(pools).T * nugget
+    if len(with_values) > SKETCH:  # sums of squares over owners, by as many random combinations
+        mixed = np.random.default_rng(0).standard_normal((SKETCH, len(with_values)))
+        with_values = mixed @ with_values
     return pools[_greedy(with_values, between, nugget, min(count, len(pools)))]
 
 

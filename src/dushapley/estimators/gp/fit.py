@@ -23,6 +23,8 @@ from dushapley.arrays import FloatArray, Queries
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.kernel import Hyper, Terms, View
 
+MOST_FITTED = 400
+"""Pools that hyper-parameters are fitted to; of more, as many evenly spaced in the order asked."""
 HOPELESS = 1e12
 """Cost of hyper-parameters whose covariance cannot be factored."""
 
@@ -34,6 +36,14 @@ class Observed:
     pools: Queries
     answers: FloatArray
     log_sizes: FloatArray
+
+    def some(self, most: int) -> Observed:
+        """At most so many of them, evenly spaced in the order asked."""
+        count = len(self.answers)
+        if count <= most:
+            return self
+        rows = np.linspace(0, count - 1, most).round().astype(np.int64)
+        return Observed(self.pools[rows], self.answers[rows], self.log_sizes)
 
     @cached_property
     def centre(self) -> float:
@@ -61,8 +71,10 @@ class Posterior:
     def __init__(self, observed: Observed, theta: FloatArray) -> None:
         self.observed = observed
         self.theta = theta
-        self.hyper = kernel.natural(theta)
+        n = len(observed.log_sizes)
+        self.hyper = kernel.natural(theta, n)
         self.weights = kernel.owner_weights(theta, observed.log_sizes)
+        self.strength = kernel.strengths(theta, n)
         self.seen = self.view(observed.pools)
         _, self.nugget, self.factor, info = factored(self.hyper, self.seen)
         if info:
@@ -70,7 +82,7 @@ class Posterior:
 
     def view(self, pools: Queries) -> View:
         """Pools as the kernel sees them."""
-        return kernel.view(pools, self.weights)
+        return kernel.view(pools, self.weights, self.strength)
 
     def whiten(self, cross: FloatArray) -> FloatArray:
         """L⁻¹ times covariances with the observed pools, shape (observed, anything)."""
@@ -97,10 +109,15 @@ class Posterior:
         white = self.whiten(cross.T)
         return cross @ self.alpha, np.maximum(prior - (white**2).sum(axis=0), kernel.JITTER)
 
+    @cached_property
+    def alone(self) -> FloatArray:
+        """Variance of each observed pool given all the others."""
+        inverse, _ = lapack.dpotri(self.factor, lower=1)
+        return np.asarray(1 / np.diag(inverse))
+
     def leave_one_out(self) -> FloatArray:
         """Errors of predicting each observed pool from all the others."""
-        inverse, _ = lapack.dpotri(self.factor, lower=1)
-        return np.asarray(self.alpha / np.diag(inverse))
+        return np.asarray(self.alpha * self.alone)
 
 
 def factored(hyper: Hyper, seen: View) -> tuple[Terms, FloatArray, FloatArray, int]:
@@ -116,6 +133,7 @@ def factored(hyper: Hyper, seen: View) -> tuple[Terms, FloatArray, FloatArray, i
 def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatArray:
     """Hyper-parameters of highest posterior density, from the prior mean or a previous fit."""
     mean, spread, low, high = kernel.prior(observed.pools.shape[1])
+    observed = observed.some(MOST_FITTED)
     z = observed.pools.astype(np.float64)
 
     def cost(theta: FloatArray) -> tuple[float, FloatArray]:
@@ -143,9 +161,10 @@ def likelihood(
     theta: FloatArray, z: FloatArray, observed: Observed
 ) -> tuple[float, FloatArray] | None:
     """Minus the log-likelihood and its gradient; None where the covariance cannot be factored."""
-    h = kernel.natural(theta)
+    n = z.shape[1]
+    h = kernel.natural(theta, n)
     weights = kernel.owner_weights(theta, observed.log_sizes)
-    seen = kernel.view(z, weights)
+    seen = kernel.view(z, weights, kernel.strengths(theta, n))
     terms, nugget, factor, info = factored(h, seen)
     if info or not np.isfinite(factor[-1, -1]):
         return None
@@ -187,8 +206,11 @@ def _gradient(
     mix += shift  # the derivative in the overlap C
     noise = np.diag(pull) * (nugget - kernel.JITTER)
 
-    fade = np.exp(-h.blend_decay * count)[:, None] * seen.mix
-    by_mix = seen.root_mix * (mix @ seen.root_mix) + 2 * h.blend * fade * (pull @ fade)
+    alone = seen.strength * np.exp(-h.owners_decay * count)[:, None] * seen.z
+    fade = seen.strength * np.exp(-h.blend_decay * count)[:, None] * seen.mix
+    blended = h.blend * fade * (pull @ fade)
+    by_mix = seen.root_mix * (mix @ seen.root_mix) + 2 * blended
+    by_strength = (h.owners * alone * (pull @ alone) + blended).sum(axis=0)
     decays = h.owners_decay * owners + h.mix_decay * mix_rows + h.blend_decay * blend
     by_weight = _through_weights(by_mix, 2 * (trend - bends - decays), seen.mix, weights)
     by_hyper = Hyper(
@@ -206,9 +228,11 @@ def _gradient(
         blend_decay=-2 * h.blend_decay * float(blend @ count),
         size_power=float(by_weight @ log_sizes),
         noise=float(noise.sum()),
-        noise_decay=-float(noise @ np.log(seen.z.sum(axis=1))),
+        noise_decay=-float(noise @ np.log(seen.owners)),
+        step=float(np.vdot(pull, terms.step)),
     )
-    return np.concatenate([np.array(by_hyper), by_weight])
+    by_knot = noise @ kernel.knot_shares(seen.owners, len(h.knots))
+    return np.concatenate([np.array(by_hyper[: kernel.COUNT]), by_knot, by_weight, by_strength])
 
 
 def _through_weights(

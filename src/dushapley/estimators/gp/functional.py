@@ -22,7 +22,7 @@ observed pool counts with its observed utility.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 
 import numpy as np
@@ -35,6 +35,8 @@ from dushapley.estimators.gp.fit import Posterior
 from dushapley.estimators.gp.kernel import View
 from dushapley.estimators.subsets import all_subsets, subsets_of
 
+MOST_DOUBLE = 32
+"""Owners up to which all is in double precision."""
 BLOCK = 2**17
 """Entries of a covariance matrix made at a time, so that memory stays bounded."""
 LEAST_SIZES, MOST_SIZES = 8, 32
@@ -52,6 +54,12 @@ class Functional:
 
     pools: BoolArray
     weights: FloatArray
+
+    def of_sizes(self, kept: BoolArray) -> Functional:
+        """The part of it that pools of some numbers of owners (0..I) make."""
+        if kept.all():
+            return self
+        return Functional(self.pools, self.weights * kept[self.pools.sum(axis=1)])
 
 
 def functional(n_players: int, points: int, rng: np.random.Generator) -> Functional:
@@ -126,43 +134,76 @@ def exact_weights(pools: Queries) -> FloatArray:
     return np.where(whole[:, None], weights, 0.0)  # a true fraction is not a coalition
 
 
-def nugget_covariance(posterior: Posterior) -> FloatArray:
+def nugget_covariance(posterior: Posterior, kept: BoolArray | None = None) -> FloatArray:
     """What the nuggets of all coalitions add to the covariance of the values, N."""
     n = posterior.observed.pools.shape[1]
     nu = kernel.nugget_of_size(posterior.hyper, np.arange(1.0, n + 1))
+    if kept is not None:
+        nu = nu * kept[1:]
     p = shapley_weights(n)
     own = float((nu[:-1] * (p[:-1] + p[1:])).sum()) / n
     return np.full((n, n), nu[-1] / n**2 - own / (n - 1)) + np.eye(n) * (own * n / (n - 1))
 
 
 def smooth_covariance(posterior: Posterior, of: Functional, pools: View) -> FloatArray:
-    """ΩK: prior covariance of the values with pools, nuggets left out, shape (I, pools)."""
+    """ΩK: prior covariance of the values with pools, nuggets left out, shape (I, pools).
+
+    Terms that are products of features are added up feature by feature, which costs next to
+    nothing; of many owners, the others are made in single precision.
+    """
+    h, n = posterior.hyper, len(of.weights)
+    dtype = np.float32 if n > MOST_DOUBLE else np.float64
     step = max(1, BLOCK // len(pools.z))
-    total = np.zeros((len(of.weights), len(pools.z)))
+    weights: FloatArray = of.weights.astype(dtype)
+    other = replace(pools, root_mix=pools.root_mix.astype(dtype))
+    bent = np.zeros((n, len(pools.z)), dtype)
+    made = np.zeros((n, 2 * n + 2))
     for start in range(0, len(of.pools), step):
         part = posterior.view(of.pools[start : start + step])
-        total += of.weights[:, start : start + step] @ kernel.covariance(
-            posterior.hyper, part, pools
-        )
-    return total
+        curve, mix, shift, _ = kernel.bent(h, part, other, dtype)
+        curve += mix
+        curve += shift
+        bent += weights[:, start : start + step] @ curve
+        made += np.asarray(of.weights[:, start : start + step]) @ kernel.features(h, part)
+    levels = np.zeros((n, n + 1))
+    np.add.at(levels.T, of.pools.sum(axis=1), of.weights.T)
+    whole = np.rint(pools.owners).astype(np.int64)
+    steps = h.step * levels[:, whole] * (whole == pools.owners)
+    return np.asarray(bent + made @ kernel.features(h, pools).T + steps)
 
 
-def covariance_with_answers(posterior: Posterior, of: Functional) -> FloatArray:
-    """B: covariance of the values with the observed pools, shape (I, observed)."""
+def covariance_with_answers(
+    posterior: Posterior, of: Functional, kept: BoolArray | None = None
+) -> FloatArray:
+    """B: covariance of the values with the observed pools, shape (I, observed).
+
+    Own parts of observed pools count at the sizes that are `kept`.
+    """
     own = exact_weights(posterior.observed.pools) * posterior.nugget[:, None]
+    if kept is not None:
+        own = own * kept[np.rint(posterior.seen.owners).astype(np.int64)][:, None]
     return smooth_covariance(posterior, of, posterior.seen) + own.T
 
 
-def value_covariance(posterior: Posterior, one: Functional, two: Functional) -> FloatArray:
+def value_covariance(
+    posterior: Posterior, one: Functional, two: Functional, kept: BoolArray | None = None
+) -> FloatArray:
     """Covariance of the errors of the values, in standardised units, before any calibration.
 
-    Two independent samples of pools keep the noise of sampling them out of it.
+    Two independent samples of pools keep the noise of sampling them out of it. Of `kept` sizes
+    only, where some are left to others.
     """
-    white = posterior.whiten(covariance_with_answers(posterior, one).T)
-    other = white if two is one else posterior.whiten(covariance_with_answers(posterior, two).T)
+    if kept is not None:
+        same = two is one
+        one = one.of_sizes(kept)
+        two = one if same else two.of_sizes(kept)
+    white = posterior.whiten(covariance_with_answers(posterior, one, kept).T)
+    other = (
+        white if two is one else posterior.whiten(covariance_with_answers(posterior, two, kept).T)
+    )
     prior = smooth_covariance(posterior, one, posterior.view(two.pools)) @ two.weights.T
     found = prior - white.T @ other
-    return (found + found.T) / 2 + nugget_covariance(posterior)
+    return (found + found.T) / 2 + nugget_covariance(posterior, kept)
 
 
 def linear_map(posterior: Posterior, with_answers: FloatArray) -> FloatArray:

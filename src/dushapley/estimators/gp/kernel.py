@@ -17,24 +17,29 @@ of terms, each one thing a utility can do:
 constant   1                                           a level
 curve      s·R, R = exp(−(ℓ−ℓ')²/2λ²)                  a learning curve
 trend      s·ℓℓ'                                       a straight line in log size
-owners     s·exp(−e(m+m'))·Σ z_j z'_j                  an effect of each owner, less in big pools
+owners     s·exp(−e(m+m'))·Σ a_j z_j z'_j              an effect of each owner, less in big pools
 mix        s·exp(−e(m+m'))·exp((C−1)/λ)                what the mixture does, less in big pools
 shift      s·R·exp((C−1)/λ)                            a learning curve of each mixture
-blend      s·exp(−e(m+m'))·Σ p_j p'_j                  the average quality of the rows
+blend      s·exp(−e(m+m'))·Σ a_j p_j p'_j              the average quality of the rows
+step       s·[|S| = |S'|]                              a level of its own for each number of owners
 =========  ==========================================  =========================================
 
-plus a nugget :math:`\nu(S) = c\,|S|^{-d} + 10^{-8}` on the diagonal: what no smooth function
-explains. The nugget belongs to the game, so an observed pool is worth exactly what was observed.
-The empty pool has no size and no mixture; it is never part of the process.
+plus a nugget :math:`\nu(S) = c\,|S|^{-d}\,e^{\delta(|S|)} + 10^{-8}` on the diagonal: what no
+smooth function explains. δ is piecewise linear in the logarithm of the number of owners, with a
+knot at each power of two: scores of tiny pools can be wild where those of larger ones are not.
+Every owner has a strength :math:`a_j` of its own, so that one owner may spoil what all others
+share. The nugget belongs to the game, so an observed pool is worth exactly what was observed. Steps
+are the same for all pools of a size, so they move no value; they keep jumps of the curve out of
+everything else. The empty pool has no size and no mixture; it is never part of the process.
 
 All of s, e, λ, c are positive and live as logarithms in one vector `theta`, with normal priors
-and bounds (`PRIORS`); γ and d are plain; the last I entries are η.
+and bounds (`PRIORS`); γ and d are plain; after them come δ at the knots, η, and log a.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +67,8 @@ class Hyper(NamedTuple):
     size_power: float
     noise: float
     noise_decay: float
+    step: float
+    knots: tuple[float, ...] = ()
 
 
 class Prior(NamedTuple):
@@ -82,35 +89,48 @@ PRIORS = {
     "trend": Prior(-2.4, 1.0, -9.0, 6.0),
     "owners": Prior(-2.7, 1.5, -9.0, 6.0),
     "owners_decay": Prior(0.0, 0.5, -9.0, 2.0),
-    "mix": Prior(0.0, 1.4, -9.0, 6.0),
+    "mix": Prior(-0.5, 1.5, -9.0, 6.0),
     "mix_decay": Prior(-0.2, 0.7, -9.0, 2.0),
-    "mix_length": Prior(-0.5, 0.7, -4.0, 6.0),
+    "mix_length": Prior(-0.9, 1.0, -4.0, 6.0),
     "shift": Prior(-4.3, 1.5, -9.0, 6.0),
     "shift_length": Prior(-0.2, 0.7, -4.0, 6.0),
     "blend": Prior(-1.8, 1.8, -9.0, 6.0),
     "blend_decay": Prior(-0.7, 0.6, -9.0, 2.0),
-    "size_power": Prior(0.9, 0.2, -0.3, 1.7),
-    "noise": Prior(-8.0, 2.5, -16.0, 1.0),
+    "size_power": Prior(0.95, 0.2, -0.3, 1.7),
+    "noise": Prior(-7.5, 2.5, -16.0, 1.0),
     "noise_decay": Prior(0.5, 0.5, -1.0, 4.0),
+    "step": Prior(-11.0, 2.5, -16.0, 2.0),
 }
 OWNER = Prior(0.0, 0.15, -4.0, 4.0)
 """Prior of every η: how much the rows of one owner differ in worth from another's."""
-COUNT = len(Hyper._fields)
+STRENGTH = Prior(0.0, 1.5, -6.0, 6.0)
+"""Prior of every log a: how much more one owner changes than another."""
+KNOT = Prior(0.0, 1.5, -8.0, 12.0)
+"""Prior of δ at every knot: how far the nugget of a size may be from a power law."""
+COUNT = len(Hyper._fields) - 1
 SIZE_POWER = Hyper._fields.index("size_power")
 NOISE_DECAY = Hyper._fields.index("noise_decay")
 """Where the two that are not logarithms lie in `theta`."""
 
 
+def n_knots(n_players: int) -> int:
+    """Knots of δ: at 1, 2, 4, ... owners, the last one at or beyond all of them."""
+    return (n_players - 1).bit_length() + 1
+
+
 def prior(n_players: int) -> FloatArray:
     """Prior means, standard deviations, lower and upper bounds of `theta`, shape (4, entries)."""
-    rows = [PRIORS[name] for name in Hyper._fields] + [OWNER] * n_players
+    rows = [PRIORS[name] for name in Hyper._fields[:COUNT]]
+    rows += [KNOT] * n_knots(n_players) + [OWNER] * n_players + [STRENGTH] * n_players
     return np.array(rows, dtype=np.float64).T
 
 
-def natural(theta: FloatArray) -> Hyper:
-    """Hyper-parameters out of `theta`."""
+def natural(theta: FloatArray, n_players: int) -> Hyper:
+    """Hyper-parameters out of `theta`, those of single owners left out."""
     return Hyper(*np.exp(theta[:COUNT]).tolist())._replace(
-        size_power=float(theta[SIZE_POWER]), noise_decay=float(theta[NOISE_DECAY])
+        size_power=float(theta[SIZE_POWER]),
+        noise_decay=float(theta[NOISE_DECAY]),
+        knots=tuple(theta[COUNT : COUNT + n_knots(n_players)].tolist()),
     )
 
 
@@ -122,7 +142,13 @@ def log_relative_sizes(sizes: FloatArray) -> FloatArray:
 
 def owner_weights(theta: FloatArray, log_sizes: FloatArray) -> FloatArray:
     """What the rows of each owner are worth, w."""
-    return np.exp(theta[SIZE_POWER] * log_sizes + theta[COUNT:])
+    n = len(log_sizes)
+    return np.exp(theta[SIZE_POWER] * log_sizes + theta[-2 * n : -n])
+
+
+def strengths(theta: FloatArray, n_players: int) -> FloatArray:
+    """Square roots of how strong the effect of each owner is, √a."""
+    return np.asarray(np.exp(0.5 * theta[-n_players:]))
 
 
 @dataclass(frozen=True)
@@ -133,6 +159,12 @@ class View:
     log_size: FloatArray
     mix: FloatArray
     root_mix: FloatArray
+    strength: FloatArray
+
+    @property
+    def owners(self) -> FloatArray:
+        """Number of owners in the pool."""
+        return np.asarray(self.z.sum(axis=1))
 
     @property
     def log_count(self) -> FloatArray:
@@ -140,13 +172,13 @@ class View:
         return self.log_size + np.log(self.z.shape[1])
 
 
-def view(pools: Queries, weights: FloatArray) -> View:
-    """Sizes and mixtures of pools."""
+def view(pools: Queries, weights: FloatArray, strength: FloatArray) -> View:
+    """Sizes and mixtures of pools under what owners' rows are worth, and √a."""
     z = pools.astype(np.float64, copy=False)
     weighted = z * weights
     total = weighted.sum(axis=1)
     mix = weighted / total[:, None]
-    return View(z, np.log(total / weights.sum()), mix, np.sqrt(mix))
+    return View(z, np.log(total / weights.sum()), mix, np.sqrt(mix), strength)
 
 
 class Terms(NamedTuple):
@@ -158,12 +190,13 @@ class Terms(NamedTuple):
     mix: FloatArray
     shift: FloatArray
     blend: FloatArray
+    step: FloatArray
     overlap: FloatArray
 
     def total(self) -> FloatArray:
         """The covariance itself, constant included, nugget not."""
         total = self.curve + self.trend
-        for term in (self.owners, self.mix, self.shift, self.blend):
+        for term in (self.owners, self.mix, self.shift, self.blend, self.step):
             total += term
         total += 1.0
         return total
@@ -171,25 +204,47 @@ class Terms(NamedTuple):
 
 def terms(h: Hyper, a: View, b: View) -> Terms:
     """Each term of the covariance between two lists of pools, shape (len(a), len(b))."""
-    curve = a.log_size[:, None] - b.log_size[None, :]
+    curve, mix, shift, overlap = bent(h, a, b)
+    owners = _faded(a.z, h.owners, h.owners_decay, a) @ _faded(b.z, 1.0, h.owners_decay, b).T
+    blend = _faded(a.mix, h.blend, h.blend_decay, a) @ _faded(b.mix, 1.0, h.blend_decay, b).T
+    trend = np.multiply.outer(h.trend * a.log_size, b.log_size)
+    step = h.step * (a.owners[:, None] == b.owners[None, :])
+    return Terms(curve, trend, owners, mix, shift, blend, step, overlap)
+
+
+def bent(
+    h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """The terms that no features make: curve, mix and shift, and the overlap behind them."""
+    curve = a.log_size.astype(dtype)[:, None] - b.log_size.astype(dtype)[None, :]
     np.square(curve, out=curve)
     curve *= -0.5 / h.curve_length**2
     np.exp(curve, out=curve)
-    overlap = a.root_mix @ b.root_mix.T
+    overlap = a.root_mix.astype(dtype, copy=False) @ b.root_mix.astype(dtype, copy=False).T
     overlap -= 1.0
-    shift = overlap * (1 / h.shift_length)
+    shift = overlap * dtype(1 / h.shift_length)
     np.exp(shift, out=shift)
     shift *= curve
     shift *= h.shift
     curve *= h.curve
-    mix = overlap * (1 / h.mix_length)
+    mix = overlap * dtype(1 / h.mix_length)
     np.exp(mix, out=mix)
-    mix *= (h.mix * np.exp(-h.mix_decay * a.log_count))[:, None]
-    mix *= np.exp(-h.mix_decay * b.log_count)[None, :]
-    owners = _faded(a.z, h.owners, h.owners_decay, a) @ _faded(b.z, 1.0, h.owners_decay, b).T
-    blend = _faded(a.mix, h.blend, h.blend_decay, a) @ _faded(b.mix, 1.0, h.blend_decay, b).T
-    trend = np.multiply.outer(h.trend * a.log_size, b.log_size)
-    return Terms(curve, trend, owners, mix, shift, blend, overlap)
+    mix *= (h.mix * np.exp(-h.mix_decay * a.log_count)).astype(dtype)[:, None]
+    mix *= np.exp(-h.mix_decay * b.log_count).astype(dtype)[None, :]
+    return curve, mix, shift, overlap
+
+
+def features(h: Hyper, pools: View) -> FloatArray:
+    """Features of the terms that are products of them: constant, trend, owners and blend."""
+    return np.concatenate(
+        [
+            np.ones((len(pools.z), 1)),
+            np.sqrt(h.trend) * pools.log_size[:, None],
+            _faded(pools.z, np.sqrt(h.owners), h.owners_decay, pools),
+            _faded(pools.mix, np.sqrt(h.blend), h.blend_decay, pools),
+        ],
+        axis=1,
+    )
 
 
 def covariance(h: Hyper, a: View, b: View) -> FloatArray:
@@ -204,18 +259,26 @@ def nugget(h: Hyper, z: FloatArray) -> FloatArray:
 
 def nugget_of_size(h: Hyper, size: FloatArray) -> FloatArray:
     """The nugget by number of owners in the pool."""
-    return np.asarray(h.noise * size**-h.noise_decay + JITTER)
+    bump = knot_shares(size, len(h.knots)) @ np.array(h.knots)
+    return np.asarray(h.noise * size**-h.noise_decay * np.exp(bump) + JITTER)
+
+
+def knot_shares(size: FloatArray, knots: int) -> FloatArray:
+    """How much of each knot of δ a pool of so many owners has, shape (pools, knots)."""
+    place = np.log2(np.maximum(size, 1.0))
+    return np.asarray(np.maximum(1 - np.abs(place[:, None] - np.arange(knots)), 0.0))
 
 
 def _faded(features: FloatArray, scale: float, decay: float, pools: View) -> FloatArray:
-    return features * (scale * np.exp(-decay * pools.log_count))[:, None]
+    fade = scale * np.exp(-decay * pools.log_count)
+    return features * pools.strength * fade[:, None]
 
 
 def terms_diagonal(h: Hyper, pools: View) -> FloatArray:
     """Covariance of each pool with itself, nugget not included."""
-    count = pools.log_count
-    diagonal = 1.0 + h.curve + h.shift + h.trend * pools.log_size**2
-    diagonal += h.owners * np.exp(-2 * h.owners_decay * count) * (pools.z**2).sum(axis=1)
+    count, a = pools.log_count, pools.strength**2
+    diagonal = 1.0 + h.curve + h.shift + h.step + h.trend * pools.log_size**2
+    diagonal += h.owners * np.exp(-2 * h.owners_decay * count) * (pools.z**2 @ a)
     diagonal += h.mix * np.exp(-2 * h.mix_decay * count)
-    diagonal += h.blend * np.exp(-2 * h.blend_decay * count) * (pools.mix**2).sum(axis=1)
+    diagonal += h.blend * np.exp(-2 * h.blend_decay * count) * (pools.mix**2 @ a)
     return np.asarray(diagonal)

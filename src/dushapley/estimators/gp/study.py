@@ -23,12 +23,20 @@ from dushapley.protocol import Estimate, Problem
 FINE, MEDIUM, COARSE = 2**16, 2**12, 2**11
 """Pools that carry the functional: for the final values; for choosing questions and values on the
 way; for covariances, which are quadratic in it."""
-ITERATIONS, LAST_ITERATIONS = 15, 40
+MODEL = "gaussian process"
+MOST_LIVE = 200
+"""Owners up to which errors are known on the way; of more, they are made at the end."""
+ITERATIONS, LAST_ITERATIONS = 30, 80
 """Steps of the fit after each batch, from where the last fit ended, and after the last batch."""
-GROWTH = 4
-"""Each batch adds one pool for so many before it."""
-CHECKED = 6
-"""One pool in so many is asked at random, whatever the process thinks of it."""
+FEW_OWNERS = 50
+"""Of more owners the fit takes half as many steps: they cost more, and matter less."""
+GROWTH, MANY = 4, 1000
+"""Each batch adds one pool for so many before it; for two, once there are so many."""
+CHECKED, CHECK_POWER = 12, 0.0
+"""One pool in so many is asked at random, whatever the process thinks of it, its size k with a
+chance in proportion to this power of 1/k."""
+MOST_RANDOM = 0.9
+"""Part of a batch that is drawn at random, at most."""
 
 ALL_ALIKE = (
     "All pools that were asked are worth the same, so everybody is given the same value. Errors "
@@ -52,7 +60,9 @@ class Study:
         self.coarse = functional(n, COARSE, problem.rng)
         self.twin = self.coarse if 2**n <= COARSE else functional(n, COARSE, problem.rng)
         self.with_answers = np.empty((n, 0))
-        self.checks = np.empty((0, n), dtype=np.bool_)
+        self.random = np.zeros(1, dtype=np.bool_)
+        self.sampled_share = 0.0
+        self.asked_random = np.empty(0, dtype=np.bool_)
 
     @property
     def left(self) -> int:
@@ -64,22 +74,27 @@ class Study:
         n, rng = self.problem.n_players, self.problem.rng
         if self.posterior is None:
             held_out = max(1, n // 4)
-            drawn = design.pilot(n, min(design.pilot_size(n) - 2, self.left - held_out), rng)
-            return drawn if len(self.pools) == 1 else self._missing(drawn)
+            pools = design.pilot(n, min(design.pilot_size(n) - 2, self.left - held_out), rng)
+            pools = pools if len(self.pools) == 1 else self._missing(pools)
+            self.asked_random = pools.sum(axis=1) > 1
+            return pools
         seen = set(self.seen)
         count = self._batch_size()
-        wanted = count if self.verdict.reason else -(-count // CHECKED)
-        self.checks = design.spread_pools(n, wanted, 0.0, seen, rng)
-        pools = design.candidates(n, seen, rng)
+        wanted, chances = self._at_random(count)
+        drawn = design.spread_pools(n, wanted, chances, seen, rng)
+        most = max(design.CANDIDATES, count + count // 2)
+        pools = design.candidates(n, seen, rng, most)
         chosen = design.most_telling(
-            self.posterior, self.medium, self.with_answers, pools, count - len(self.checks)
+            self.posterior, self.medium, self.with_answers, pools, count - len(drawn)
         )
-        return np.concatenate([self.checks, chosen])
+        self.asked_random = np.arange(len(drawn) + len(chosen)) < len(drawn)
+        return np.concatenate([drawn, chosen])
 
     def recall(self, pools: BoolArray, answers: FloatArray) -> None:
         """Take in pools that were paid before the run began, in any number."""
         self.pools = np.concatenate([self.pools, pools])
         self.answers = np.concatenate([self.answers, answers])
+        self.random = np.concatenate([self.random, np.zeros(len(pools), dtype=np.bool_)])
         self.seen |= {pool.tobytes() for pool in pools}
 
     def _missing(self, pilot: BoolArray) -> BoolArray:
@@ -88,25 +103,63 @@ class Study:
         alone = int((new.sum(axis=1) == 1).sum())
         return new[: max(alone, len(pilot) + 1 - len(self.pools), 1)]
 
+    def _at_random(self, count: int) -> tuple[int, FloatArray]:
+        """How many pools of a batch to draw at random, and the chances of sizes 2..I−1.
+
+        Where the process is believed, a few of all sizes. Otherwise as much of the batch as the
+        sampled sizes have of the variance, where their errors are largest.
+        """
+        n, least = self.problem.n_players, -(-count // CHECKED)
+        sampled = self.verdict.sampled[2:n]
+        if not sampled.any():
+            return least, design.by_power(n, CHECK_POWER)
+        size = np.arange(2.0, n)
+        spread = self._spread_by_size()[2:n]
+        chances = sampled * np.maximum(spread, kernel.JITTER) / np.sqrt(size * (n - size))
+        part = min(self.sampled_share, MOST_RANDOM)
+        return max(least, round(part * count)), chances / chances.sum() + 0.1 / n
+
+    def _spread_by_size(self) -> FloatArray:
+        """Root mean square of what the process misses at each number of owners, a little pooled."""
+        assert self.posterior is not None
+        n, missed = self.problem.n_players, self.posterior.leave_one_out() ** 2
+        size = self.pools.sum(axis=1)
+        counts = np.bincount(size[self.random], minlength=n + 1)
+        squares = np.bincount(size[self.random], missed[self.random], minlength=n + 1)
+        return np.asarray(np.sqrt((squares + missed.mean()) / (counts + 1)))
+
     def _batch_size(self) -> int:
-        count = max(2, (len(self.pools) + 1) // GROWTH)
+        growth = GROWTH if len(self.pools) < MANY else 2
+        count = max(2, (len(self.pools) + 1) // growth)
         return self.left if self.left < 1.5 * count else count
 
     def learn(self, pools: BoolArray, answers: FloatArray) -> None:
         """Take in a batch: judge the forecasts of it, then fit again."""
         start = None
         if self.posterior is not None:
-            checks = len(self.checks)
-            self.forecasts.append(check.forecast(self.posterior, pools, answers, checks))
+            random = self.asked_random
+            self.forecasts.append(check.forecast(self.posterior, pools, answers, random))
             start = self.posterior.theta
         self.pools = np.concatenate([self.pools, pools])
         self.answers = np.concatenate([self.answers, answers])
+        self.random = np.concatenate([self.random, self.asked_random])
         self.seen |= {pool.tobytes() for pool in pools}
         observed = Observed(self.pools, self.answers, self.log_sizes)
         steps = ITERATIONS if self.left else LAST_ITERATIONS
+        if len(self.log_sizes) > FEW_OWNERS:
+            steps //= 2
         self.posterior = Posterior(observed, fit(observed, start, steps))
         self.with_answers = covariance_with_answers(self.posterior, self._carrier())
-        self.verdict: FitCheck = check.judge(self.forecasts, self.posterior)
+        self.covariance = self._claimed()
+        claimed = 0.0 if self.covariance is None else float(np.trace(self.covariance))
+        self.verdict: FitCheck = check.judge(self.forecasts, self.posterior, self.random, claimed)
+
+    def _claimed(self) -> FloatArray | None:
+        """Covariance of the values by the process; of very many owners only at the end."""
+        assert self.posterior is not None
+        if self.left and self.problem.n_players > MOST_LIVE:
+            return None
+        return value_covariance(self.posterior, self.coarse, self.twin)
 
     def _carrier(self) -> Functional:
         """Pools that carry the functional: more of them once no question is left to choose."""
@@ -115,20 +168,45 @@ class Study:
         return self.medium if self.left or whole else functional(n, FINE, self.problem.rng)
 
     def estimate(self) -> Estimate:
-        """Values by the process, or stratified ones where it is not believed.
+        """Values by the process, corrected at sizes at which it is not believed.
 
         Before the first forecasts nothing speaks for the error bars, so there are none.
         """
-        estimate = self._by_strata() if self.verdict.reason else self._by_process()
+        estimate = self._alike() if check.all_alike(self.answers) else self._by_process()
         return estimate if self.forecasts else replace(estimate, std_errors=None, covariance=None)
 
     def _by_process(self) -> Estimate:
         assert self.posterior is not None
         weights = linear_map(self.posterior, self.with_answers)
-        covariance = value_covariance(self.posterior, self.coarse, self.twin)
-        covariance *= self.posterior.observed.scale**2 * self.verdict.widening
-        sampled = np.eye(len(weights)) * self._carrier_variance(weights)
-        return self._finish("gaussian process", weights, positive(covariance) + sampled)
+        if self.covariance is None:
+            return self._finish(MODEL, weights, None)
+        sampled, covariance = self.verdict.sampled, self.covariance * self.verdict.widening
+        notes: tuple[str, ...] = ()
+        if sampled.any():
+            slopes, errors = self._correction()
+            weights = weights + slopes
+            believed = value_covariance(self.posterior, self.coarse, self.twin, ~sampled)
+            covariance = believed * self.verdict.widening + errors
+            self.sampled_share = float(np.trace(errors) / np.trace(covariance))
+            notes = (sampled_note(sampled, self.pools[self.random]),)
+        covariance = positive(covariance * self.posterior.observed.scale**2)
+        carried = np.eye(len(weights)) * self._carrier_variance(weights)
+        model = MODEL + (", corrected by samples" if sampled.any() else "")
+        return self._finish(model, weights, covariance + carried, *notes)
+
+    def _correction(self) -> tuple[FloatArray, FloatArray]:
+        """What the process missed at the sampled sizes, as a map of the answers, and its errors."""
+        assert self.posterior is not None
+        n, posterior = self.problem.n_players, self.posterior
+        size, missed = self.pools.sum(axis=1), posterior.leave_one_out()
+        slopes = check.slope_map(self.pools, self.random, self.verdict.sampled)
+        each = check.variances(size, missed, n, self.random) * self.verdict.widening
+        spread = float(np.ptp(posterior.observed.targets))
+        more = check.unseen(self.pools, self.verdict.sampled, spread)
+        errors = (slopes * each) @ slopes.T + np.eye(n) * more
+        scaled = slopes * posterior.alone
+        linear = posterior.unwhiten(posterior.whiten(scaled.T)).T
+        return linear - linear.mean(axis=1, keepdims=True), errors
 
     def _carrier_variance(self, weights: FloatArray) -> float:
         """Error variance of a value from carrying the functional on a sample of pools.
@@ -143,33 +221,44 @@ class Study:
         gap = (weights - rough) @ (self.answers - self.problem.empty)
         return float((gap**2).mean()) * COARSE / (COARSE + points)
 
-    def _by_strata(self) -> Estimate:
-        weights, covariance = check.stratified(self.pools, self.answers)
-        if check.all_alike(self.answers):
-            return self._finish("constant", weights, covariance, ALL_ALIKE)
-        note = (
-            f"gp does not trust its Gaussian process here: {self.verdict.reason}. The values are "
-            "stratified means of the pools paid for, which assume nothing of the utility; their "
-            "intervals are wider. More budget, or stratified-svarm, is the way to narrow them."
-        )
-        return self._finish("stratified", weights, covariance, note)
+    def _alike(self) -> Estimate:
+        n, count = self.problem.n_players, len(self.answers)
+        weights = np.zeros((n, count))
+        weights[:, 0] = 1 / n
+        sizes = check.strata(n) >= 0
+        variance = check.unseen(self.pools, sizes, float(np.ptp(self.answers)))
+        return self._finish("constant", weights, np.eye(n) * variance, ALL_ALIKE)
 
     def _finish(
-        self, model: str, weights: FloatArray, covariance: FloatArray, *notes: str
+        self, model: str, weights: FloatArray, covariance: FloatArray | None, *notes: str
     ) -> Estimate:
         n, empty = self.problem.n_players, self.problem.empty
         values = weights @ (self.answers - empty)
         details = {"model": model, **asdict(self.verdict)}
         details |= below_empty(values, weights @ np.maximum(empty - self.answers, 0.0))
-        del details["reason"]  # the notes tell it
+        details["sampled"] = np.flatnonzero(self.verdict.sampled).tolist()
         return Estimate(
             values,
-            std_errors=np.sqrt(np.diag(covariance)),
+            std_errors=None if covariance is None else np.sqrt(np.diag(covariance)),
             covariance=covariance,
             notes=notes,
             details=details,
             weights=np.concatenate([np.full((n, 1), -1 / n), weights], axis=1),
         )
+
+
+def sampled_note(sampled: BoolArray, drawn: BoolArray) -> str:
+    """Which sizes are estimated from pools drawn at random, and from how many."""
+    sizes = np.flatnonzero(sampled).tolist()
+    count = int(sampled[drawn.sum(axis=1)].sum())
+    runs = np.split(np.array(sizes), np.flatnonzero(np.diff(sizes) > 1) + 1)
+    named = [f"{r[0]}" if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs]
+    return (
+        f"gp does not trust its Gaussian process at pools of {' and '.join(named)} owners: what it "
+        f"missed there tells owners apart. That part of the values comes from the {count} pools "
+        "drawn at random there, which assume nothing of the utility, and the intervals follow "
+        "them. More budget narrows them."
+    )
 
 
 def positive(covariance: FloatArray) -> FloatArray:
