@@ -37,12 +37,8 @@ MOST_SURPRISE = 9.0
 """Mean squared error of random forecasts of a stratum in predicted variances, at most."""
 AS_EXPECTED = 6
 """Random forecasts, as good as expected, that the average starts with: two or three are too few."""
-FEW_LEVELS, PER_LEVEL, SHARPEST = 3, 50, 0.35
-"""A utility that takes no more different values than this, and one for so many pools, jumps; so
-does one whose learning curve bends within so short a stretch of log size (trained models: 0.6 to
-3)."""
-SHARP_PART = 0.01
-"""Part of the variance that such a curve must have to count."""
+FEW_LEVELS, PER_LEVEL = 3, 50
+"""A utility that takes no more different values than this, and one for so many pools, jumps."""
 SUSPECT = 6.0
 """Standard deviations by which slopes of errors may exceed what chance makes of them."""
 FEWEST = 6
@@ -79,6 +75,13 @@ class FitCheck:
     surprise: float
     widening: float
     sampled: BoolArray
+
+    @property
+    def reason(self) -> str:
+        """Why not to believe it, where that is so."""
+        if not self.sampled.any():
+            return ""
+        return f"at pools of {sizes_in_words(self.sampled)} owners its errors tell owners apart"
 
 
 def forecast(
@@ -155,6 +158,14 @@ def all_alike(answers: FloatArray) -> bool:
 # --- strata
 
 
+def sizes_in_words(sampled: BoolArray) -> str:
+    """Numbers of owners, neighbours together."""
+    sizes = np.flatnonzero(sampled)
+    runs = np.split(sizes, np.flatnonzero(np.diff(sizes) > 1) + 1)
+    named = [f"{r[0]}" if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs]
+    return " and ".join(named)
+
+
 def strata(n_players: int) -> IntArray:
     """Which stratum each number of owners 0..I belongs to; −1: asked whole, so never judged."""
     size = np.arange(n_players + 1)
@@ -196,11 +207,10 @@ def surprising_sizes(every: Forecasts, n_players: int) -> BoolArray:
 
 
 def jumping_sizes(posterior: Posterior) -> BoolArray:
-    """All sizes that are judged if the utility takes few values, or its curve is a step."""
-    answers, hyper = posterior.observed.answers, posterior.hyper
+    """All sizes that are judged, if the utility takes few values; else none."""
+    answers = posterior.observed.answers
     few = len(np.unique(answers)) <= FEW_LEVELS + len(answers) // PER_LEVEL
-    sharp = hyper.curve_length < SHARPEST and hyper.curve > SHARP_PART
-    return (strata(len(posterior.weights)) >= 0) & (few or sharp)
+    return (strata(len(posterior.weights)) >= 0) & few
 
 
 def slope_map(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArray:

@@ -151,13 +151,13 @@ def smooth_covariance(posterior: Posterior, of: Functional, pools: View) -> Floa
     Terms that are products of features are added up feature by feature, which costs next to
     nothing; of many owners, the others are made in single precision.
     """
-    h, n = posterior.hyper, len(of.weights)
+    h, rows, n = posterior.hyper, len(of.weights), of.pools.shape[1]
     dtype = np.float32 if n > MOST_DOUBLE else np.float64
     step = max(1, BLOCK // len(pools.z))
     weights: FloatArray = of.weights.astype(dtype)
     other = replace(pools, root_mix=pools.root_mix.astype(dtype))
-    bent = np.zeros((n, len(pools.z)), dtype)
-    made = np.zeros((n, 2 * n + 2))
+    bent = np.zeros((rows, len(pools.z)), dtype)
+    made = np.zeros((rows, 2 * n + 2))
     for start in range(0, len(of.pools), step):
         part = posterior.view(of.pools[start : start + step])
         curve, mix, shift, _ = kernel.bent(h, part, other, dtype)
@@ -165,7 +165,7 @@ def smooth_covariance(posterior: Posterior, of: Functional, pools: View) -> Floa
         curve += shift
         bent += weights[:, start : start + step] @ curve
         made += np.asarray(of.weights[:, start : start + step]) @ kernel.features(h, part)
-    levels = np.zeros((n, n + 1))
+    levels = np.zeros((rows, n + 1))
     np.add.at(levels.T, of.pools.sum(axis=1), of.weights.T)
     whole = np.rint(pools.owners).astype(np.int64)
     steps = h.step * levels[:, whole] * (whole == pools.owners)

@@ -249,12 +249,10 @@ class Study:
 
 def sampled_note(sampled: BoolArray, drawn: BoolArray) -> str:
     """Which sizes are estimated from pools drawn at random, and from how many."""
-    sizes = np.flatnonzero(sampled).tolist()
     count = int(sampled[drawn.sum(axis=1)].sum())
-    runs = np.split(np.array(sizes), np.flatnonzero(np.diff(sizes) > 1) + 1)
-    named = [f"{r[0]}" if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs]
+    named = check.sizes_in_words(sampled)
     return (
-        f"gp does not trust its Gaussian process at pools of {' and '.join(named)} owners: what it "
+        f"gp does not trust its Gaussian process at pools of {named} owners: what it "
         f"missed there tells owners apart. That part of the values comes from the {count} pools "
         "drawn at random there, which assume nothing of the utility, and the intervals follow "
         "them. More budget narrows them."
