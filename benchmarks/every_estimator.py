@@ -54,6 +54,8 @@ NEEDED: dict[str, dict[str, Any]] = {
         "n_iter": 2,
     },
 }
+SMALL = {"n_estimators": 10, "max_subpopulation": 100, "Cs": 2, "n_restarts_optimizer": 0}
+"""Parameters of models that take long, where they have them; boosting by `max_iter`, see below."""
 SEVERAL = ("MultiOutput", "Chain", "MultiTask", "CCA", "PLSCanonical")
 """Parts of the names of models that predict several targets."""
 
@@ -97,7 +99,9 @@ def listed(kind: str) -> list[Case]:
             model = maker(**NEEDED.get(name, {}))
         except TypeError:
             model = maker(INNER[kind])
-        cases.append(Case(name, seeded(model), X, y))
+        small = {k: v for k, v in SMALL.items() if k in model.get_params(deep=False)}
+        small |= {"max_iter": 10} if name.startswith("HistGradient") else {}
+        cases.append(Case(name, seeded(model.set_params(**small)), X, y))
     return cases
 
 
