@@ -327,6 +327,9 @@ def test_what_was_not_looked_at_stands_in_the_first_line(
     code, told = verified(changed(older(settled), "record.findings", reworded), capsys)
     assert code == 0
     assert "holds, as far as it was looked at; not looked at: findings." in told
+    bare = {name: part for name, part in settled.items() if name != "diagnosis"}
+    code, told = verified(changed(bare, "record.versions.numpy", "1"), capsys)
+    assert "holds, as far as it was looked at; not looked at: diagnosis." in told
     command = "dushapley value owners --job x.toml --seed 3"
     code, told = verified(changed(settled, "record.command", command), capsys)
     assert "holds, as far as it was looked at; not looked at: command." in told

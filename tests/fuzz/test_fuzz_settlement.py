@@ -162,7 +162,8 @@ DEFAULTS = {field.name: field.default for field in fields(Job)}
 
 def _same(one: Any, other: Any) -> bool:
     """Equal but for what `verify` said that nothing can check; what is left out is a default."""
-    one = copy.deepcopy(one)
+    one = {"diagnosis": other.get("diagnosis")} | copy.deepcopy(one)
+    other = {"diagnosis": None} | other
     one["valuation"] = {k: v for k, v in other["valuation"].items() if v is None} | one["valuation"]
     usual = {k: v for k, v in other["record"]["job"].items() if DEFAULTS.get(k) == v}
     one["record"]["job"] = usual | one["record"]["job"]

@@ -34,6 +34,9 @@ from dushapley.terminal import output
 from dushapley.validation import MOST_COUNT
 
 JOB = Finding("job", True, "is what the game was made again by")
+NO_REASONS = Finding(
+    "diagnosis", None, "the file holds none: there was no time to measure it, or it was taken out"
+)
 
 
 def verify(
@@ -72,6 +75,8 @@ def verify(
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
         most = agreed_evaluations(stored.valuation, game, means, ask=trusted is None)
         found = value_findings(data, game, ledger=trusted, n_jobs=jobs, most_evaluations=most)
+        asked = "--no-why" not in record["command"].split()
+        found += [NO_REASONS] * (asked and "diagnosis" not in data)
         grown = growth_finding(record, game, trusted, jobs) if found[0].holds else []
         return [*found, intake_finding(stored, job), *about_finding(record, job, game), *grown]
 

@@ -392,7 +392,8 @@ def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Va
         return Finding("diagnosis", None, f"measured {words}: {difference}")
     untold = "; values under other models were not computed again" * bool(stored["alternatives"])
     how = f"the same, by {found['trainings']:,} trainings{untold}"
-    return Finding("diagnosis", difference is None, difference or how)
+    same = None if stored["alternatives"] and difference is None else difference is None
+    return Finding("diagnosis", same, difference or how)
 
 
 def _payments_move(data: Mapping[str, Any], again: Valuation) -> str | None:
