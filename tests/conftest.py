@@ -72,12 +72,3 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table(60).to_csv(tmp_path / "test.csv", index=False)
     (tmp_path / "notes.txt").write_text("mine")
     return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def _quick_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reasons by small forests, and without a look at other models: made-up faults are plain."""
-    from dushapley.engine.diagnosis import difference, probes
-
-    monkeypatch.setattr(difference, "TREES", 20)
-    monkeypatch.setattr(probes, "scores_of_usual", lambda _: [0.9, 0.4, *[0.5, -0.4, 0.1] * 3])

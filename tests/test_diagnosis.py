@@ -52,6 +52,15 @@ STORED = Diagnosis(
 )
 
 
+@pytest.fixture(autouse=True)
+def _quick_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reasons by small forests, and without a look at other models: made-up faults are plain."""
+    from dushapley.engine.diagnosis import difference, probes
+
+    monkeypatch.setattr(difference, "TREES", 20)
+    monkeypatch.setattr(probes, "scores_of_usual", lambda _: [0.9, 0.4, *[0.5, -0.4, 0.1] * 3])
+
+
 def stored() -> dict[str, Any]:
     valuation = ds.value(ds.TableGame([0, 1, 2, 4]), "exact")
     return json.loads(ds.settle(valuation, 100, diagnosis=STORED).to_json())
