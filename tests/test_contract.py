@@ -26,7 +26,7 @@ from dushapley.testing import (
 
 FORMS: dict[str, list[dict]] = {
     "exact": [{}],
-    "du": [{}],
+    "du": [{}, {"semivalue": "banzhaf"}],
     "du++": [{}],
     "loo": [{}, {"form": "random"}],
     "tmc": [{}, {"tolerance": 0.2}],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import dushapley as ds
 from dushapley import guarantees as gu
 from dushapley.errors import AssumptionFails, InvalidGame, InvalidOption
+from dushapley.estimators.semivalues import semivalue_weights
 from dushapley.games import logarithmic, mean_estimation, power_law, rational, saturating
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -213,6 +215,28 @@ def test_numerical_errors_know_the_level() -> None:
     for method in ("exact", "du"):
         error = np.abs(ds.value(lifted, method).values - ds.value(plain, method).values).max()
         assert 1e-9 < error < ds.value(lifted, method).details["numerical_error"]
+
+
+@pytest.mark.parametrize("semivalue", ["banzhaf", "beta(4,1)", "beta(1,8)"])
+def test_du_for_semivalues_keeps_to_its_own_error_term(semivalue: str) -> None:
+    for trial in trials(60, seed=3, n_players=(2, 9)):
+        game, n = ds.SizeGame(trial.sizes, trial.curve), len(trial.sizes)
+        weights = semivalue_weights(semivalue, n)
+        exact = np.zeros(n)
+        for i in range(n):
+            for bits in range(2**n):
+                there = (bits >> np.arange(n)) & 1 == 1
+                if not there[i]:
+                    k = int(there.sum())
+                    rows = trial.sizes[there].sum()
+                    gain = trial.curve(np.array([rows, rows + trial.sizes[i]]))
+                    exact[i] += weights[k] / comb(n - 1, k) * (gain[1] - gain[0])
+        found = ds.value(game, "du", options={"semivalue": semivalue}).values
+        bound = gu.certificate(game, semivalue=semivalue)
+        assert bound.is_guarantee
+        assert (np.abs(found - exact) <= bound.bound + 1e-12 * np.abs(exact).max()).all()
+    with pytest.raises(InvalidOption, match="banzhaf"):
+        gu.certificate(game, semivalue="owen")
 
 
 def test_corollary_1_needs_an_assumption() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -143,11 +144,39 @@ def magnitudes(cases: list[Result]) -> ClaimVerdict:
         if r
     ]
     near = sum(0.1 <= r <= 10 for found in ratios.values() for r in found)
+    if ranges:
+        ranges.append(f"within ten times, if the printed figures are {other_metrics(cases)}")
     return ClaimVerdict(
         "the printed errors come out to within a factor of ten (Table 1; u(∅) = 0)",
         judge(near, sum(map(len, ratios.values()))),
         "; ".join(ranges) or "no case of the printed sizes",
     )
+
+
+METRICS: dict[str, Callable[[float, int], float]] = {
+    "mean squared errors": lambda mse, _: mse,
+    "their roots": lambda mse, _: mse**0.5,
+    "sums over owners": lambda mse, owners: mse * owners,
+    "norms over owners": lambda mse, owners: (mse * owners) ** 0.5,
+}
+"""What the printed figures could be, from the mean squared error and the number of owners."""
+
+
+def other_metrics(cases: list[Result]) -> str:
+    """How many printed figures come out under other readings of the metric."""
+    found = []
+    for said, metric in METRICS.items():
+        counts = []
+        for name in ("DU-Shapley", WALKS):
+            ratios = [
+                PUBLISHED[c["data"]][str(c["owners"])][name.split(",")[0]]
+                / metric(c["zero"][name]["mse"], c["owners"])
+                for c in cases
+                if c["scenario"] == "iid" and str(c["owners"]) in PUBLISHED[c["data"]]
+            ]
+            counts.append(f"{sum(0.1 <= r <= 10 for r in ratios)} of {len(ratios)}")
+        found.append(f"{said}: {counts[0]} of DU-Shapley's, {counts[1]} of MC's")
+    return ", ".join(found)
 
 
 EXPERIMENT = Experiment(
@@ -161,6 +190,12 @@ EXPERIMENT = Experiment(
     settings=(
         "Owners' sizes are in proportion to whole numbers drawn from 1 to 10; the test set has 10% "
         "of the training rows.",
+        "'We heterogeneously allocate datasets to the players' can mean owners of different size, "
+        "whose rows are alike, or owners whose rows differ. The first is taken for the paper's "
+        "setting; the second, owners from different parts of the population, is beside it.",
+        "DU-Shapley's printed errors are far above those found, and no reading tried explains it: "
+        "u(∅) does not move them, other metrics make some figures fit and others not, other "
+        "splits, rates, batches, depths and sizes (the choices) move them by a few times only.",
         "Logistic regression: 20 full-batch steps with Nesterov momentum 0.9, rate 0.5, from zero.",
         "Boosted trees: 20 rounds, depth 3, rate 0.1, 32 quantile bins; targets standardised; "
         "cal-housing uses 4,000 random rows.",

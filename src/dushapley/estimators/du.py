@@ -11,6 +11,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.method import Method
 from dushapley.estimators.moments import Moments, final
+from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY, not_shapley, semivalue_weights
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 MOST_CELLS = 2**22
@@ -37,14 +38,18 @@ def du(problem: Problem) -> Conversation:
     from each owner is drawn (multivariate hypergeometric), independently for each k.
 
     Cost: 2I(I−1)+2 evaluations for one replicate (4 at I=2), 2I(I−2) for each further one; the
-    budget buys as many as fit. Biased: see Theorem 2 for equal distributions, and `notes`. Exact
-    when all owners are of equal size and only the size of a pool matters.
+    budget buys as many as fit. Under ``semivalue="banzhaf"`` or ``"beta(a,b)"`` the terms have the
+    weights of that semivalue instead of 1/I (`semivalue_weights`). Biased: see Theorem 2 for equal
+    distributions, and `notes`. Exact when all owners are of equal size and only the size of a pool
+    matters.
     """
     n = problem.n_players
     alone, without = yield from alone_and_without(n)
-    first, last = alone - problem.empty, problem.full - without  # shared by all replicates
+    scale, others = term_scale(problem), not_shapley(problem.options["semivalue"])
+    first = (alone - problem.empty) * scale[0]  # shared by all replicates
+    last = (problem.full - without) * scale[-1]
     if n == 2:
-        return Estimate((first + last) / 2)
+        return Estimate((first + last) / 2, notes=others)
     moments = Moments(n)
     replicates = 1
     if problem.fractions == "rows":
@@ -53,7 +58,7 @@ def du(problem: Problem) -> Conversation:
         gains = yield from middle(problem, moments.estimate())
         moments.add(((first + last + gains) / n)[None, :])
     estimate = final(moments.estimate())
-    return replace(estimate, notes=(BIAS_NOTE,) if problem.fractions == "rows" else ())
+    return replace(estimate, notes=((BIAS_NOTE,) if problem.fractions == "rows" else ()) + others)
 
 
 def alone_and_without(n: int) -> Generator[Ask, FloatArray, tuple[FloatArray, FloatArray]]:
@@ -83,8 +88,15 @@ def middle(problem: Problem, so_far: Estimate | None) -> Generator[Ask, FloatArr
             np.concatenate([with_owner, others]), so_far, draws=np.concatenate([draws, draws])
         )
         added = answers[: len(others)] - answers[len(others) :]
-        gains.append(added.reshape(len(owners), n - 2).sum(axis=1))
+        terms = added.reshape(len(owners), n - 2) * term_scale(problem)[1:-1]
+        gains.append(terms.sum(axis=1))
     return np.concatenate(gains)
+
+
+def term_scale(problem: Problem) -> FloatArray:
+    """Weight of joining k others, as a multiple of Shapley's 1/I."""
+    n, name = problem.n_players, problem.options["semivalue"]
+    return np.ones(n) if name == SHAPLEY else n * semivalue_weights(name, n)
 
 
 def pools(problem: Problem, owner: int, shares: FloatArray) -> FloatArray:
@@ -120,6 +132,7 @@ METHOD = Method(
     default=one_replicate,
     biased=True,
     needs="fractions",
+    options={"semivalue": SEMIVALUE},
     cite="garrido2024",
 )
 

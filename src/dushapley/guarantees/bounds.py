@@ -9,6 +9,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import AssumptionFails, InvalidOption
+from dushapley.estimators.semivalues import SHAPLEY, is_semivalue, semivalue_weights
 from dushapley.games.base import Game
 from dushapley.games.size.bounds import ROUNDING, moments
 from dushapley.games.size.closed_forms import (
@@ -196,12 +197,18 @@ def du_bias(game: SizeGame) -> float:
     return float(bend.value / m * np.linalg.norm(inner / others.mean**2))
 
 
-def certificate(game: SizeGame | RegressogramGame, method: str = "du") -> Guarantee:
+def certificate(
+    game: SizeGame | RegressogramGame, method: str = "du", *, semivalue: str = SHAPLEY
+) -> Guarantee:
     """What `du` (or `du-second-order`) errs by at most, computed rather than estimated.
 
     Terms with up to three others present or absent are exact, the rest is bracketed by the
     moments and range of the others' pooled size (see `dushapley.games.size.bounds`). A guarantee
     where the curves are declared completely monotone, else the same figures, checked numerically.
+
+    Under another `semivalue` ("banzhaf", "beta(a,b)") it bounds the error of ``du`` with that
+    option: the same terms with that semivalue's weights p_k in the place of 1/I, so that the error
+    is at most Σ_k p_k·(error of term k).
 
     Examples
     --------
@@ -212,7 +219,11 @@ def certificate(game: SizeGame | RegressogramGame, method: str = "du") -> Guaran
     """
     _refuse_unless(game, (SizeGame, RegressogramGame), "certificate")
     parts = game.parts() if isinstance(game, RegressogramGame) else [Part(game.sizes, game.curve)]
-    bounds = total_bracket(parts)
+    if not is_semivalue(semivalue):
+        raise InvalidOption(f"semivalue is {semivalue!r}; choose shapley, banzhaf or beta(a,b).")
+    n = game.n_players
+    scale = None if semivalue == SHAPLEY else n * semivalue_weights(semivalue, n)
+    bounds = total_bracket(parts, scale)
     if bounds is None or method not in ("du", "du++", "du-second-order"):
         raise AssumptionFails(
             f"There is no certificate of {method!r} for {game.n_players} owners here: it exists "
@@ -223,7 +234,7 @@ def certificate(game: SizeGame | RegressogramGame, method: str = "du") -> Guaran
         raise AssumptionFails(f"There is no certificate here: {why}. Prefer exact values.")
     if method == "du-second-order":
         return certificate_of(bounds.lower, bounds, parts, 0.0)
-    du = total_du(parts)
+    du = total_du(parts, scale)
     return certificate_of(du.values, bounds, parts, du.error)
 
 

@@ -60,11 +60,14 @@ class Bracket:
     room: float
 
 
-def bracket(sizes: FloatArray, curve: LearningCurve) -> Bracket | None:
+def bracket(
+    sizes: FloatArray, curve: LearningCurve, scale: FloatArray | None = None
+) -> Bracket | None:
     """Two-sided bounds on the Shapley values of w(Σn); None where the terms are too many.
 
     Terms k ≤ 3 and k ≥ m−3 are exact where coalitions can be listed or counted; the others are
-    bracketed by their moments. No coalition of the game is asked.
+    bracketed by their moments. No coalition of the game is asked. `scale` holds the weight of every
+    term k = 0..I−1 as a multiple of 1/I, where it is another semivalue than Shapley's.
     """
     n = len(sizes)
     own, member = np.unique(sizes, return_inverse=True)
@@ -74,10 +77,13 @@ def bracket(sizes: FloatArray, curve: LearningCurve) -> Bracket | None:
     if n == 1:
         return Bracket(ends[1:] - ends[:1], ends[1:] - ends[:1], 0.0)
     ks, exact = exact_terms(sizes, curve)
-    terms = middle_terms(sizes, own, np.setdiff1d(np.arange(n), ks))
-    known = exact.sum(axis=1)
-    lower = (known + two_point_means(terms, curve).sum(axis=1)[member]) / n
-    upper = (known + ended_means(terms, curve).sum(axis=1)[member]) / n
+    between = np.setdiff1d(np.arange(n), ks)
+    terms = middle_terms(sizes, own, between)
+    weight = np.ones(n) if scale is None else scale
+    known = (exact * weight[ks]).sum(axis=1)
+    two, ended = (mean(terms, curve) * weight[between] for mean in (two_point_means, ended_means))
+    lower = (known + two.sum(axis=1)[member]) / n
+    upper = (known + ended.sum(axis=1)[member]) / n
     return Bracket(lower, np.maximum(lower, upper), ROUNDING * float(np.abs(ends).max()))
 
 

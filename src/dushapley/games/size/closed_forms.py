@@ -81,9 +81,9 @@ def solve_du(sizes: FloatArray, parts: Sequence[Part]) -> Estimate:
     return certified(estimate, total_bracket(parts) if work <= SOON else None, parts, total.error)
 
 
-def total_du(parts: Sequence[Part]) -> DUValues:
+def total_du(parts: Sequence[Part], scale: FloatArray | None = None) -> DUValues:
     """DU-Shapley of the whole game: that of its parts, added up."""
-    weighted = [(part.weight, du_values(part.sizes, part.curve)) for part in parts]
+    weighted = [(part.weight, du_values(part.sizes, part.curve, scale)) for part in parts]
     return DUValues(
         np.sum([weight * du.values for weight, du in weighted], axis=0),
         sum(weight * du.error for weight, du in weighted),
@@ -97,9 +97,9 @@ def solve_second_order(_sizes: FloatArray, parts: Sequence[Part]) -> Estimate | 
     return None if bounds is None else certified(Estimate(bounds.lower), bounds, parts, 0.0)
 
 
-def total_bracket(parts: Sequence[Part]) -> Bracket | None:
+def total_bracket(parts: Sequence[Part], scale: FloatArray | None = None) -> Bracket | None:
     """Bounds on the Shapley values of the whole game: those of its parts, added up."""
-    brackets = [bracket(part.sizes, part.curve) for part in parts]
+    brackets = [bracket(part.sizes, part.curve, scale) for part in parts]
     sure = [bounds for bounds in brackets if bounds is not None]
     if len(sure) < len(brackets):
         return None

@@ -38,13 +38,14 @@ class DUValues:
     how: str
 
 
-def du_values(sizes: FloatArray, curve: LearningCurve) -> DUValues:
+def du_values(sizes: FloatArray, curve: LearningCurve, scale: FloatArray | None = None) -> DUValues:
     """DU-Shapley of all owners; the sum over k exactly, or by a rule whose error is stated.
 
     Up to 2^23 terms are summed one by one. Beyond, k runs through doublings, each by Gauss's rule
     for sums (exact for polynomials of degree 15). Its error is proven where the curve is declared
     completely monotone (Gauss's rule is below the sum, Lobatto's above), bracketed where it is
     declared increasing or concave, and otherwise checked against the rule with twice the nodes.
+    With `scale`, weights of the terms as multiples of 1/I, all terms are summed one by one.
     """
     n = len(sizes)
     ends = finite_curve(curve, np.array([0.0, float(sizes.sum())]))
@@ -53,8 +54,8 @@ def du_values(sizes: FloatArray, curve: LearningCurve) -> DUValues:
         return DUValues(ends[1:] - ends[:1], rounding, "summed term by term")
     distinct, member, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     owner = Owner(distinct, sum_of_others(distinct, counts), n)
-    if len(distinct) * n <= MOST_TERMS:
-        sums = weighted_sum(owner, np.arange(n), np.ones(n), curve)
+    if scale is not None or len(distinct) * n <= MOST_TERMS:
+        sums = weighted_sum(owner, np.arange(n), np.ones(n) if scale is None else scale, curve)
         return DUValues(sums[member] / n, rounding, "summed term by term")
     sums, error, how = by_rule(owner, curve)
     return DUValues(sums[member] / n, error / n + rounding, how)
