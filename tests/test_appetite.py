@@ -126,8 +126,9 @@ def test_one_long_training_in_twenty_holds_nobody_up(method: str) -> None:
 
 def test_gp_keeps_workers_busy_while_it_learns() -> None:
     with cluster(32) as simulated:
-        ds.value(game(50), "gp", executor="simulated")
+        found = ds.value(game(50), "gp", executor="simulated")
     assert simulated.busy >= 0.6
+    assert 25 <= found.details["lag"] <= 75
 
 
 @pytest.mark.parametrize("method", ["exact", "permutation", "owen", "kernel", "svarm", "tmc", "gp"])

@@ -30,6 +30,9 @@ def gp(problem: Problem) -> Conversation:
     with answers y of the pools T, their covariance K, the Shapley functional Ω on pools F, exact
     Shapley weights D and nuggets ν of the observed pools; A is `Estimate.weights`.
 
+    Questions of a batch are chosen without each other's answers, so that a cluster can train them at
+    once; how many that are at most is ``details["lag"]``, which owners and budget decide.
+
     Cost: the budget, at least 2I+2 and by default 6I evaluations; all 2^I if it allows them, and
     the values are then exact. Efficient: the values sum to u(all) − u(∅). No guarantee; the
     intervals rest on the assumption that utilities vary smoothly with size and composition, which
@@ -54,12 +57,15 @@ def gp(problem: Problem) -> Conversation:
     so_far: Estimate | None = None
     if problem.known is not None and len(problem.known):
         study.recall(problem.known, (yield Ask(problem.known)))
+    lag = 0
     while study.left:
         pools = study.next_batch()
+        lag = max(lag, len(pools) if so_far is not None else 0)
         answers = yield Ask(pools, so_far)
         study.learn(pools, answers)
         so_far = estimated(study, problem.options["semivalue"])
-    return final(so_far)
+    last = final(so_far)
+    return replace(last, details={**last.details, "lag": lag})
 
 
 def estimated(study: Study, semivalue: str) -> Estimate:
