@@ -63,7 +63,7 @@ def gp(problem: Problem) -> Conversation:
         lag = max(lag, len(pools) if so_far is not None else 0)
         answers = yield Ask(pools, so_far)
         study.learn(pools, answers)
-        so_far = estimated(study, problem.options["semivalue"])
+        so_far = estimated(study, problem.options.get("semivalue", SHAPLEY))
     last = final(so_far)
     return replace(last, details={**last.details, "lag": lag})
 
