@@ -1,11 +1,12 @@
 """Games that pyDVL and shapiq test themselves with, through every method that takes them.
 
 pyDVL's games (`pydvl.valuation.games`: voting, shoes, airport, minimum spanning tree, miners) are
-stated anew, since its pin of NumPy excludes ours; shapiq's are its dummy game and a sum of unanimity
-games. Their Shapley values are known by formula and stand beside ours. Every method runs at 2I² with
-the seeds named on the command line (default 8; `gp` five). "away" is the distance of the mean over
-seeds from the truth, in standard errors of that mean, of the worst owner: an unbiased method stays
-below 5. "hold" is how often 95% intervals hold. Run: python benchmarks/other_games.py [SEEDS]
+stated anew, since its pin of NumPy excludes ours; shapiq's are its dummy game and a sum of
+unanimity games. Their Shapley values are known by formula and stand beside ours. Every method runs
+at 2I² with the seeds named on the command line (default 8; `gp` five). "away" is the distance of
+the mean over seeds from the truth, in standard errors of that mean, of the worst owner: an
+unbiased method stays below 5. "hold" is how often 95% intervals hold. Run: python
+benchmarks/other_games.py [SEEDS]
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def shoes(left: int, right: int) -> tuple[Any, np.ndarray]:
 
 
 def _asked(game: ds.Game) -> Any:
-    return lambda z: game(z)
+    return game.__call__
 
 
 def _formula(game: ds.Game) -> np.ndarray:

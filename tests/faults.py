@@ -30,7 +30,7 @@ import pytest
 
 import dushapley as ds
 
-SMALL_DISK = 8
+SMALL_DISK = 12
 """Pages of a ledger that fit on a disk that is nearly full."""
 
 

@@ -316,7 +316,9 @@ def test_several_models_and_scores_stand_beside_the_one_that_pays(
     paid = json.loads((folder / "settlement.json").read_text())["valuation"]
     assert diagnosis["alternatives"][0]["values"] == paid["values"]
     assert run("verify", "settlement.json", "owners", "test.csv") == 0
-    assert "passed    diagnosis: the same" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "not looked at: diagnosis" in told.splitlines()[0]
+    assert "other models were not computed again" in told
     assert run("quote", *job) == 2
     assert "only `value` shows several" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 import dushapley as ds
 from dushapley.cli.main import main
 from dushapley.engine.executors import make_executor
-from dushapley.errors import InvalidOption, InvalidSettlement
+from dushapley.errors import InvalidOption, InvalidOwners, InvalidSettlement
 
 X = np.random.default_rng(0).normal(size=(80, 3))
 RIGHT = X.sum(axis=1) > 0
@@ -66,11 +66,11 @@ def test_solvers_that_stop_when_near_are_the_models_own(solver: str) -> None:
     assert game_of(Ridge(), y, "r2").cheap
 
 
-def test_holes_in_targets_follow_the_policy() -> None:
+def test_holes_in_targets_are_refused_before_anything_is_trained() -> None:
     y = X @ np.array([1.0, 2.0, 3.0])
     y[0] = np.nan
-    v = ds.value(game_of(Ridge(), y, "r2", on_failure="empty"), "exact", progress=False)
-    assert np.isfinite(v.values).all()
+    with pytest.raises(InvalidOwners, match=r"Owner 'a' .* target is missing"):
+        game_of(Ridge(), y, "r2", on_failure="empty")
 
 
 def test_features_beyond_squares_are_fitted() -> None:

@@ -42,12 +42,16 @@ READ = re.compile(r"--read \w+=")
 OUT_OF_REACH = (
     "testing.py", "guarantees/", "games/size/", "games/classic.py", "games/rows.py",
     "games/base.py", "games/knn.py", "engine/asktell.py", "games/model/batched/",
-    "games/derived.py", "cli/",
+    "games/derived.py", "games/callables.py", "cli/", "engine/dialogue.py", "results/stopping.py",
+    "data/formats/objects.py", "settlement/interactions.py",
 )  # fmt: skip
 """Rooms whose messages no command can meet, or that speak in options already."""
 
-FOR_OTHERS = ("--", "This game is made from a bare function")
-"""Messages in options, and one to programmers alone: commands refuse such ledgers themselves."""
+FOR_OTHERS = (
+    "--", "This game is made from a bare function", "Found targets or weights apart",
+    "learn_from_ledger=True", "The method declares that its questions",
+)  # fmt: skip
+"""Messages in options, and those to programmers alone: no command leads to them."""
 
 
 def messages(module: Path) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 from family import CASES, Case, Folder
 
@@ -43,7 +44,8 @@ def content(job: Any) -> Content:
 
 def columns(owners: ds.Owners, X: Any, y: Any) -> dict[str, list[Any]]:
     assert owners.columns is not None
-    table = {name: [str(cell) for cell in X[:, k]] for k, name in enumerate(owners.columns)}
+    cells = np.asarray(X, dtype=object)
+    table = {name: [str(cell) for cell in cells[:, k]] for k, name in enumerate(owners.columns)}
     return table | {str(owners.target): y.tolist()}
 
 

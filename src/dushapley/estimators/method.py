@@ -167,8 +167,8 @@ USUAL: dict[str, Callable[[int], int]] = {
     "I+3": lambda n: n + 3,
     "I+2": lambda n: n + 2,
     "I+1": lambda n: n + 1,
-    "3": lambda n: 3,
-    "2": lambda n: 2,
+    "3": lambda _: 3,
+    "2": lambda _: 2,
 }
 PROMISES = {
     "exact": "exact up to rounding",

@@ -139,7 +139,7 @@ def _centred(
     units: IntArray | slice,
     means: tuple[FloatArray, FloatArray] | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Indicators and utilities of some units, without what the constraint, or the size, explains."""
+    """Indicators and utilities of some units, less what the constraint, or the size, explains."""
     masks = design.masks[units]
     sizes = masks.sum(axis=2)
     x = masks - sizes[:, :, None] / problem.n_players

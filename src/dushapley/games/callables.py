@@ -89,7 +89,7 @@ class CallableGame(PolicyGame):
     ) -> list[Outcome]:
         """All at once where that goes well, else one by one."""
         if self.is_plain:
-            return [Outcome(float(value)) for value in self._asked(queries)]
+            return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
         if not self.limits.any and self.repeats == 1:
             with suppress(UtilityFailed):
                 values = self._asked(queries)

@@ -30,8 +30,8 @@ def gp(problem: Problem) -> Conversation:
     with answers y of the pools T, their covariance K, the Shapley functional Ω on pools F, exact
     Shapley weights D and nuggets ν of the observed pools; A is `Estimate.weights`.
 
-    Questions of a batch are chosen without each other's answers, so that a cluster can train them at
-    once; how many that are at most is ``details["lag"]``, which owners and budget decide.
+    Questions of a batch are chosen without each other's answers, so that a cluster can train them
+    at once; how many that are at most is ``details["lag"]``, which owners and budget decide.
 
     Cost: the budget, at least 2I+2 and by default 6I evaluations; all 2^I if it allows them, and
     the values are then exact. Efficient: the values sum to u(all) − u(∅). No guarantee; the

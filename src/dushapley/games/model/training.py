@@ -127,12 +127,12 @@ def fitted(make: Callable[[], Any], X: Rows, y: Array, options: Mapping[str, Any
 
     XGBoost refuses text, and pools that lack a class between two others.
     """
-    from sklearn.base import is_classifier
-
     model = make()
     try:
         return model.fit(X, y, **options)
     except (ValueError, TypeError):
+        from sklearn.base import is_classifier  # only here: loading it would count as training
+
         if y.ndim > 1 or not is_classifier(model):
             raise
         classes, codes = np.unique(y, return_inverse=True)
