@@ -306,7 +306,7 @@ def at_work(process: psutil.Process) -> bool:
 
 def test_wild_trainings_on_dask_and_local_workers(cluster: DaskCluster) -> None:
     model = Faulty(("raise", "nan", "hang"), rate=0.3)
-    game = faulty_game(5, model, timeout=0.2, memory=10**9, on_failure="empty")
+    game = faulty_game(5, model, timeout=0.8, memory=10**9, on_failure="empty")
     alone = ds.value(game, "exact")
     for place in ("dask", "local"):
         there = ds.value(game, "exact", **way(place, cluster))

@@ -25,6 +25,8 @@ from dushapley.estimators.gp.kernel import Hyper, Terms, View
 
 MOST_FITTED = 400
 """Pools that hyper-parameters are fitted to; of more, as many evenly spaced in the order asked."""
+WORST_PIVOTS = 1e7
+"""How far apart pivots of a Cholesky factor may be: beyond this a likelihood is rounding."""
 HOPELESS = 1e12
 """Cost of hyper-parameters whose covariance cannot be factored."""
 
@@ -170,7 +172,8 @@ def likelihood(
     weights = kernel.owner_weights(theta, observed.log_sizes)
     seen = kernel.view(z, weights, kernel.strengths(theta, n))
     terms, nugget, factor, info = factored(h, seen)
-    if info or not np.isfinite(factor[-1, -1]):
+    pivots = np.diag(factor)
+    if info or not pivots.max() < WORST_PIVOTS * pivots.min():  # a NaN too
         return None
     alpha, _ = lapack.dpotrs(factor, observed.targets, lower=1)
     value = 0.5 * float(observed.targets @ alpha) + float(np.log(np.diag(factor)).sum())
