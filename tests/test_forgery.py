@@ -361,6 +361,27 @@ def test_how_a_file_was_read_is_shown_or_refused(
     assert "with sep ',', as recorded: " in told
 
 
+def test_owners_that_are_no_list_are_a_sentence_beside_a_diagnosis(
+    settled: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "diagnosis" in settled
+    code, told = verified(changed(settled, "valuation.owners", 1), capsys)
+    assert code in (1, 2)
+    assert "owners is 1, which must be a list" in told
+    assert "TypeError" not in told
+
+
+def test_a_diagnosis_is_the_same_to_what_is_said(
+    settled: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gain = settled["diagnosis"]["owners"][0]["first_gain"]
+    for part, holds in ((1e-7, True), (1e-3, False)):
+        forged = changed(settled, "diagnosis.owners.0.first_gain", gain * (1 + part))
+        code, told = verified(forged, capsys)
+        assert (code == 0) == holds
+        assert ("diagnosis: the same to 1e-06, by" in told) == holds
+
+
 def test_a_wide_settlement_is_refused_before_its_lines_are_read(settled: Any) -> None:
     wide = settled | {"payments": settled["payments"] * 1_000_000}
     with pytest.raises(InvalidSettlement, match="one line for each owner"):

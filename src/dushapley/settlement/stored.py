@@ -148,7 +148,9 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
     rest = {name: item for name, item in data.items() if name not in LATER}
     fault = _width_fault(data) or SETTLEMENT(rest, "") or _record_fault(data["record"])
     if fault is None and "diagnosis" in data:
-        fault = diagnosis_fault(data["diagnosis"], data["valuation"].get("owners") or ())
+        owners = data["valuation"].get("owners")  # if it is no list, the valuation's rules say so
+        known = owners if isinstance(owners, (list, tuple)) else None
+        fault = diagnosis_fault(data["diagnosis"], known)
     if fault is None and "cap" in data:
         fault = _cap_fault(data)
     if fault is None and "growth" in data["record"]:

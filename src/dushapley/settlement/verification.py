@@ -391,7 +391,7 @@ def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Va
         words = f"by version {valued.version!r}, and this is {again.version!r}"
         return Finding("diagnosis", None, f"measured {words}: {difference}")
     untold = "; values under other models were not computed again" * bool(stored["alternatives"])
-    how = f"the same, by {found['trainings']:,} trainings{untold}"
+    how = f"the same to {MEASURED:g}, by {found['trainings']:,} trainings{untold}"
     same = None if stored["alternatives"] and difference is None else difference is None
     return Finding("diagnosis", same, difference or how)
 
