@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -99,13 +99,11 @@ class SourceFile:
         owner
             Whom findings name; None: the one that the file is named after.
         """
-        self.account = Account(self.path.name, owner or self.owner)
         how = reading or Reading()
         known = {key: str(self.known[key]) for key in RECORDED if key in self.known}
-        again: dict[str, Any] = {
-            key: value for key, value in known.items() if getattr(how, key) is None
-        }
-        table = read_frame(self.path, self.take(), replace(how, **again), self.account)
+        again = {key: value for key, value in known.items() if getattr(how, key) is None}
+        self.account = Account(self.path.name, owner or self.owner, known=again)
+        table = read_frame(self.path, self.take(), how, self.account)
         self.account.detected |= again
         return table
 

@@ -54,7 +54,7 @@ def _table_name(database: sqlite3.Connection, reading: Reading, account: Account
         "and name not like 'sqlite^_%' escape '^' order by name"
     )
     names = [str(name) for (name,) in found]
-    wanted = reading.sheet
+    wanted = reading.sheet or account.known.get("sheet")
     if wanted is None and len(names) == 1:
         account.detected["sheet"] = names[0]
         return names[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dushapley.data.formats.raw import Account
 from dushapley.data.reading import Reading
@@ -36,15 +36,18 @@ class Layout:
 
 def layout_of(lines: Lines, reading: Reading, account: Account) -> Layout:
     """Find the names of columns among the first lines; blank ones count as lines."""
+    known = replace(reading, header=account.known.get("header")).header_lines
     if reading.header_lines:
         return _as_told(lines, reading, account)
+    if known and (len(known) > 1 or known[0] >= len(lines)):
+        return _as_told(lines, replace(reading, header=account.known["header"]), account)
     width = _width(lines)
     first = next((k for k, line in enumerate(lines) if any(filled(line))), 0)
     if not lines or not any(filled(lines[first])):
         raise InvalidOwners(
             f"{account.name} is empty; it needs a line of names and one line per row."
         )
-    head = _head(lines, first, width)
+    head = known[0] if known else _head(lines, first, width)
     if head != first:
         above = " ".join(cell for line in lines[first:head] for cell in line if cell.strip())
         account.detected["header"] = str(head + 1)

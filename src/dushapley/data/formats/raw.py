@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ class Account:
         What was odd.
     marks
         Marks of missing values, of those asked for, that some cell held.
+    known
+        What was detected when the file was read before: taken as it is, and told again.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Account:
     detected: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     marks: set[str] = field(default_factory=set)
+    known: Mapping[str, str] = field(default_factory=dict)
 
     def tell(
         self,

@@ -63,7 +63,8 @@ def as_utf8(content: bytes, reading: Reading, account: Account) -> bytes:
     """Text in UTF-8 with plain line ends, whatever it was."""
     encoding = reading.encoding or _marked(content)
     if encoding is None and not _is_utf8(content):
-        encoding = _detected_encoding(content, account)
+        encoding = account.known.get("encoding") or _detected_encoding(content, account)
+        _tell_encoding(encoding, content, account)
     if encoding is not None:
         content = _recoded(content, encoding, account)
     if b"\r" in content:
@@ -87,8 +88,7 @@ def _detected_encoding(content: bytes, account: Account) -> str:
     """The likeliest encoding, by charset-normalizer and by where its special letters stand."""
     from charset_normalizer import from_bytes
 
-    odd = next((k for k, byte in enumerate(content) if byte > 127 or byte == 0), 0)
-    near = content[max(0, odd - SAMPLE) & ~1 : odd + SAMPLE]
+    odd, near = _foreign(content)
     matches = list(from_bytes(near, cp_isolation=list(ENCODINGS)))
     if not matches:
         raise InvalidOwners(
@@ -99,15 +99,26 @@ def _detected_encoding(content: bytes, account: Account) -> str:
     fluent = max(match.coherence for match in sane) - CLOSE
     able = {code for m in sane if m.coherence >= fluent for code in m.could_be_from_charset}
     known = [code for code in ENCODINGS if code in able]
-    encoding = max(known, key=lambda code: plausibility(near.decode(code, "replace")))
+    return max(known, key=lambda code: plausibility(near.decode(code, "replace")))
+
+
+def _foreign(content: bytes) -> tuple[int, bytes]:
+    """Where the first byte is that plain text does not have, and what stands around it."""
+    odd = next((k for k, byte in enumerate(content) if byte > 127 or byte == 0), 0)
+    return odd, content[max(0, odd - SAMPLE) & ~1 : odd + SAMPLE]
+
+
+def _tell_encoding(encoding: str, content: bytes, account: Account) -> None:
     account.detected["encoding"] = encoding
-    word = _first_foreign_word(near.decode(encoding, "replace"))
+    try:
+        word = _first_foreign_word(_foreign(content)[1].decode(encoding, "replace"))
+    except LookupError:  # no such encoding, which is refused when all is decoded
+        return
     account.note(
         "encoding",
         f"{account.name} is read as {encoding} (its first special letters: {word!r}); "
         "--read encoding=NAME takes another.",
     )
-    return encoding
 
 
 def plausibility(text: str) -> float:
@@ -165,14 +176,17 @@ def _sample(content: bytes) -> bytes:
 def dialect(sample: bytes, ending: str, reading: Reading, account: Account) -> type[csv.Dialect]:
     """What separates columns: what the file's name says if every line agrees, else detected."""
     text = sample.decode("utf-8")
-    own = reading.sep or OWN_SEPARATOR.get(ending)
-    if reading.sep is not None and len(reading.sep) != 1:
-        raise InvalidOwners(f"sep is {reading.sep!r}; it takes one character.")
-    if own is not None and (reading.sep is not None or _agrees(text, own)):
+    own, known = reading.sep or OWN_SEPARATOR.get(ending), account.known.get("sep")
+    for separator in (reading.sep, known):
+        if separator is not None and len(separator) != 1:
+            raise InvalidOwners(f"sep is {separator!r}; it takes one character.")
+    if own is not None and (reading.sep is not None or (known is None and _agrees(text, own))):
         return _made(own)
-    if not any(mark in text for mark in SEPARATORS[: 4 if ending == ".csv" else None]):
+    if known is None and not any(
+        mark in text for mark in SEPARATORS[: 4 if ending == ".csv" else None]
+    ):
         return _made(own or ",")  # a single column
-    found = _detected_dialect(text, account)
+    found = _made(known) if known is not None else _detected_dialect(text, account)
     if found.delimiter != own:
         account.detected["sep"] = found.delimiter
         account.note(

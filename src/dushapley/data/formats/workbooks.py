@@ -59,12 +59,13 @@ def _rows(content: bytes, reading: Reading, account: Account) -> list[list[Any]]
     try:
         book = CalamineWorkbook.from_filelike(BytesIO(content))
         names = list(book.sheet_names)
-        if reading.sheet is not None and reading.sheet not in names:
+        sheet = reading.sheet or account.known.get("sheet")
+        if sheet is not None and sheet not in names:
             raise InvalidOwners(
-                f"{account.name} has no sheet {reading.sheet!r}.{suggestion(reading.sheet, names)} "
+                f"{account.name} has no sheet {sheet!r}.{suggestion(sheet, names)} "
                 f"It has: {', '.join(map(repr, names[:12]))}."
             )
-        wanted = names if reading.sheet is None else [reading.sheet]
+        wanted = names if sheet is None else [sheet]
         sheets = {name: book.get_sheet_by_name(name).to_python() for name in wanted}
     except (CalamineError, ValueError, OSError, OverflowError) as error:
         raise InvalidOwners(
