@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dushapley as ds
 from dushapley.cli.main import main
+from dushapley.engine.diagnosis import difference
 from dushapley.engine.diagnosis.models import better_model, scores_of_usual
 from dushapley.engine.diagnosis.probes import Probes
 from dushapley.errors import InvalidSettlement
@@ -55,7 +56,7 @@ STORED = Diagnosis(
 @pytest.fixture(autouse=True)
 def _quick_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reasons by small forests, and without a look at other models: made-up faults are plain."""
-    from dushapley.engine.diagnosis import difference, probes
+    from dushapley.engine.diagnosis import probes
 
     monkeypatch.setattr(difference, "TREES", 20)
     monkeypatch.setattr(probes, "scores_of_usual", lambda _: [0.9, 0.4, *[0.5, -0.4, 0.1] * 3])
@@ -336,3 +337,16 @@ def test_what_cannot_be_measured_costs_nobody_the_values(
     assert "diagnosis" not in json.loads((folder / "settlement.json").read_text())
     assert run("value", *job, "--pot", "100", "--no-why", "--force") == 0
     assert "apart from the budget" not in capsys.readouterr().err
+
+
+def test_a_small_owner_whose_rows_are_like_the_others_is_not_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of its rows must be left out by some tree, or its area is that of a few votes."""
+    monkeypatch.setattr(difference, "TREES", 50)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        own, others = rng.normal(size=(40, 8)), rng.normal(size=(600, 8))
+        found, error = difference.told_apart(own, others, seed)
+        assert abs(found - 0.5) < 0.25
+        assert 0.02 < error < 0.1

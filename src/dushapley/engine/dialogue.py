@@ -40,24 +40,7 @@ ROUND = 64
 class Dialogue:
     """A method's rounds of questions: each is told in order, one number per pool.
 
-    Parameters
-    ----------
-    method
-        Name of a method, see `dushapley.methods`; a `Method` of your own; or a plan made before.
-    n_players
-        Number of owners.
-    sizes, names
-        Rows and names of the owners, if known; sizes are needed to draw rows.
-    fractions
-        What can be answered: "none" (whole owners), "rows" (drawn parts of them, by draw id) or
-        "exact" (fractions as arithmetic).
-    options, budget, seed
-        As in `dushapley.value`.
-    batch
-        Pools of a round, roughly, of methods that ask in rounds.
-    known
-        Pools that `gp` asks first since their worth is known already, shape (m, I); the budget
-        counts them.
+    What the engine and `AskTell` have in common; the parameters are those of `AskTell`.
 
     Examples
     --------

@@ -67,7 +67,11 @@ def told_apart(own: FloatArray, others: FloatArray, seed: int) -> list[float]:
     rows = np.clip(rows, -1e30, 1e30)
     whose = np.repeat([1, 0], [len(own), len(others)])
     forest = ExtraTreesClassifier(
-        TREES, min_samples_leaf=3, bootstrap=True, class_weight="balanced", random_state=seed
+        TREES,
+        min_samples_leaf=3,
+        bootstrap=True,
+        class_weight="balanced_subsample",
+        random_state=seed,
     ).fit(rows, whose)
     votes = _out_of_bag(forest, rows)
     seen = np.isfinite(votes)

@@ -30,7 +30,7 @@ from dushapley.games.model.scoring.scorer import constant_label
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import sha256, whole_number
 
-FORM = "diagnosis/1"
+FORM = "diagnosis/2"
 """Part of the ledger's keys: another way to measure takes another name."""
 KINDS = ("without", "alone", "apart", "usual")
 """Trained on all others, on the owner alone, told to tell its rows from the others'; and, once,
@@ -81,12 +81,9 @@ class Probes(Game):
     def key(self, player: int, part: int = 0) -> bytes:
         """Under which the numbers of a probe are kept: what decides them beyond the context."""
         kind, owner = divmod(player, self.base.n_players)
-        hashes = self.base.owners.hashes
-        everybody = (
-            hashes if KINDS[kind] == "alone" else sorted(hashes)
-        )  # its numbers have an order
+        hashes = self.base.owners.hashes  # in their order: rows are joined, and numbers stand, so
         about = f"{FORM} {KINDS[kind]} {hashes[owner]} {part} {self.tolerance!r}"
-        return sha256("\n".join([about, *everybody, "", *sorted(hashes[k] for k in self.left_out)]))
+        return sha256("\n".join([about, *hashes, "", *sorted(hashes[k] for k in self.left_out)]))
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])

@@ -226,7 +226,7 @@ def _alike(evidence: Evidence, i: int) -> list[Reason]:
     if labels is None or len(evidence.names) < 3 or not labels.wrong.known[i]:
         return []
     off, usual = float(labels.disagreement.values[i]), _range(labels.disagreement.usual(i))
-    text = f"Labels and rows are like the others': what the {_others(evidence, i)} would predict "
+    text = f"Nothing stands out: what the {_others(evidence, i)} would predict "
     return [Reason("alike", f"{text}misses {_percent(off)} of your rows (others: {usual}).")]
 
 
