@@ -26,7 +26,7 @@ def errors(n_players: int, w, draws: int = 30) -> tuple[float, float]:
     absolute, relative = [], []
     for _ in range(draws):
         game = ds.SizeGame(rng.integers(1, 1001, n_players), w)
-        exact = ds.value(game, "exact", options={"by": "enumeration"}).values
+        exact = ds.value(game, "exact").values
         error = np.abs(ds.value(game, "du").values - exact).mean()
         absolute.append(error)
         relative.append(error / exact.mean())
@@ -51,6 +51,7 @@ def main() -> None:
     axes[1].set(xlabel="owners", ylabel="% of the mean value", ylim=(0, None))
     axes[0].legend(frameon=False, fontsize=8)
     for ax in axes:
+        ax.set_xticks(range(5, 21, 5))
         ax.spines[["top", "right"]].set_visible(False)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(PICTURE, metadata={"Date": None})

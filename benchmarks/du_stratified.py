@@ -11,7 +11,9 @@ Games of eight owners with rows, exact values by enumeration.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -109,14 +111,15 @@ def measured(data: str, scenario: str) -> dict[str, object]:
     return found
 
 
-def main() -> None:
+def store_all(measured: Callable[[str, str], dict[str, Any]], out: Path) -> None:
+    """Measure every data set with owners of both kinds, and store the rows."""
     rows = []
     for data in ROWS:
         for scenario in ("shifted", "mislabelled"):
             rows.append(measured(data, scenario))
             print(rows[-1], flush=True)
-    OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    store_all(measured, OUT)

@@ -191,7 +191,7 @@ def draw_privacy() -> None:
         ax.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["¼", "½", "1", "2", "4", "8"])
         ax.minorticks_off()
     axes[0].set_ylabel("Shapley value")
-    axes[0].legend(fontsize=8)
+    axes[1].legend(loc="center", fontsize=8, frameon=True, framealpha=1, edgecolor="none")
     save(figure, "privacy")
 
 

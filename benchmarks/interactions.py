@@ -6,7 +6,8 @@
 same budget: for the Shapley index the better of two samplers (neighbours in random orders and
 their reversals; all pairs at random pools and their complements), for Banzhaf's the second.
 Errors are mean squares over the variance of the exact interactions; coverage is that of ±1.96
-standard errors over all pairs and seeds. Both keep their tables in results/interactions.json.
+standard errors over all pairs and seeds. Both keep their tables in results/interactions.json, the
+second every seed as well: run again, it goes on with those that are missing (`--anew`: with all).
 """
 
 from __future__ import annotations
@@ -24,14 +25,28 @@ from dushapley.estimators.gp.targets import flipped_twice, joined_pools
 from stored_games import stored_games
 
 STORE = Path(__file__).parent / "results" / "interactions.json"
+RUNS = "gp at 2I², every run"
 INDICES = {"shapley": "SII", "banzhaf": "BII"}
+
+
+def kept() -> dict[str, Any]:
+    """All that is stored."""
+    return json.loads(STORE.read_text("utf-8")) if STORE.exists() else {}
 
 
 def keep(part: str, found: Any) -> None:
     """Write one part of the stored table, leaving the others."""
-    known = json.loads(STORE.read_text("utf-8")) if STORE.exists() else {}
-    text = json.dumps(known | {part: found}, indent=1, ensure_ascii=False)
-    STORE.write_text(text + "\n", encoding="utf-8")
+    parts = kept() | {part: found}
+    runs = [json.dumps(line, ensure_ascii=False) for line in parts.pop(RUNS, [])]
+    text = json.dumps(parts, indent=1, ensure_ascii=False).removesuffix("\n}")
+    if runs:  # a line each
+        text += f',\n "{RUNS}": [\n  ' + ",\n  ".join(runs) + "\n ]"
+    STORE.write_text(text + "\n}\n", encoding="utf-8")
+
+
+def rounded(number: Any) -> float:
+    """Four digits: more would only fill the file."""
+    return float(f"{number:.4g}")
 
 
 def exact_games() -> dict[str, ds.Game]:
@@ -116,6 +131,7 @@ def one_run(name: str, seed: int) -> list[dict[str, Any]]:
     for index in INDICES:
         truth = getattr(exact, index)[pairs]
         off = getattr(found, index)[pairs] - truth
+        held = abs(off) <= 1.96 * getattr(found, f"{index}_errors")[pairs]
         rng = np.random.default_rng([seed, 1])
         rivals = [by_pools(game, budget, rng, index)]
         if index == "shapley":
@@ -124,30 +140,35 @@ def one_run(name: str, seed: int) -> list[dict[str, Any]]:
             {
                 "game": name,
                 "index": index,
-                "gp": float(np.mean(off**2) / truth.var()),
-                "sampling": [float(np.mean((r - truth) ** 2) / truth.var()) for r in rivals],
-                "held": float(np.mean(abs(off) <= 1.96 * getattr(found, f"{index}_errors")[pairs])),
+                "seed": seed,
+                "gp": rounded(np.mean(off**2) / truth.var()),
+                "sampling": [rounded(np.mean((r - truth) ** 2) / truth.var()) for r in rivals],
+                "held": rounded(np.mean(held)),
                 "pairs": len(truth),
             }
         )
     return lines
 
 
-def beside_sampling(seeds: int) -> None:
+def beside_sampling(seeds: int, *, anew: bool) -> None:
     """All stored games and seeds, in as many processes as there are."""
     from joblib import Parallel, delayed
 
     names = [stored.name for stored in stored_games()]
-    lines: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = [] if anew else kept().get(RUNS, [])
+    missing = sorted(set(range(seeds)) - {line["seed"] for line in lines})
     with Parallel(n_jobs=int(os.environ.get("JOBS", "-1"))) as workers:
-        for seed in range(seeds):  # kept after each, so that a run cut short is worth its time
+        for seed in missing:  # kept after each, so that a run cut short is worth its time
             runs = workers(delayed(one_run)(name, seed) for name in names)
             lines += [line for run in runs for line in run]
-            tell(names, lines, seed + 1)
+            keep(RUNS, lines)
+            tell(names, lines)
+    tell(names, lines)
 
 
-def tell(names: list[str], lines: list[dict[str, Any]], seeds: int) -> None:
+def tell(names: list[str], lines: list[dict[str, Any]]) -> None:
     """Print and keep the table of all runs so far."""
+    seeds = len({line["seed"] for line in lines})
     table = []
     for name in names:
         for index in INDICES:
@@ -178,6 +199,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["shapiq"]:
         beside_shapiq()
     elif sys.argv[1:2] == ["gp"]:
-        beside_sampling(int(sys.argv[2]) if len(sys.argv) > 2 else 20)
+        numbers = [int(word) for word in sys.argv[2:] if word.isdigit()]
+        beside_sampling(numbers[0] if numbers else 20, anew="--anew" in sys.argv)
     else:
         sys.exit(__doc__)

@@ -5,7 +5,7 @@ the whole group at once, as when a machine's memory runs out or somebody closes 
 started again on the same ledger until its share of kills is spent, then left to finish. Its bits
 are compared with those of a quiet run; then temporary folders, shared memory and processes are
 searched for anything that carries the number or the folder of one of its processes, and for new
-semaphores of any name (so let nothing else run beside it).
+semaphores of any name, but for those that carry the number of a living process of others.
 
     python benchmarks/kills.py [--kills 200] [--executors local dask ray]     stored in results/
 """
@@ -151,7 +151,12 @@ class Soak:
             numbers = path.name.replace("_", "-").replace(".", "-").split("-")
             files += [str(path)] * any(n.isdecimal() and int(n) in self.pids for n in numbers)
         new = set(Path("/dev/shm").glob("sem.*")) - self.semaphores  # whatever their names are
-        return sorted({*files, *map(str, new)})
+        return sorted({*files, *(str(path) for path in new if not self.is_others(path))})
+
+    def is_others(self, path: Path) -> bool:
+        """Whether a semaphore is of a process that lives and is none of ours."""
+        numbers = [int(n) for n in path.name.replace("_", "-").split("-") if n.isdecimal()]
+        return any(n not in self.pids and psutil.pid_exists(n) for n in numbers)
 
     def processes(self) -> list[str]:
         found = []

@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks/results/networks.json")
     args = parser.parse_args()
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
-    n_pools, n_alone, steps = (32, 4, 20) if args.small else (500, 15, 200)
+    n_pools, n_alone, steps = (32, 4, 20) if args.small else (500, 8, 200)
     print(f"{where}, torch {torch.__version__}, {n_pools} pools of 12 owners, {steps} steps")
     print(
         "| network | s together | s through ds.value (computed) | s each alone | times faster | "

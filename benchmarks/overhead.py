@@ -1,9 +1,11 @@
 """What the front door costs: a utility of 50 µs bare, through `ds.value`, and with a ledger.
 
-    python benchmarks/overhead.py [--json FILE]
+    python benchmarks/overhead.py [--json FILE] [--turns 3] [--many 10_000_000]
 
-CPU seconds, best of three, in one run with a bare loop over the same pools; the ledger alone in
-blocks of 20,000, and how long a ledger of many evaluations takes to open.
+First with a utility that costs nothing: all CPU time is the front door's, best of six. With
+`--turns` also the utility of 50 µs: CPU seconds, the best of so many that take turns with a bare
+loop over as many pools. The ledger alone in blocks of 20,000, and with `--many` how long a ledger
+of so many evaluations takes to open.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from time import process_time
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,12 @@ import dushapley as ds
 from dushapley.engine.ledger import Ledger
 
 RESULT = Path(__file__).parent / "results" / "overhead.json"
-OWNERS, BUDGET, EACH = 40, 12_000, 50e-6
+OWNERS, EACH = 40, 50e-6
+CASES = (
+    ("exact", 14, 2**14),
+    ("permutation", OWNERS, 20_000),
+    ("stratified-svarm", OWNERS, 20_000),
+)
 BLOCK = 20_000
 
 
@@ -44,10 +53,10 @@ def busy(steps: int) -> Callable[[np.ndarray], np.ndarray]:
 
 def calibrated() -> Callable[[np.ndarray], np.ndarray]:
     """The utility of which one pool takes 50 µs here."""
-    pools = np.ones((400, OWNERS), dtype=bool)
+    pools = np.ones((50, OWNERS), dtype=bool)
     steps = 1000
     for _ in range(6):
-        seconds = best(lambda steps=steps: busy(steps)(pools))[0] / len(pools)
+        seconds = best(lambda steps=steps: busy(steps)(pools), 40)[0] / len(pools)
         steps = max(10, int(steps * EACH / seconds))
     return busy(steps)
 
@@ -62,46 +71,101 @@ def best(run: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
     return min(seconds), found
 
 
-def front_door(folder: Path) -> dict[str, float]:
+def front_door(folder: Path, turns: int) -> list[dict[str, Any]]:
     utility = calibrated()
-    game = ds.CallableGame(utility, OWNERS, fingerprint="busy")
+    return [added(utility, *case, folder, turns) for case in CASES]
+
+
+def alone(folder: Path) -> list[dict[str, Any]]:
+    """CPU microseconds that an evaluation costs beside its utility."""
+    rows = []
+    for method, owners, budget in CASES:
+        game = ds.CallableGame(lambda pools: pools.sum(axis=1) ** 0.5, owners, fingerprint="free")
+        ds.value(game, "permutation", budget=400)  # imports what is needed
+        door, ledger = [], []
+        for turn in range(6):
+            run = partial(ds.value, game, method, budget=budget)
+            seconds, found = best(run, 1)
+            door.append(1e6 * seconds / found.n_computed)
+            kept, _ = best(partial(run, ledger=folder / f"free {method} {turn}.sqlite"), 1)
+            ledger.append(1e6 * kept / found.n_computed)
+        row = {"method": method, "evaluations": found.n_computed}
+        rows.append(row | {"front_door": min(door), "with_ledger": min(ledger)})
+    return rows
+
+
+def added(
+    utility: Callable[[np.ndarray], np.ndarray],
+    method: str,
+    owners: int,
+    budget: int,
+    folder: Path,
+    turns: int,
+) -> dict[str, Any]:
+    game = ds.CallableGame(utility, owners, fingerprint="busy")
     ds.value(game, "permutation", budget=400)  # imports what is needed
-    pools = np.random.default_rng(0).random((BUDGET, OWNERS)) < 0.5
-    number = iter(range(1000))
-
-    def kept() -> ds.Valuation:
-        return ds.value(
-            game, "permutation", budget=BUDGET, ledger=folder / f"{next(number)}.sqlite"
-        )
-
-    door, found = best(lambda: ds.value(game, "permutation", budget=BUDGET))
-    ledger, _ = best(kept)
-    bare, _ = best(lambda: utility(pools[: found.n_computed]))
+    bare, door, ledger = [], [], []
+    for turn in range(turns):
+        seconds, found = best(lambda: ds.value(game, method, budget=budget), 1)
+        door.append(seconds / found.n_computed)
+        pools = np.random.default_rng(0).random((found.n_computed, owners)) < 0.5
+        bare.append(best(lambda pools=pools: utility(pools), 1)[0] / len(pools))
+        path = folder / f"{method} {turn}.sqlite"
+        kept, _ = best(lambda path=path: ds.value(game, method, budget=budget, ledger=path), 1)
+        ledger.append(kept / found.n_computed)
     return {
+        "method": method,
         "evaluations": found.n_computed,
-        "bare_microseconds": 1e6 * bare / found.n_computed,
-        "front_door_adds": door / bare - 1,
-        "ledger_adds": ledger / bare - 1,
+        "bare_microseconds": 1e6 * min(bare),
+        "front_door_adds": min(door) / min(bare) - 1,
+        "ledger_adds": min(ledger) / min(bare) - 1,
     }
 
 
 def ledger_alone(folder: Path, count: int) -> dict[str, float]:
     keys = [sha256(str(i).encode()).digest() for i in range(count)]
-    values = np.random.default_rng(0).random(count).tolist()
+    values = np.random.default_rng(0).random(count)
     cuts = [slice(start, start + BLOCK) for start in range(0, count, BLOCK)]
-    path = folder / "values.sqlite"
+    number = iter(range(100))
+
+    def stored() -> Path:
+        path = folder / f"values {next(number)}.sqlite"
+        with Ledger(path, "context") as ledger:
+            for cut in cuts:
+                ledger.write_values(keys[cut], values[cut])
+        return path
+
+    seconds, path = best(stored)
     with Ledger(path, "context") as ledger:
-        start = process_time()
-        for cut in cuts:
-            ledger.write_values(keys[cut], values[cut])
-        stored = process_time() - start
-        found = best(lambda: [ledger.values(keys[cut]) for cut in cuts])[0]
-    opened = best(lambda: Ledger(path, "context").close())[0]
+        found = best(lambda: [len(ledger.values(keys[cut])) for cut in cuts])[0]
     return {
         "evaluations": count,
-        "stored_per_second": count / stored,
+        "stored_per_second": count / seconds,
         "found_per_second": count / found,
+    }
+
+
+def many(folder: Path, count: int) -> dict[str, float]:
+    """A ledger of so many values: how long it takes to open and to find a block."""
+    path, rng = folder / "many.sqlite", np.random.default_rng(1)
+    last: list[bytes] = []
+    with Ledger(path, "context") as ledger:
+        for start in range(0, count, 1_000_000):
+            some = rng.bytes(32 * min(1_000_000, count - start))
+            last = [some[at : at + 32] for at in range(0, len(some), 32)]
+            ledger.write_values(last, rng.random(len(last)))
+    started = perf_counter()
+    with Ledger(path, "context") as ledger:
+        opened = perf_counter() - started
+        first = ledger.values(last[:256])
+        answered = perf_counter() - started - opened
+    return {
+        "evaluations": count,
         "seconds_to_open": opened,
+        "seconds_to_find_256": answered,
+        "found": int(np.isfinite(first).sum()),
+        "megabytes": path.stat().st_size / 1e6,
+        "memory_megabytes": getrusage(RUSAGE_SELF).ru_maxrss / 1e3,
     }
 
 
@@ -109,12 +173,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, default=RESULT)
     parser.add_argument("--count", type=int, default=300_000)
+    parser.add_argument("--turns", type=int, default=0)
+    parser.add_argument("--many", type=int, default=0, help="values of a large ledger to open")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {"front door": front_door(Path(folder))}
+        found: dict[str, Any] = {"microseconds beside the utility": alone(Path(folder))}
+        if args.turns:
+            found["utility of 50 µs"] = front_door(Path(folder), args.turns)
         found["ledger alone"] = ledger_alone(Path(folder), args.count)
+        if args.many:
+            found["large ledger"] = many(Path(folder), args.many)
     print(json.dumps(found, indent=1))
-    args.json.write_text(json.dumps(found, indent=1) + "\n")
+    args.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

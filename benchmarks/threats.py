@@ -1,9 +1,10 @@
 """Who could cheat whom, and what would it gain? Measured on data that ships with scikit-learn.
 
-Six owners of 20 to 60 rows of the breast cancer data share 100,000 by their exact Shapley values
-(`lda`, accuracy on 200 test rows, rule "clip"). The second owner, of 30 rows, tries each trick; its
-gain is what all its names together are paid, over what it is paid honestly: mean over 40 random
-splits, with its standard error. Stored in `results/threats.json`; `docs/threats.md` quotes it.
+Six owners of 20 to 60 rows share 100,000 by their exact Shapley values (rule "clip"): of an easy
+task (breast cancer, `lda`, accuracy on 200 test rows) and of a hard one (diabetes, `ridge`, R² on
+150). The second owner, of 30 rows, tries each trick; its gain is what all its names together are
+paid, over what it is paid honestly: mean over 40 random splits, with its standard error. Stored in
+`results/threats.json`; `docs/threats.md` quotes it.
 """
 
 from __future__ import annotations
@@ -15,30 +16,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import dushapley as ds
 
 STORED = Path(__file__).parent / "results" / "threats.json"
 SIZES, CHEAT, POT, SPLITS = (20, 30, 40, 45, 50, 60), "owner 2", 100_000, 40
+TASKS = {"easy": (load_breast_cancer, "lda", 200), "hard": (load_diabetes, "ridge", 150)}
+"""Data, model and test rows."""
 Rows = dict[str, tuple[Any, Any]]
 
 
-def split(seed: int) -> tuple[Rows, Any, Any]:
+def split(seed: int, task: str = "easy") -> tuple[Rows, Any, Any]:
     """Owners' rows and a test set."""
-    X, y = load_breast_cancer(return_X_y=True)
+    load, _, n_test = TASKS[task]
+    X, y = load(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(X))
     ends = np.cumsum(SIZES)
     parts = np.split(order[: ends[-1]], ends[:-1])
     owners = {f"owner {k + 1}": (X[part], y[part]) for k, part in enumerate(parts)}
-    test = order[ends[-1] : ends[-1] + 200]
+    test = order[ends[-1] : ends[-1] + n_test]
     return owners, X[test], y[test]
 
 
-def settle(owners: Rows, X: Any, y: Any, method: str = "exact", seed: int = 0) -> ds.Settlement:
+def settle(
+    owners: Rows, X: Any, y: Any, method: str = "exact", seed: int = 0, task: str = "easy"
+) -> ds.Settlement:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ds.errors.SharedRows)  # the notes say so, too
-        game = ds.ModelGame(ds.Owners.from_arrays(owners), "lda", X, y)
+        game = ds.ModelGame(ds.Owners.from_arrays(owners), TASKS[task][1], X, y)
     return ds.settle(ds.value(game, method, seed=seed), POT)
 
 
@@ -89,7 +95,7 @@ def leaked(owners: Rows, test: tuple[Any, Any], *_: Any) -> Rows:
 def flipped(owners: Rows, *_: Any) -> Rows:
     """Spoil the largest owner's labels: what a worker who handles its files could do."""
     rows, labels = owners["owner 6"]
-    return owners | {"owner 6": (rows, 1 - labels)}
+    return owners | {"owner 6": (rows, labels.max() + labels.min() - labels)}
 
 
 TRICKS: dict[str, Callable[..., Rows]] = {
@@ -104,13 +110,13 @@ TRICKS: dict[str, Callable[..., Rows]] = {
 }
 
 
-def gains(trick: Callable[..., Rows]) -> dict[str, Any]:
+def gains(trick: Callable[..., Rows], task: str) -> dict[str, Any]:
     """Mean payment before and after, gain in percent, and how often a note said so."""
     before, after, told = [], [], 0
     for seed in range(SPLITS):
-        owners, X, y = split(seed)
-        before.append(paid(settle(owners, X, y)))
-        settled = settle(trick(owners, (X, y), np.random.default_rng(seed)), X, y)
+        owners, X, y = split(seed, task)
+        before.append(paid(settle(owners, X, y, task=task)))
+        settled = settle(trick(owners, (X, y), np.random.default_rng(seed)), X, y, task=task)
         after.append(paid(settled))
         told += any("targets included" in note for note in settled.valuation.notes)
     change = (np.array(after) - before) / np.mean(before)
@@ -139,7 +145,9 @@ def seeds(method: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    result: dict[str, Any] = {name: gains(trick) for name, trick in TRICKS.items()}
+    result: dict[str, Any] = {
+        name: {task: gains(trick, task) for task in TASKS} for name, trick in TRICKS.items()
+    }
     result["try 25 seeds of a sampling method (permutation, its default budget)"] = seeds(
         "permutation"
     )

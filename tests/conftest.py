@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,12 @@ settings.register_profile(
     "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("fixed")
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run",
+]  # fmt: skip
+"""How the browser is started: without a sandbox that containers lack, and without a network."""
 
 
 def skip_unless_required(what: str, reason: str) -> None:
@@ -54,6 +61,22 @@ def client() -> Iterator[Any]:
         yield connected
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium as the system has it; named by DUSHAPLEY_CHROMIUM where it hides."""
+    chromium = os.environ.get("DUSHAPLEY_CHROMIUM") or shutil.which("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        skip_unless_required("browser", "the package playwright is not installed")
+    if chromium is None:
+        skip_unless_required("browser", "there is no chromium on the path")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield opened
+        opened.close()
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three small owners, a test file and a note of one's own, where we are."""
@@ -72,3 +95,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table(60).to_csv(tmp_path / "test.csv", index=False)
     (tmp_path / "notes.txt").write_text("mine")
     return tmp_path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def written_files_fit_their_schemas() -> Iterator[None]:
+    """Hold every valuation, settlement and job that is written here against docs/schemas."""
+    import sys
+
+    import dushapley.data.outputs as outputs
+    from schemas import refuse_misfits
+
+    write = outputs.write_whole
+
+    def checked(path: str | os.PathLike[str], content: str | bytes) -> Path:
+        refuse_misfits(Path(path), content)
+        return write(path, content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("dushapley.") and getattr(module, "write_whole", None) is write:
+                patch.setattr(module, "write_whole", checked)
+        yield

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from dushapley.games.model.batched import fused as module
 from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
 from dushapley.games.model.batched.fused import FusedStep, fused_step
 from dushapley.games.model.batched.judging import Judge
@@ -86,13 +88,32 @@ def test_who_has_no_kernel_goes_by_the_program(monkeypatch: pytest.MonkeyPatch) 
     assert fused_step(numbers, 1, 8) is None
 
 
-def test_hits_by_block_of_rows_add_up() -> None:
+def test_weighted_sums_by_test_row_are_those_of_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SPAN", 128)
     made = fused("tf32", 2)
-    trained = made.program.train(8, pools())
-    assert made.program.fused is not None
-    assert made.fused_test is not None
-    present = trained.present | (trained.n_rows == 0)[:, None]
-    apart = made.program.fused.hits(made.fused_test, trained.weights[0], present, apart=True)
-    np.testing.assert_array_equal(apart.numpy().sum(axis=1), made.hits(trained).numpy())
-    by_group = made.hits_by_group(trained).numpy()
-    np.testing.assert_array_equal(by_group.sum(axis=1), made.hits(trained).numpy())
+    present = np.random.default_rng(3).random((300, 3)) < 0.6
+    held = memberships(present * SIZES, SIZES, None, lambda *_: slice(0), [2, 0, 1])
+    trained = made.program.train(300, held)
+    hits, sums = made.counted([trained])
+    np.testing.assert_array_equal(hits.numpy(), made.correct(trained).sum(axis=1))
+    weights = np.random.default_rng(4).normal(size=(37, 200))  # more owners than one instance has
+    found = sums(torch.asarray(weights), slice(50, 250)).numpy()
+    np.testing.assert_allclose(found, weights @ made.correct(trained)[50:250], atol=2e-5)
+    whole = np.random.default_rng(5).integers(-9, 9, (3, 300)).astype(float)
+    np.testing.assert_array_equal(
+        sums(torch.asarray(whole), slice(300)).numpy(), whole @ made.correct(trained)
+    )
+
+
+def test_sums_do_not_depend_on_where_blocks_were_cut() -> None:
+    made = fused("float16", 2)
+    present = ((np.arange(8)[:, None] >> np.arange(3)) & 1).astype(bool)
+
+    def held(some: slice) -> list:
+        return memberships(present[some] * SIZES, SIZES, None, lambda *_: slice(0), [2, 0, 1])
+
+    cuts = [slice(0, 3), slice(3, 4), slice(4, 8)]
+    parts = [made.program.train(len(present[cut]), held(cut)) for cut in cuts]
+    weights = torch.asarray(np.random.default_rng(4).normal(size=(3, 6)))
+    one = made.counted([made.program.train(8, held(slice(8)))])[1](weights, slice(1, 7))
+    np.testing.assert_array_equal(made.counted(parts)[1](weights, slice(1, 7)), one)

@@ -18,6 +18,7 @@ from dushapley.engine.executors.base import Group, Results
 from dushapley.engine.executors.remote import Remote
 from dushapley.engine.executors.transport import Parcel
 from dushapley.engine.value import Run
+from dushapley.games.model.batched import path
 from dushapley.games.model.batched.path import BatchedPath
 
 
@@ -198,6 +199,7 @@ def test_pools_trained_in_bulk_have_the_same_values_and_nearly_the_same_errors(
     one_by_one = ds.value(trained(6, backend), method, budget=budget)
     monkeypatch.setattr(BatchedPath, "in_bulk", True)
     monkeypatch.setattr(bulk, "LEAST_BULK", 1)
+    monkeypatch.setattr(bulk, "BULK_ROUND", 64)  # sums by round have the bits of such rounds
     found = ds.value(trained(6, backend), method, budget=budget, ledger=tmp_path / "paid.sqlite")
     np.testing.assert_array_equal(found.values, one_by_one.values)
     assert found.n_distinct == one_by_one.n_distinct
@@ -214,3 +216,40 @@ def test_pools_trained_in_bulk_have_the_same_values_and_nearly_the_same_errors(
     resumed = ds.value(trained(6, backend), method, budget=budget, ledger=tmp_path / "paid.sqlite")
     assert resumed.n_computed == 0
     np.testing.assert_array_equal(resumed.values, one_by_one.values)
+
+
+def test_pools_in_bulk_are_paid_once_and_known_by_their_members(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(BatchedPath, "in_bulk", True)
+    monkeypatch.setattr(bulk, "LEAST_BULK", 1)
+    paid = tmp_path / "paid.sqlite"
+    whole = ds.value(trained(7), "exact")
+    walks = ds.value(trained(7), "permutation", budget=200, ledger=paid)
+    assert walks.n_computed == 200
+    found = ds.value(trained(7), "exact", ledger=paid)
+    assert found.n_computed == 2**7 - walks.n_distinct
+    assert found == replace(whole, n_computed=found.n_computed)
+    again = ds.value(trained(7), "exact", ledger=paid)
+    assert again == replace(whole, n_computed=0)
+    monkeypatch.setattr(BatchedPath, "in_bulk", False)
+    learned = ds.value(trained(7), "gp", budget=20, ledger=paid, learn_from_ledger=True)
+    assert learned.details["learned"]["pools"] == 2**7 - 2
+    assert learned.n_computed == 0
+
+
+def test_several_devices_take_turns_and_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchedPath, "in_bulk", True)
+    monkeypatch.setattr(bulk, "LEAST_BULK", 1)
+    alone = ds.value(trained(6), "exact")
+    monkeypatch.setattr(path, "on_others", lambda numbers: [numbers, numbers])
+    game, blocks = trained(6), []
+    assert game.path is not None
+    game.path.block = 5
+    for program in game.path.programs:
+        train = program.train
+        monkeypatch.setattr(
+            program, "train", lambda n, m, p=program, t=train: (blocks.append(p), t(n, m))[1]
+        )
+    assert ds.value(game, "exact") == alone
+    assert [blocks.count(program) for program in game.path.programs] == [5, 4, 4]

@@ -286,7 +286,7 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_locked_ledger_says_that_another_is_writing(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "l.sqlite"
     ds.value(paid_game, "permutation", ledger=path)
-    monkeypatch.setattr("dushapley.engine.ledger.PATIENCE", 0.1)
+    monkeypatch.setattr("dushapley.engine.ledger.file.PATIENCE", 0.1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
         with pytest.raises(errors.LedgerBusy, match="Wait until it is done"):

@@ -109,8 +109,19 @@ def test_a_process_whose_end_nobody_has_noticed_is_swept_later(temporary: Path) 
     assert not left.exists()
 
 
-def test_a_folder_that_others_can_enter_is_not_used(temporary: Path) -> None:
-    (temporary / f"dushapley-{os.getuid()}").mkdir(mode=0o755)
+def test_a_folder_that_ray_made_again_for_all_to_read_is_closed_and_used(temporary: Path) -> None:
+    root = temporary / f"dushapley-{os.getuid()}"
+    (root / "99999999-1" / "ray").mkdir(parents=True)
+    root.chmod(0o755)
+    workspace.sweep()
+    assert not root.exists()  # what is in it can be swept
+    root.mkdir(mode=0o755)
+    assert workspace.workspace(on_disk=True).parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(temporary: Path) -> None:
+    (temporary / f"dushapley-{os.getuid()}").mkdir()
+    (temporary / f"dushapley-{os.getuid()}").chmod(0o777)
     with pytest.raises(errors.WorkersLost, match=r"others can enter it.*JOBLIB_TEMP_FOLDER"):
         workspace.workspace()
 

@@ -99,3 +99,24 @@ def test_the_rule_looks_at_rows_columns_and_owners_only():
     assert trained_together("logistic", X, enough - 1) is None
     assert trained_together("logistic", X, np.full(2**16, 7.0)) is None
     assert trained_together("ridge", X, enough) is None
+
+
+def test_an_owner_at_home_hands_over_its_own_sums(files, capsys, tmp_path):
+    rows = pd.read_csv(files / "price.csv")
+    for site, table in rows.groupby("site"):
+        own = tmp_path / f"{site}.csv"
+        table.drop(columns="site").to_csv(own, index=False)
+        made = run(
+            capsys, "statistics", own, "--by-file", "--target", "price", "--out", tmp_path / "s"
+        )
+        assert made.out.split() == [str(tmp_path / "s" / f"{site}.npz")]
+        assert "of 1 owner." in made.err
+    common = ("--target", "price", "--test", files / "price-test.csv", "--model", "ridge", "--json")
+    together = run(capsys, "value", files / "price.csv", "--owner", "site", *common)
+    apart = run(capsys, "value", tmp_path / "s", *common)
+    assert by_name(apart) == pytest.approx(by_name(together), rel=1e-12)
+
+
+def by_name(told):
+    found = json.loads(told.out)
+    return dict(zip(found["owners"], found["values"], strict=True))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import pytest
 
 import dushapley as ds
 from dushapley.engine.executors import make_executor
+from dushapley.engine.executors.interrupts import interrupts_put_off
 from dushapley.engine.executors.local import Local
 from dushapley.errors import InvalidOption, UtilityFailed, WorkersLost
 
@@ -58,7 +59,8 @@ def committed(ledger):
         return 0
     try:
         with closing(sqlite3.connect(ledger)) as db:
-            return db.execute("select count(*) from evaluations").fetchone()[0]
+            paid = "select (select count(*) from evaluations) + (select count(*) from plain)"
+            return db.execute(paid).fetchone()[0]
     except sqlite3.Error:
         return 0
 
@@ -232,3 +234,33 @@ def test_groups_follow_the_measured_time():
     groups = list(local.groups_of(blocks, 2))
     assert [position for group in groups for position, _ in group] == list(range(64))
     assert max(map(len, groups)) == 5  # a quarter of a second
+
+
+def test_ctrl_c_during_a_destructor_is_not_lost() -> None:
+    class Future:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)  # where Python drops what is raised
+
+    def answered(presses: int) -> list[str]:
+        passed = []
+        with suppress(KeyboardInterrupt), interrupts_put_off() as answer_interrupt:
+            for _ in range(presses):
+                Future()
+                passed.append("lived through")
+            answer_interrupt()
+            passed.append("unanswered")
+        return passed
+
+    before = signal.getsignal(signal.SIGINT)
+    assert answered(0) == ["unanswered"]
+    assert answered(1) == ["lived through"]
+    with pytest.raises(KeyboardInterrupt), interrupts_put_off():
+        Future()  # answered at the end where nobody asks
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_whoever_insists_on_ctrl_c_is_heard_at_once() -> None:
+    with suppress(KeyboardInterrupt), interrupts_put_off():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

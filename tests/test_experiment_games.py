@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 
@@ -21,7 +22,8 @@ from dushapley_paper.neighbours import knn_point_sums
 from dushapley_paper.older_table import PUBLISHED as OLDER
 from dushapley_paper.splits import draw_sizes, split
 from dushapley_paper.table_1_page import PUBLISHED
-from dushapley_paper.table_2 import f1, lower_cluster
+from dushapley_paper.table_1_readings import AS_CHOSEN, readings_sheet
+from dushapley_paper.table_2 import Play, Setting, columns, deal, f1, lower_cluster, plays
 from dushapley_paper.table_2_page import PUBLISHED as TASKS
 from dushapley_paper.table_2_page import against, published_not_worse
 
@@ -179,6 +181,45 @@ def test_shifted_owners_differ() -> None:
 def test_scores_of_the_tasks() -> None:
     assert f1(np.array([0, 1]), np.array([1, 2])) == 0.5
     assert lower_cluster(np.array([5.0, 0.1, 5.2, 0.0])).tolist() == [3, 1]
+
+
+def test_noise_is_spread_over_rows_or_sits_with_owners() -> None:
+    table = classes_table(600)
+    small = Setting(owners=20, train=300, valid=50, test=50, noisy=0.1, wrong=0.3)
+    rows = deal(table, replace(small, spread=True), seed=0)
+    assert (len(rows.wrong), len(rows.bad)) == (30, 0)
+    owner = np.repeat(np.arange(20), rows.sizes)
+    assert len(np.unique(owner[rows.wrong])) > 10
+    np.testing.assert_array_equal(rows.held_by(np.array([3])), np.flatnonzero(owner == 3))
+    some = deal(table, small, seed=0)
+    assert len(some.bad) == 2
+    assert set(np.repeat(np.arange(20), some.sizes)[some.wrong]) == set(some.bad)
+
+
+def test_a_repetition_counts_when_all_its_games_are_played() -> None:
+    """Time may be up in the middle of one."""
+    parts = {"tasks": ("DR 5%", "DR 15%", "DA 5%", "DA 15%"), "rows 5%": ("NLD 5%",)}
+    parts["rows 15%"] = ("NLD 15%",)
+    found = {
+        Play("BBC", kind, r): ("here", {"DU-Shapley": dict.fromkeys(scores, 0.1 * r)})
+        for kind, scores in parts.items()
+        for r in range(3)
+        if (kind, r) != ("rows 15%", 2)
+    }
+    assert columns(found, "BBC")["DU-Shapley"]["DA 5%"]["all"] == [0.0, 0.1]
+    assert columns(found, "IMDB") == {}
+    assert len(plays("full")) == len(set(plays("full"))) > 20 * 3 * 5
+
+
+def test_readings_of_the_printed_errors_stand_beside_them() -> None:
+    sheet = readings_sheet([{"data": "adult", "rows": 9, AS_CHOSEN: [1e-3, 2e-2]}])
+    assert sheet.rows[0] == ("adult", "9", "0.002 / 0.01", "0.001 / 0.02", "–", "–", "–", "–")
+
+
+def test_uneven_owners_are_alike_and_of_very_unequal_size() -> None:
+    spread = {s: split(classes_table(2000), 10, s, seed=0).sizes for s in ("iid", "uneven")}
+    assert spread["uneven"].sum() == spread["iid"].sum()
+    assert spread["uneven"].max() / spread["uneven"].min() > 20
 
 
 def test_columns_are_compared_repetition_by_repetition() -> None:

@@ -59,10 +59,11 @@ def quiet(n_players: int) -> ds.Valuation:
 def kept(ledger: Path) -> int:
     """Evaluations in a ledger, whether or not its driver had time to make it."""
     with closing(sqlite3.connect(ledger)) as db:
-        made = db.execute("select count(*) from sqlite_master where name = 'evaluations'")
+        made = db.execute("select count(*) from sqlite_master where name = 'plain'")
         if not made.fetchone()[0]:
             return 0
-        return int(db.execute("select count(*) from evaluations").fetchone()[0])
+        paid = "select (select count(*) from evaluations) + (select count(*) from plain)"
+        return int(db.execute(paid).fetchone()[0])
 
 
 def settled(log: Path) -> int:

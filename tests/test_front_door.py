@@ -113,13 +113,14 @@ def test_value_reads_plans_opens_and_asks_once(files: Path) -> None:
     assert list(seen["ledgers"].values()) == [1]
     assert set(seen["pools"].values()) == {1}
     tried = 1  # everybody's pool under another seed, looked up like a pool
-    why = 3 * len(HOSPITALS) + 1  # measurements of the diagnosis, the last of usual models
+    why = 2 * len(HOSPITALS) + 2  # of the diagnosis: both ways, one forest for all, usual models
     assert len(seen["pools"]) == result["n_distinct"] + tried + why
 
 
 @pytest.mark.slow
 def test_verify_reads_each_file_once(files: Path) -> None:
-    traced(files, "value", *of_files(files), "--pot", "1000", "--method", "loo", "--yes")
+    terms = ["--pot", "1000", "--method", "loo", "--yes", "--force"]
+    traced(files, "value", *of_files(files), *terms)
     seen, out = traced(
         files, "verify", "settlement.json", files / "owners", files / "test.csv", "--from-ledger"
     )

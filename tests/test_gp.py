@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dushapley as ds
 from dushapley.estimators.exact import bits
-from dushapley.estimators.gp import check, design, fit, functional, kernel
+from dushapley.estimators.gp import check, design, functional, kernel
 from dushapley.estimators.gp.fit import Observed, Posterior
+from dushapley.estimators.gp.likelihood import Likelihood
 from dushapley.games import classic
 from dushapley.protocol import Problem
 from dushapley.report.checks import checks
@@ -55,13 +57,42 @@ def some_posterior(seed: int = 0, count: int = 30) -> Posterior:
 def test_gradient_is_the_slope_of_the_likelihood() -> None:
     posterior = some_posterior()
     observed, theta = posterior.observed, posterior.theta
-    z = observed.pools.astype(float)
-    _, gradient = fit.likelihood(theta, z, observed)
+    likelihood = Likelihood(observed.pools, observed.targets, observed.log_sizes)
+    _, gradient = likelihood(theta)
     step = 1e-5
     for at, direction in enumerate(step * np.eye(len(theta))):
-        up = fit.likelihood(theta + direction, z, observed)[0]
-        down = fit.likelihood(theta - direction, z, observed)[0]
+        up = likelihood(theta + direction)[0]
+        down = likelihood(theta - direction)[0]
         assert gradient[at] == pytest.approx((up - down) / (2 * step), rel=1e-4, abs=1e-4)
+
+
+def test_likelihood_by_blocks_is_that_of_the_whole_covariance() -> None:
+    rng = np.random.default_rng(2)
+    pools = np.unique(rng.random((300, 12)) < rng.random((300, 1)), axis=0)[1:]
+    sizes = rng.uniform(1, 5, 12)
+    observed = Observed(pools, np.log(pools @ sizes), kernel.log_relative_sizes(sizes))
+    posterior = Posterior(observed, kernel.prior(12)[0])
+    value, _ = Likelihood(pools, observed.targets, observed.log_sizes)(posterior.theta)
+    whole = kernel.covariance(posterior.hyper, posterior.seen, posterior.seen)
+    whole[np.diag_indices_from(whole)] += posterior.nugget
+    explained = observed.targets @ np.linalg.solve(whole, observed.targets)
+    assert value == pytest.approx(0.5 * (explained + np.linalg.slogdet(whole)[1]))
+    alone = 1 / np.diag(np.linalg.inv(whole))
+    np.testing.assert_allclose(posterior.alone, alone, rtol=1e-6)
+
+
+@pytest.mark.parametrize("cheap", [True, False])
+def test_every_library_has_one_thread_while_gp_runs(cheap: bool) -> None:
+    threads: list[int] = []
+
+    def utility(z: np.ndarray) -> np.ndarray:
+        found = threadpool_info()
+        threads.extend(lib["num_threads"] for lib in found if lib["user_api"] == "blas")
+        return z.sum(axis=1) ** 0.5
+
+    with threadpool_limits(2):
+        ds.value(ds.CallableGame(utility, 8, cheap=cheap), "gp", budget=30)
+    assert set(threads) == {1}
 
 
 def test_gradient_holds_for_fractions_of_owners() -> None:
@@ -69,9 +100,10 @@ def test_gradient_holds_for_fractions_of_owners() -> None:
     pools = rng.random((20, 5))
     observed = Observed(pools, rng.random(20), kernel.log_relative_sizes(SIZES[:5]))
     mean = kernel.prior(5)[0]
-    gradient = fit.likelihood(mean, pools, observed)[1]
+    likelihood = Likelihood(observed.pools, observed.targets, observed.log_sizes)
+    gradient = likelihood(mean)[1]
     step = 1e-5 * np.ones(len(mean))
-    up, down = (fit.likelihood(mean + s, pools, observed)[0] for s in (step, -step))
+    up, down = (likelihood(mean + s)[0] for s in (step, -step))
     assert gradient.sum() == pytest.approx((up - down) / 2e-5, rel=1e-5)
 
 
@@ -89,7 +121,7 @@ def test_hopeless_hyper_parameters_cost_much_instead_of_failing() -> None:
     theta = kernel.prior(8)[0]
     theta[[3, 4]] = [700.0, 6.0]  # overflows
     with np.errstate(all="ignore"):
-        assert fit.likelihood(theta, observed.pools.astype(float), observed) is None
+        assert Likelihood(observed.pools, observed.targets, observed.log_sizes)(theta) is None
 
 
 def test_functional_on_all_pools_is_the_shapley_value() -> None:

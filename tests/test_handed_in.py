@@ -236,6 +236,8 @@ def test_groups_pairs_and_samples_are_the_same_owners() -> None:
     assert (groups.names, groups.hashes) == (named.names, named.hashes)
     pairs = ds.Owners.from_arrays([("b", (X[:2], y[:2])), ("a", (X[2:], y[2:]))])
     assert (pairs.names, pairs.hashes) == (named.names, named.hashes)
+    triples = ds.Owners.from_arrays([("b", X[:2], y[:2]), ("a", X[2:], y[2:])])
+    assert (triples.names, triples.hashes) == (named.names, named.hashes)
     bare = ds.Owners.from_arrays([(X[:2], y[:2]), (X[2:], y[2:])])
     assert (bare.names, bare.hashes) == (("owner 1", "owner 2"), named.hashes)
     samples = {"b": list(zip(X[:2], y[:2], strict=True)), "a": list(zip(X[2:], y[2:], strict=True))}
@@ -268,6 +270,12 @@ def test_tables_of_polars_and_pyarrow_are_taken() -> None:
     assert polar.hashes == owners.hashes
 
 
+class Batches:
+    """As torch's DataLoader has it."""
+
+    dataset = ()
+
+
 def test_odd_owners_are_refused_in_words() -> None:
     X = np.ones((3, 2))
     cases = [
@@ -275,6 +283,7 @@ def test_odd_owners_are_refused_in_words() -> None:
         (lambda: ds.Owners.from_arrays({"a": (X, ["x", None, "y"])}), "target is missing.*row 2"),
         (lambda: ds.Owners.from_arrays(X, [0, 1, 1]), "pass groups="),
         (lambda: ds.Owners.from_arrays(X), "list of pairs"),
+        (lambda: ds.Owners.from_arrays({"a": Batches()}), "found Batches.*pass its .dataset"),
         (lambda: ds.Owners.from_arrays(X, groups=["a"]), "groups has shape"),
         (lambda: ds.Owners.from_arrays(X, groups=["a", None, "b"]), "groups names no owner"),
         (lambda: ds.Owners.from_arrays({"a": (X, [0, 1, 1], [1, -1, 1])}), "not below 0"),
@@ -468,3 +477,39 @@ def test_other_owners_have_other_neighbours() -> None:
     )
     with pytest.raises(InvalidGame, match="the owners' rows are the test set"):
         folds.with_owners(fewer)
+
+
+@pytest.mark.slow
+def test_frames_sparse_rows_and_weights_travel_to_a_cluster() -> None:
+    """Dask with processes of its own: rows are packed, sent, and the bits are those of here."""
+    import distributed
+
+    pipeline = make_pipeline(
+        ColumnTransformer(
+            [("scaled", StandardScaler(), ["age"]), ("sex", OneHotEncoder(), ["sex"])]
+        ),
+        LogisticRegression(),
+    )
+    frames = ds.Owners.from_frame(TABLE, owner="site", target="ill")
+    words, y = texts()
+    X = TfidfVectorizer().fit_transform(words)
+    groups = np.array(NAMES)[np.arange(80) % 3]
+    weights = np.linspace(1, 2, 80)
+    sparse = ds.Owners.from_arrays(X[:80], y[:80], groups=groups)
+    weighed = ds.Owners.from_arrays(X[:80], y[:80], groups=groups, sample_weight=weights)
+    games = [
+        ds.ModelGame(frames, pipeline, X_TEST, Y_TEST),
+        ds.ModelGame(sparse, LogisticRegression(), X[80:], y[80:]),
+        ds.ModelGame(weighed, LogisticRegression(), X[80:], y[80:]),
+    ]
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False),
+    ):
+        for game in games:
+            here = ds.value(game, "exact")
+            there = ds.value(game, "exact", executor="dask", address=cluster.scheduler_address)
+            assert there.values.tobytes() == here.values.tobytes()
+            assert there.n_computed == here.n_computed == 8

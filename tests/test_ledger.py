@@ -7,7 +7,7 @@ import sqlite3
 import tracemalloc
 from contextlib import closing
 from pathlib import Path
-from time import monotonic
+from time import monotonic, process_time
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.engine import database
+from dushapley.engine.ledger import database
 from dushapley.engine.scores import packed, unpacked
 from dushapley.games.base import Game, Outcome
 from dushapley.hashing import digest
@@ -280,3 +280,125 @@ def test_a_ledger_of_an_earlier_version_is_refused_and_left_alone(tmp_path: Path
     with pytest.raises(errors.LedgerUnreadable, match="written by an earlier version"):
         opened(path)
     assert path.read_bytes() == before
+
+
+# --- values and nothing else --------------------------------------------------------------------
+
+
+def named(count: int, length: int = 32) -> list[bytes]:
+    return [digest(number).encode()[:length] for number in range(count)]
+
+
+def test_values_are_kept_to_the_last_bit_and_found_in_any_order(tmp_path: Path) -> None:
+    keys = [*named(500), b"nobody", *named(40, 5)]
+    values = np.random.default_rng(0).normal(size=len(keys))
+    values[7] = -0.0
+    with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
+        assert ledger.is_empty
+        assert ledger.write_values(keys[:300], values[:300]) == 300
+        assert ledger.write_values(keys[200:], values[200:] + 1) == len(keys) - 300
+        assert len(ledger) == len(keys)
+        assert not ledger.is_empty
+        values[300:] += 1  # what stood before stands
+        wanted = [*keys[::-1], b"never paid", keys[3], keys[3]]
+        found = ledger.values(wanted)
+        assert found[: len(keys)].tobytes() == values[::-1].tobytes()
+        assert np.isnan(found[len(keys)])
+        assert found[-1] == found[-2] == values[3]
+        assert ledger.read([keys[3], b"never paid"]) == {keys[3]: Outcome(values[3])}
+
+
+def test_a_value_takes_the_place_of_a_failure_and_of_nothing_else(tmp_path: Path) -> None:
+    failed, answered, new = named(3)
+    with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
+        ledger.write([(failed, Outcome(0.0, "ValueError")), (answered, Outcome(1.0, spread=0.5))])
+        assert ledger.write_values([failed, answered, new], [2.0, 3.0, 4.0]) == 2
+        found = ledger.read([failed, answered, new])
+        assert [found[key].value for key in (failed, answered, new)] == [2.0, 1.0, 4.0]
+        assert len(ledger) == 3
+        assert ledger.write([(new, Outcome(9.0, "ValueError"))]) == 0
+        assert ledger.read([new])[new] == Outcome(4.0)
+
+
+def test_two_keys_with_one_number_are_both_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dushapley.engine.ledger import values as plain
+
+    monkeypatch.setattr(plain, "mix", lambda numbers: numbers & np.uint64(3))
+    keys = named(20)
+    with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
+        assert ledger.write_values(keys, np.arange(20.0)) == 20
+        assert ledger.write_values(keys, np.arange(20.0) + 1) == 0
+        assert ledger.values(keys).tolist() == list(range(20))
+        assert len(ledger) == 20
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update plain set body = zeroblob(48) where id = {}",
+        "update plain set body = 'text' where id = {}",
+        "update plain set body = substr(body, 1, 40) where id = {}",
+        "update plain set body = cast(substr(body, 1, 39) || x'41' || substr(body, 41) as blob) "
+        "where id = {}",
+        "update plain set id = id + 1 where id = {}",
+    ],
+)
+def test_a_damaged_value_is_never_taken_for_one(change: str, tmp_path: Path) -> None:
+    path, keys = tmp_path / "l.sqlite", named(50)
+    with ds.Ledger(path, "context") as ledger:
+        ledger.write_values(keys, np.linspace(0, 1, 50))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(change.format(db.execute("select max(id) from plain").fetchone()[0]))
+    with ds.Ledger(path, "context") as ledger:
+        if "id + 1" in change:  # it is not found at all
+            assert np.isnan(ledger.values(keys)).sum() == 1
+        else:
+            with pytest.raises(errors.LedgerUnreadable, match=r"does not match .*salvage"):
+                ledger.values(keys)
+    assert ds.salvage(path, tmp_path / "new.sqlite") == 49
+    with ds.Ledger(tmp_path / "new.sqlite", "context") as ledger:
+        assert np.isnan(ledger.values(keys)).sum() == 1
+
+
+def test_ledgers_of_earlier_days_are_read_and_go_on(tmp_path: Path) -> None:
+    path, keys = tmp_path / "l.sqlite", named(4)
+    with ds.Ledger(path, "context") as ledger:
+        ledger.write([(key, Outcome(float(n))) for n, key in enumerate(keys[:2])])
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("drop table plain")
+    with ds.Ledger(path, "context") as ledger:
+        assert ledger.write_values(keys, [7.0, 7.0, 2.0, 3.0]) == 2
+        assert ledger.values(keys).tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_values_are_stored_and_found_by_the_hundred_thousand(tmp_path: Path) -> None:
+    """Several times slower than on a quiet machine is still far from a row at a time."""
+    keys, values = named(20_000), np.random.default_rng(0).random(20_000)
+    with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
+        started = process_time()
+        ledger.write_values(keys, values)
+        stored = process_time() - started
+        found = ledger.values(keys)
+        assert process_time() - started - stored < 0.3
+    assert stored < 0.6
+    assert found.tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, ValueError])
+def test_however_a_run_ends_all_that_was_paid_is_kept(end: type, tmp_path: Path) -> None:
+    """Blocks of a moment are committed together, and none of them is forgotten."""
+    paid: list[int] = []
+
+    def utility(pools: np.ndarray) -> np.ndarray:
+        if sum(paid) >= 40:
+            raise end
+        paid.append(len(pools))
+        return pools.sum(axis=1)
+
+    game = ds.CallableGame(utility, 9, fingerprint="count", block=8)
+    with pytest.raises((ds.Stopped, errors.UtilityFailed)):
+        ds.value(game, "exact", ledger=tmp_path / "l.sqlite")
+    with ds.Ledger(tmp_path / "l.sqlite", game.context) as ledger:
+        assert len(ledger) == sum(paid) >= 40

@@ -68,8 +68,12 @@ def plausible(data: dict[str, Any], i: int) -> set[str]:
     v, line = data["valuation"], data["payments"][i]
     error = 1.96 * v["std_errors"][i]
     pot, paid = Decimal(data["pot"]), Decimal(line["payment"])
-    amounts = [paid, abs(paid), pot, *(Decimal(line[k]) for k in ("low", "high", "by_size"))]
-    values = [v["values"][i], v["u_empty"], v["u_full"]]
+    amounts = [abs(paid), pot, *(abs(Decimal(line[k])) for k in ("low", "high", "by_size"))]
+    expected = (data.get("diagnosis") or {"owners": [{}] * len(v["owners"])})["owners"][i]
+    by_size = sum(v["values"]) * v["sizes"][i] / sum(v["sizes"])
+    by_size = by_size if expected.get("by_size") is None else expected["by_size"]
+    ends = (v["values"][i] - error, v["values"][i] + error)  # of the picture, as its tick is
+    values = [v["values"][i], v["u_empty"], v["u_full"], by_size, *ends]
     known = {f"{a:,.2f}" for a in amounts} | {f"{x:.{d}f}" for x in values for d in (3, 4)}
     digits = max(0, 1 - int(np.floor(np.log10(error))))
     known |= {f"{error:.{digits}f}", f"{100 * abs(paid / pot):.1f}"}
@@ -97,6 +101,43 @@ def test_every_number_of_a_letter_is_computed_again_from_the_file(name: str) -> 
     assert f"Reason of {name}" in seen(report.owner_page(stored.valuation, name, stored))
 
 
+def test_a_payer_reads_of_amounts_without_signs() -> None:
+    s = settled(cap="none")
+    text = seen(report.owner_page(s.valuation, "Evora", s))
+    assert s.low is not None
+    assert s.high is not None
+    paid, low, high = (-amounts[4] for amounts in (s.payments, s.low, s.high))
+    assert paid > 0 <= high < low
+    assert f"You pay {paid:,} EUR" in text
+    assert f"95% range: you pay {high:,} to {low:,} EUR" in text
+    assert "−" not in text.partition("You pay")[2].partition("your value")[0]
+    mixed = replace(s, low=(*s.low[:3], Decimal("-5.00"), s.low[4]))
+    crossing = seen(report.owner_page(s.valuation, NAMES[3], mixed))
+    assert f"from paying 5.00 to receiving {s.high[3]:,} EUR" in crossing
+
+
+def test_a_letter_says_what_is_predicted_and_how_to_check_on_any_system() -> None:
+    s = settled(record=RECORD | {"job": {"target": "ill"}})
+    text = seen(report.owner_page(s.valuation, "Bergen", s, settlement_file="spring.json"))
+    assert "the accuracy of predicting “ill” on 77 rows" in text
+    for way in ("sha256sum", "certutil -hashfile", "Get-FileHash", "shasum -a 256"):
+        assert way in text
+    assert "dushapley verify spring.json FILES" in text
+    assert "`" not in text
+    assert text.count("95%") == 2  # of the payment and in the picture, and not doubled
+
+
+def test_one_number_is_called_what_size_alone_gives() -> None:
+    s = settled()
+    assert s.diagnosis is not None
+    known = [replace(one, by_size=0.0123 * (k + 1)) for k, one in enumerate(s.diagnosis.owners)]
+    s = replace(s, diagnosis=replace(s.diagnosis, owners=tuple(known)))
+    text = seen(report.owner_page(s.valuation, "Bergen", s))
+    assert "as many rows of the usual kind, 0.0246" in text
+    rows = report.summarize(s.valuation, s)["rows"]
+    assert {r["name"]: round(r["by_size_value"], 4) for r in rows}["Bergen"] == 0.0246
+
+
 def test_others_stay_out_of_a_letter_unless_asked_for() -> None:
     s = settled()
     page = report.owner_page(s.valuation, "Bergen", s)
@@ -122,7 +163,7 @@ def test_a_letter_says_what_was_not_measured() -> None:
     s = settled(diagnosis=None)
     assert "was not measured in this run" in seen(report.owner_page(s.valuation, "Bergen", s))
     shown = seen(report.owner_page(s.valuation, "Bergen", s, show=["growth"]))
-    assert "`value --growth`" in shown
+    assert "would earn was not measured" in shown
 
 
 def test_a_value_is_not_called_shapley_where_it_is_another() -> None:
@@ -151,7 +192,14 @@ def test_payments_are_numbers_and_names_are_never_formulas() -> None:
     assert {line["seal"] for line in lines} == {s.to_dict()["seal"]}
     assert sum(float(line["share_of_pot"]) for line in lines) == pytest.approx(1)
     book = openpyxl.load_workbook(io.BytesIO(payments_workbook(s)))
-    rows = list(book.active.iter_rows(min_row=2))
+    *rows, total = book.active.iter_rows(min_row=2)
+    assert [total[0].value, Decimal(str(total[1].value)), total[8].value] == ["total", s.pot, 1057]
+    heads = [cell.value for cell in next(book.active.iter_rows())]
+    assert heads[4] == "share of pot"
+    assert rows[0][4].number_format == "0.0%"
+    assert book.active.column_dimensions["B"].width > 15
+    assert [line["rows"] for line in lines] == [str(row[8].value) for row in rows]
+    assert lines[0]["rows"] == "400"
     kinds = {cell.data_type for row in rows for cell in row}
     assert "f" not in kinds
     assert {row[1].data_type for row in rows} == {"n"}
@@ -201,6 +249,27 @@ def test_a_logo_is_a_picture_by_its_content(tmp_path: Path) -> None:
         embedded(trap)
     trap.write_bytes(PIXEL)
     assert embedded(trap).startswith("data:image/png;base64,")
+
+
+def test_growth_that_was_not_measured_is_refused_and_other_pots_are_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored, folder = tmp_path / "settlement.json", tmp_path / "letters"
+    stored.write_text(settled().to_json(), encoding="utf-8")
+    call = ["report", str(stored), "--letters", str(folder), "--page", str(tmp_path / "p.html")]
+    assert run([*call, "--letters-show", "growth"]) == 2
+    assert "holds no growth" in capsys.readouterr().err
+    assert not folder.exists()
+    assert run(call) == 0
+    stored.write_text(settled(negative="clip").to_json(), encoding="utf-8")
+    capsys.readouterr()
+    assert run(call) == 2
+    assert "shares another pot, or by another rule" in capsys.readouterr().err
+    assert run([*call, "--force"]) == 0
+    assert run(["report", str(stored), "--letters", str(folder), "--logo", "no.png"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no such file" in said
+    assert "Errno" not in said
 
 
 GROWN = {"more": 0.25, "seed": 0, "evaluations": 82, "values": [0.05, 0.02, 0.01, 0.001, -0.02],

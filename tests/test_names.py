@@ -152,3 +152,28 @@ def test_a_formula_is_quoted_as_free() -> None:
     assert frame.loc["auto", "evaluations"] == 0
     assert frame.loc["permutation", "evaluations"] == 18
     assert frame.loc["permutation", "seconds"] == 0
+
+
+def test_a_pilot_foresees_the_precision_of_larger_budgets(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sizes, quality = np.exp(rng.uniform(2, 5, 9)), rng.uniform(0.3, 1.0, 9)
+
+    def utility(pools: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        rows = np.maximum(pools @ sizes, 1e-9)
+        return rows / (rows + 100) * (0.5 + 0.5 * (pools @ (sizes * quality)) / rows)
+
+    game = ds.CallableGame(utility, 9, sizes, fingerprint="a curve")
+    ledger = tmp_path / "pilot.sqlite"
+    with pytest.raises(InvalidOption, match="pay for a pilot first"):
+        ds.quote(game, [40, 80], ledger=ledger)
+    pilot = ds.value(game, "gp", budget=40, ledger=ledger)
+    before = ledger.read_bytes()
+    frame = ds.quote(game, [40, 80, 160], ledger=ledger).set_index(["method", "budget"])
+    assert ledger.read_bytes() == before
+    foreseen = [frame.loc[("gp", budget), "precision"] for budget in (40, 80, 160)]
+    assert foreseen == sorted(foreseen, reverse=True)
+    assert pilot.std_errors is not None
+    reached = 1.96 * pilot.std_errors.max() / np.ptp(pilot.values)
+    assert 0.3 * reached < foreseen[0] < 3 * reached
+    assert np.isnan(frame.loc[("permutation", 80), "precision"])
+    assert np.isnan(ds.quote(game, [40]).set_index("method").loc["gp", "precision"])

@@ -10,6 +10,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.datasets import load_diabetes, load_digits
 
 import dushapley as ds
+from dushapley.cli.main import main
 from dushapley.errors import DUShapleyError, InvalidOption
 
 torch = pytest.importorskip("torch", reason="networks need torch")
@@ -159,3 +160,25 @@ def test_it_is_an_estimator_of_scikit_learn() -> None:
     chances = model.fit(X[:50], y[:50]).predict_proba(X[50:60])
     np.testing.assert_allclose(chances.sum(axis=1), 1)
     assert set(model.predict(X[50:60])) <= set(y)
+
+
+def test_the_command_line_takes_a_function_that_makes_a_network(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_network.py").write_text(
+        "import torch\nfrom dushapley.games import TorchModel\n\n\n"
+        "def net():\n    return torch.nn.Linear(2, 2)\n\n\n"
+        "def small():\n    return TorchModel(net, steps=5, batch_size=8)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    rng = np.random.default_rng(0)
+    for name in ("north", "south", "test"):
+        X = rng.normal(size=(40, 2))
+        rows = [f"{a},{b},{int(a + b > 0)}" for a, b in X]
+        (tmp_path / f"{name}.csv").write_text("a,b,y\n" + "\n".join(rows) + "\n")
+    files = [str(tmp_path / f"{name}.csv") for name in ("north", "south", "test")]
+    told = ["value", *files[:2], "--by-file", "--target", "y", "--test", files[2], "--no-ledger"]
+    with pytest.raises(SystemExit) as ended:
+        main([*told, "--model", "my_network.small", "--json"])
+    assert ended.value.code == 0
+    assert "at a time by torch" in capsys.readouterr().out

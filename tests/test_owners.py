@@ -118,7 +118,7 @@ def test_owners_whose_columns_differ_show_the_difference():
         ({}, "No owners were given"),
         ({"a": (np.zeros((0, 2)), [])}, "'a' has no rows"),
         ({"a": (np.zeros((2, 2)), [1])}, "2 rows but targets for 1"),
-        ({"a": 3.0}, "found a single value"),
+        ({"a": 3.0}, "found float, which holds no rows"),
         ({"a": [[1.0]], "b": [[1.0, 2.0]]}, r"rows of shape \(2,\)"),
         ({"a": [[1.0]], "b": ([[1.0]], [1])}, "differ in having a target"),
         ({1: [[1.0]], "1": [[1.0]]}, "same name"),

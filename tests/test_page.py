@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +11,8 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from conftest import skip_unless_required
 from dushapley import report
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run",
-]  # fmt: skip
 HOSTILE = (
     "<script>alert(1)</script>",
     "../../etc/passwd",
@@ -29,22 +21,6 @@ HOSTILE = (
     '=HYPERLINK("http://evil.example","click")',
     "plain",
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium as the system has it; named by DUSHAPLEY_CHROMIUM where it hides."""
-    chromium = os.environ.get("DUSHAPLEY_CHROMIUM") or shutil.which("chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        skip_unless_required("browser", "the package playwright is not installed")
-    if chromium is None:
-        skip_unless_required("browser", "there is no chromium on the path")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 class Visit:
@@ -233,6 +209,11 @@ TEXTS = """() => {
   return [getComputedStyle(document.body).backgroundColor, found];
 }"""
 """Colours of all text that is seen, each with some of it; the shaded grid has its own rule."""
+MARKS = """() => ["dot", "whisker", "size", "zero"].map(name => {
+  const style = getComputedStyle(document.querySelector(`svg.forest .${name}`));
+  return [name, name === "dot" ? style.fill : style.stroke];
+})"""
+"""Colours of the marks that a picture of values is read by."""
 
 
 @pytest.mark.slow
@@ -248,6 +229,8 @@ def test_all_text_has_the_contrast_that_wcag_asks_for(
             paper, inks = visit.page.evaluate(TEXTS)
             for ink, text in inks.items():
                 assert contrast(paper, ink) >= 4.5, (scheme, ink, text)
+            for mark, ink in visit.page.evaluate(MARKS):
+                assert contrast(paper, ink) >= 3, (scheme, ink, mark)
 
 
 def printed(visit: Visit) -> list[str]:

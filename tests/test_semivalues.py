@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 
@@ -216,3 +217,12 @@ def test_the_page_has_a_matrix_of_pairs():
     assert "Who is redundant with whom" in page
     assert found.to_html() in page
     assert "Who is redundant" not in ds.report.report(v)
+
+
+def test_of_many_owners_the_strongest_pairs_are_listed():
+    few = ds.interactions(ds.TableGame(np.random.default_rng(0).normal(size=8)))
+    v = ds.value(ds.SizeGame(np.arange(1, 33) * 10, lambda n: n / (n + 100)))
+    pairs = np.random.default_rng(0).normal(size=(32, 32))
+    page = replace(few, valuation=v, shapley=pairs + pairs.T, banzhaf=pairs + pairs.T).to_html()
+    assert "The 40 strongest of 496 pairs" in page
+    assert page.count("<tr>") == 41

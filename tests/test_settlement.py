@@ -292,3 +292,16 @@ def test_decimals_are_those_of_iso_4217(currency: str, decimals: int) -> None:
     """Babel leaves out coins that shops no longer take; a settlement must not."""
     v = ds.value(ds.TableGame([0, 1, 2, 4]), "exact")
     assert ds.settle(v, 100, currency=currency).decimals == decimals
+
+
+def test_why_payments_have_no_interval_is_told_as_it_is() -> None:
+    def meaning(std_errors: np.ndarray | None) -> str:
+        v = ds.Valuation(
+            ("a", "b"), np.ones(2), np.array([0.1, 0.1]), std_errors, "gp", u_full=0.2,
+            u_empty=0.0, n_evaluations=9, n_distinct=9, n_computed=9, seed=0,
+        )  # fmt: skip
+        return ds.settle(v, 100, currency="EUR").interval_meaning
+
+    assert "the error of the values is unknown: sampling" in meaning(None)
+    assert "nothing at all may have been gained" in meaning(np.array([0.5, 0.5]))
+    assert "no interval" not in meaning(np.array([0.01, 0.01]))

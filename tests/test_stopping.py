@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import dushapley as ds
+from dushapley.cli.main import main
 from dushapley.errors import InvalidOption
 from dushapley.results.stopping import Standing
+from dushapley.settlement.settlement import Settlement
 
 WORTH = np.random.default_rng(0).random(8)
 
@@ -176,3 +180,72 @@ def test_rows_are_found_again_whatever_the_order_of_owners(tmp_path):
     assert found.details["learned"]["pools"] == 0  # known under the other order only
     again = ds.value(first, "gp", budget=12, ledger=ledger, learn_from_ledger=True)
     assert again.details["learned"]["pools"] > 0
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, rows in [("a", 9), ("b", 14), ("c", 20), ("d", 12), ("e", 16), ("test", 60)]:
+        x = rng.normal(size=(rows, 2))
+        label = (x[:, 0] + 0.5 * rng.normal(size=rows) > 0).astype(int)
+        lines = [f"{u:.4f},{v:.4f},{t}" for (u, v), t in zip(x, label, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["u,v,label", *lines]) + "\n")
+    return tmp_path
+
+
+def typed(capsys, files, *more):
+    words = ["value", *(str(files / f"{name}.csv") for name in "abcde"), "--by-file"]
+    words += ["--target", "label", "--test", str(files / "test.csv"), "--model", "knn", "--yes"]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--ledger", str(files / "paid.sqlite"), *more])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_rules_are_typed_and_a_settlement_by_one_holds(capsys, files):
+    settlement, page = files / "s.json", files / "page.html"
+    code, out, err = typed(
+        capsys, files, "--method", "gp", "--budget", "22", "--stop", "payments 9 or seconds 600",
+        "--pot", "100", "--settlement", str(settlement), "--report", str(page), "--no-why",
+        "--pairs",
+    )  # fmt: skip
+    assert code == 0, err
+    v = Settlement.from_dict(json.loads(settlement.read_text())).valuation
+    assert v.details["stop"] == {"rule": "(Payments(9) | Seconds(600))", "met": True}
+    assert v.n_evaluations < 22  # so loose a rule is met before
+    assert f"by gp: {v.n_evaluations} evaluations" in out.split("Shapley interactions")[1]
+    assert "Who is redundant with whom" in page.read_text()
+    data = [str(files / f"{name}.csv") for name in ("a", "b", "c", "d", "e", "test")]
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", str(settlement), *data])
+    assert ended.value.code == 0, capsys.readouterr().out
+
+
+def test_a_typed_run_learns_from_the_ledger(capsys, files):
+    code, _, err = typed(capsys, files, "--method", "permutation", "--budget", "12")
+    assert code == 0, err
+    code, out, err = typed(
+        capsys, files, "--method", "gp", "--budget", "13", "--learn-from-ledger", "--pairs"
+    )
+    assert code == 0, err
+    assert "gp began with" in out
+    assert "Shapley interactions of 5 owners by gp" in out
+    code, _, err = typed(capsys, files, "--method", "permutation", "--learn-from-ledger")
+    assert code == 2
+    assert "--learn-from-ledger was given with permutation" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--stop", "paymnts 0.1"), "Did you mean 'payments'"),
+        (("--stop", "seconds 5 top 3"), "where a rule was needed"),
+        (("--stop", "ranking 1.5"), "between 0 and 1"),
+        (("--stop", ""), "where a rule was needed"),
+        (("--stop", "values 0.1", "--precision", "0.1"), "'values 0.1 and ...'"),
+    ],
+)
+def test_rules_that_are_none_are_refused_before_files_are_read(capsys, files, more, message):
+    code, out, err = typed(capsys, files, *more)
+    assert (code, out) == (2, "")
+    assert message in err

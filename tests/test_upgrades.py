@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, make_scorer
@@ -18,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import dushapley as ds
+from dushapley.games.model import packages
 from dushapley.games.model.packages import blas, packages_of
 
 CODE = """
@@ -79,12 +82,12 @@ def package(install: Callable[..., Any]) -> Any:
     return install("thrown_away", "1.0")
 
 
-def game(model: Any, scoring: Any = "accuracy") -> ds.ModelGame:
+def game(model: Any, scoring: Any = "accuracy", **more: Any) -> ds.ModelGame:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     y = (X[:, 0] > 0).astype(int)
     owners = ds.Owners.from_arrays({"a": (X[:20], y[:20]), "b": (X[20:40], y[20:40])})
-    return ds.ModelGame(owners, model, X[40:], y[40:], scoring=scoring)
+    return ds.ModelGame(owners, model, X[40:], y[40:], scoring=scoring, **more)
 
 
 MADE: dict[str, Callable[[Any], ds.ModelGame]] = {
@@ -238,3 +241,63 @@ def test_an_upgrade_is_still_the_same_game_to_verify(
     assert before.context != after.context
     assert before.fingerprint == after.fingerprint  # so that its values are computed again
     assert ds.verify(ds.settle(ds.value(before, "exact"), 100), after).holds
+
+
+def mixed() -> ds.ModelGame:
+    """A game whose table is made into numbers by an encoder of another package."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": rng.normal(size=60), "town": rng.choice(["x", "y", "z"], 60)})
+    label = (rows["a"] + (rows["town"] == "x") > 0.3).astype(int).to_numpy()
+    owners = ds.Owners.from_arrays(
+        {name: (rows[k : k + 20], label[k : k + 20]) for k, name in ((0, "a"), (20, "b"))}
+    )
+    return ds.ModelGame(owners, LogisticRegression(), rows[40:], label[40:])
+
+
+def upgrade(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """Have a package that is really installed say that it is of another version."""
+    real = packages.metadata.distribution
+
+    def other(name: str) -> Any:
+        found = real(name)
+        if name != package:
+            return found
+        return SimpleNamespace(
+            version="99.0", requires=found.requires, metadata=found.metadata,
+            locate_file=found.locate_file,
+        )  # fmt: skip
+
+    monkeypatch.setattr(packages.metadata, "distribution", other)
+    packages._versions.cache_clear()
+
+
+@pytest.mark.parametrize("package", ["skrub", "pandas", "scikit-learn", "scipy", "numpy"])
+def test_upgrades_beneath_an_encoder_are_never_answered(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = mixed()
+    assert before.encoding is not None
+    ds.value(before, "exact", ledger=tmp_path / "ledger")
+    with monkeypatch.context() as patch:
+        upgrade(patch, package)
+        with pytest.raises(ds.errors.LedgerMismatch):
+            ds.value(mixed(), "exact", ledger=tmp_path / "ledger")
+    packages._versions.cache_clear()
+    with monkeypatch.context() as patch:
+        upgrade(patch, "rich")  # which draws tables on terminals
+        assert ds.value(mixed(), "exact", ledger=tmp_path / "ledger").n_computed == 0
+    packages._versions.cache_clear()
+
+
+def test_an_upgraded_score_is_never_answered(
+    install: Callable[..., Any], package: Any, tmp_path: Path
+) -> None:
+    def paid(p: Any) -> ds.Valuation:
+        made = game(LogisticRegression(), make_scorer(p.score), fingerprint="my score")
+        return ds.value(made, "exact", ledger=tmp_path / "ledger")
+
+    paid(package)
+    install("thrown_aside", "2.0")  # which no score uses
+    assert paid(package).n_computed == 0
+    with pytest.raises(ds.errors.LedgerMismatch):
+        paid(install("thrown_away", "2.0"))

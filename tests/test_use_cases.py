@@ -381,3 +381,75 @@ def test_privacy_costs_value() -> None:
     assert (np.diff(found[:, 0]) < 0).all()
     assert (np.diff(found[:, 1:].sum(axis=1)) > 0).all()
     assert found[-1, 0] > 0  # the fixed point is monotone: noisy rows never hurt
+
+
+def fixed_point(rows: np.ndarray, gamma: np.ndarray, d: int) -> float:
+    """max(−d, −d·x), Σ n γ² x/(1 + (d+1)γ² x) = 1, by bisection: written from the formula alone."""
+    if rows.sum() <= d + 1:
+        return -float(d)
+    low, high = -40.0, 40.0
+    for _ in range(80):
+        x = np.exp((low + high) / 2)
+        more = (rows * gamma**2 * x / (1 + (d + 1) * gamma**2 * x)).sum() < 1
+        low, high = ((low + high) / 2, high) if more else (low, (low + high) / 2)
+    return max(-float(d), -d * float(np.exp((low + high) / 2)))
+
+
+def test_four_precisions_are_exact_and_certified() -> None:
+    """Twelve owners against all 2^12 coalitions; the certificate is the distance from them."""
+    kind, d = np.arange(12) % 4, 5
+    sizes, gamma = np.array([20.0, 40, 60, 30])[kind], np.array([0.5, 1, 2, 4])[kind]
+    game = ds.LinearRegressionGame(sizes, gamma, d)
+    present = (np.arange(2**12)[:, None] >> np.arange(12)) & 1
+    u = {}
+    for pool in present:  # pools of the same numbers of each kind are worth the same
+        key = tuple(np.bincount(kind, pool, minlength=4).astype(int))
+        u.setdefault(key, fixed_point(pool * sizes, gamma, d))
+    worth = [u[tuple(np.bincount(kind, pool, minlength=4).astype(int))] for pool in present]
+    reference = ds.value(ds.TableGame(worth), "exact").values
+    found = ds.value(game, "exact")
+    assert (found.n_evaluations, found.details["route"]) == (0, "kinds of owners")
+    np.testing.assert_allclose(found.values, reference, atol=1e-10)
+    du = [
+        np.mean(
+            [
+                fixed_point(np.where(np.arange(12) == i, sizes, k / 11 * sizes), gamma, d)
+                - fixed_point(np.where(np.arange(12) == i, 0, k / 11 * sizes), gamma, d)
+                for k in range(12)
+            ]
+        )
+        for i in range(4)
+    ]
+    ours = ds.value(game, "du")
+    assert ours.n_evaluations == 0
+    np.testing.assert_allclose(ours.values[:4], du, atol=1e-10)
+    certificate = ds.guarantees.certificate(game)
+    assert certificate.is_guarantee
+    error = np.abs(ours.values - reference)
+    assert (error <= certificate.bound).all()
+    assert (certificate.bound <= error + 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_footnotes_bound_is_not_violated(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(3, 8)), int(rng.integers(1, 5))
+    gamma = rng.choice(10 ** rng.uniform(-0.5, 0.5, 3), n)
+    sizes = np.ceil((d + 2 + 1 / gamma.min() ** 2) * 10 ** rng.uniform(0, 1.5, n))
+    game = ds.LinearRegressionGame(sizes, gamma, d)
+    exact = ds.value(game, "exact", options={"by": "enumeration"}).values
+    bound = ds.guarantees.footnote_bound(game)
+    assert bound.is_guarantee
+    assert (np.abs(ds.value(game, "du").values - exact) <= bound.bound).all()
+
+
+def test_the_footnotes_bound_refuses_owners_below_the_floor() -> None:
+    with pytest.raises(ds.errors.AssumptionFails, match="holds 6 rows; the bound needs more than"):
+        ds.guarantees.footnote_bound(ds.LinearRegressionGame([6, 90], [1, 2], d=5))
+    with pytest.raises(ds.errors.AssumptionFails, match="fixed-point"):
+        ds.guarantees.footnote_bound(ds.LinearRegressionGame([60, 90], 1.0, 5, form="paper"))
+    two = ds.guarantees.footnote_bound(ds.LinearRegressionGame([60, 90], [1, 2], d=5))
+    assert two.bound.tolist() == [0.0, 0.0]  # with two owners both terms are exact
+    free = ds.LinearRegressionGame(np.arange(100, 140), 1 + np.arange(40) / 40, d=5)
+    with pytest.raises(ds.errors.AssumptionFails, match="few kinds"):
+        ds.guarantees.certificate(free)

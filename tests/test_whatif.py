@@ -263,3 +263,20 @@ def test_workers_change_no_bit() -> None:
     one = ds.what_if(game(blocks()), ds.Merge("a", "b"), method="permutation")
     two = ds.what_if(game(blocks()), ds.Merge("a", "b"), method="permutation", n_jobs=2)
     assert one.after.to_dict() == two.after.to_dict()
+
+
+def test_with_a_pot_a_merger_is_judged_by_money() -> None:
+    """Apart, the negative one is paid nothing and the other all; together they share its harm."""
+    game = ds.TableGame([0, 0.5, -0.3, 0.3, 0.4, 0.8, 0.2, 0.6])
+    answer = ds.what_if(game, ds.Merge("owner 1", "owner 2"), method="exact")
+    before, after = (ds.settle(v, 100, currency="EUR") for v in (answer.before, answer.after))
+    apart = before.payments[0] + before.payments[1]
+    together = dict(zip(answer.after.owners, after.payments, strict=True))["owner 1 + owner 2"]
+    assert together < apart
+    row = answer.to_frame().set_index("owner").loc["owner 1 + owner 2"]
+    assert row["change"] > 0  # values alone would say that it pays
+    told = " ".join(answer.paid_verdict(apart, together, "EUR"))
+    assert "Merging does not pay" in told
+    assert f"paid {together:,} EUR instead of {apart:,} EUR" in told
+    assert "the rule for negative values decides" in told
+    assert answer.paid_verdict(apart, apart)[0].startswith("It makes no difference")

@@ -67,7 +67,8 @@ def kind_of(thing: Any) -> str:
     module = getattr(thing, "__module__", "")
     if issubclass(thing, Exception) if inspect.isclass(thing) else False:
         return "plug-ins"
-    rooms = {"data": "owners", "games": "games", "settlement": "settlement", "results": "results"}
+    rooms = {"data": "owners", "settlement": "settlement", "results": "results"}
+    rooms |= dict.fromkeys(("games", "federated"), "games")
     return rooms.get(module.removeprefix("dushapley.").partition(".")[0], "values")
 
 
@@ -93,10 +94,10 @@ def command_line() -> str:
     os.environ.update(COLUMNS="88", TERM="dumb", NO_COLOR="1")
     from typer.testing import CliRunner
 
-    from dushapley.cli.main import COMMANDS, app
+    from dushapley.cli.main import COMMANDS, FEDERATE, app
 
     run, text = CliRunner(), ["# Command line\n"]
-    for command in ("", *COMMANDS):
+    for command in ("", *COMMANDS, *(f"federate {name}" for name in FEDERATE)):
         shown = run.invoke(app, [*command.split(), "--help"], prog_name="dushapley").output.strip()
         text.append(f"## `dushapley {command}".rstrip() + f"`\n\n```text\n{shown}\n```\n")
     return "\n".join(text)
@@ -107,7 +108,8 @@ def error_list() -> str:
     text = ["# Errors\n", inspect.cleandoc(errors.__doc__ or "").partition("\n")[2].strip() + "\n"]
     for name, error in vars(errors).items():
         if inspect.isclass(error) and error.__module__ == errors.__name__:
-            cause, _, cure = inspect.cleandoc(error.__doc__ or "").partition("Cure: ")
+            told, _, _ = inspect.cleandoc(error.__doc__ or "").partition("\n\nExamples\n")
+            cause, _, cure = told.partition("Cure: ")
             kinds = ", ".join(f"`{base.__name__}`" for base in error.__bases__)
             text.append(f"## `{name}`\n\nA {kinds}. {cause.strip()}\n")
             text += [f"**What helps.** {cure.strip()}\n"] if cure else []

@@ -13,15 +13,16 @@ docs/architecture.md draws it.
 [0.189, 0.271, 0.39]
 """
 
+from typing import TYPE_CHECKING
+
 from dushapley import estimators, games, guarantees, report
 from dushapley.data.check import check
 from dushapley.data.owners import Owners
 from dushapley.engine.asktell import AskTell
 from dushapley.engine.compare import compare, plot_comparison
 from dushapley.engine.diagnosis import diagnose
-from dushapley.engine.ledger import Ledger
+from dushapley.engine.ledger import Ledger, salvage
 from dushapley.engine.quote import quote
-from dushapley.engine.salvage import salvage
 from dushapley.engine.value import value
 from dushapley.errors import DUShapleyError, Stopped
 from dushapley.estimators import methods
@@ -35,6 +36,7 @@ from dushapley.games import (
     ModelGame,
     RegressogramGame,
     SizeGame,
+    StreamedGame,
     TableGame,
 )
 from dushapley.games.model.catalogue import models, scores
@@ -50,7 +52,20 @@ from dushapley.settlement.settlement import Settlement, settle
 from dushapley.settlement.verification import Verdict, verify
 from dushapley.settlement.whatif import WhatIf, quote_change, what_if
 
+if TYPE_CHECKING:
+    from dushapley.federated import FederatedGame
+
 __version__ = package_version("dushapley")
+
+
+def __getattr__(name: str) -> object:
+    """Federations, loaded when asked for: they need scikit-learn."""
+    if name == "FederatedGame":
+        from dushapley.federated import FederatedGame
+
+        return FederatedGame
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Ask",
@@ -60,6 +75,7 @@ __all__ = [
     "DUShapleyError",
     "DatasetGame",
     "Estimate",
+    "FederatedGame",
     "FoldsGame",
     "Game",
     "Interactions",
@@ -77,6 +93,7 @@ __all__ = [
     "Settlement",
     "SizeGame",
     "Stopped",
+    "StreamedGame",
     "TableGame",
     "Valuation",
     "Verdict",

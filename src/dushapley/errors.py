@@ -19,6 +19,15 @@ class DUShapleyError(Exception):
     """Root of all errors raised on purpose by this library.
 
     Messages quote names and cells of other people's files, so they are shown as harmless text.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> try:
+    ...     ds.value(ds.SizeGame([100, 200], w=lambda n: n / (n + 100)), "shaply")
+    ... except ds.DUShapleyError as error:
+    ...     print(type(error).__name__)
+    UnknownMethod
     """
 
     def __str__(self) -> str:
@@ -137,6 +146,14 @@ class WorkersDiffer(DUShapleyError, RuntimeError):
     """
 
 
+class FederationFailed(DUShapleyError, RuntimeError):
+    """An owner of a federation did not answer, refused, or answered what cannot be right.
+
+    Cure: See to the owner that the message names and run the same again; what was paid is in the
+    ledger.
+    """
+
+
 class ProtocolViolated(DUShapleyError, RuntimeError):
     """An estimator, game or hand-driven conversation broke the rules of asking and telling.
 
@@ -236,6 +253,15 @@ class Stopped(DUShapleyError, RuntimeError):
     Everything paid for is in the ledger (if there is one); `valuation` holds the estimate so far,
     or None if there is not one yet. `out_of_time` distinguishes a run that used up its
     `max_seconds` from one that was interrupted.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> def run(game):
+    ...     try:
+    ...         return ds.value(game, max_seconds=60)
+    ...     except ds.Stopped as stopped:
+    ...         return stopped.valuation  # what is known so far, or None
     """
 
     def __init__(

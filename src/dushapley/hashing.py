@@ -38,6 +38,12 @@ def digest(*parts: object) -> str:
     """Content hash of strings, numbers and arrays; the same in every process.
 
     Each part is written with its type and length, so that no two lists of parts can run together.
+
+    Examples
+    --------
+    >>> from dushapley.games import digest
+    >>> digest("ab", "c") == digest("a", "bc")
+    False
     """
     return _sha256(chunk for part in parts for chunk in _labelled(part)).hex()
 

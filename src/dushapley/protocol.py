@@ -22,6 +22,9 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 
+LARGE_ROUND = 256
+"""Pools to which rounds grow in long runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -51,6 +54,13 @@ class Estimate:
         `Guarantee.to_dict`.
     by_row
         Where a formula's values are means over test rows: those of single rows, shape (rows, I).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dushapley import Estimate
+    >>> Estimate(np.array([0.5, 0.5]), notes=("halves",)).notes
+    ('halves',)
     """
 
     values: FloatArray
@@ -85,16 +95,34 @@ class Ask:
         are the answers to all before them that were not sent already. By it a method that learns
         from answers keeps workers busy while it thinks, and what it learns from is fixed: never
         what happens to have arrived.
+    around
+        Whether every owner's marginal around each pool is wanted instead of the pool's worth: what
+        one inside brings to the others, what one outside would bring. Answers have shape (m, I),
+        and each pool counts as I + 1 evaluations. Only of games that know how (`Problem.around`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dushapley import Ask
+    >>> Ask(np.array([[True, False], [True, True]])).queries.shape
+    (2, 2)
     """
 
     queries: Queries
     so_far: Estimate | Callable[[], Estimate | None] | None = None
     draws: IntArray | None = None
     lag: int = 0
+    around: bool = False
 
     def estimate(self) -> Estimate | None:
         """The estimate before the answers, made now if it has to be."""
         return self.so_far() if callable(self.so_far) else self.so_far
+
+    @property
+    def cost(self) -> int:
+        """Evaluations that it counts as."""
+        m, n_players = self.queries.shape
+        return m * (n_players + 1) if self.around else m
 
 
 Conversation = Generator[Ask, FloatArray, Estimate]
@@ -128,6 +156,19 @@ class Problem:
     known
         Pools whose worth was paid before and that a method may ask first, for nothing: `budget`
         counts them. Shape (m, I), never nobody or everybody; empty unless the user wants it.
+    around
+        Whether the game tells every owner's marginal around a pool at once (`Ask.around`).
+
+    Examples
+    --------
+    A method sees this and nothing else; here one that pays everybody the same:
+
+    >>> import numpy as np
+    >>> from dushapley import Ask, Estimate
+    >>> def equal(problem):
+    ...     yield Ask(np.eye(problem.n_players, dtype=bool))
+    ...     share = (problem.full - problem.empty) / problem.n_players
+    ...     return Estimate(np.full(problem.n_players, share))
     """
 
     n_players: int
@@ -140,6 +181,15 @@ class Problem:
     rng: np.random.Generator
     batch: int = 64
     known: BoolArray | None = None
+    around: bool = False
+
+    def round_after(self, asked: int) -> int:
+        """Pools of a round that begins after so many: `batch`, and later a sixteenth of those.
+
+        What is done once a round must not cost more than pools that take microseconds; and it is
+        not the budget that decides, so that a larger one asks the same pools first.
+        """
+        return max(1, self.batch, min(LARGE_ROUND, asked // 16))
 
     @property
     def total(self) -> float:

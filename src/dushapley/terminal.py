@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from html import escape
 from io import StringIO
 from shutil import get_terminal_size
 from typing import TextIO
@@ -89,6 +90,26 @@ def table(
     with console.capture() as text:
         console.print(grid)
     return "\n".join(f"{' ' * indent}{line}".rstrip() for line in text.get().splitlines())
+
+
+def html_table(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], bars: Sequence[float] = ()
+) -> str:
+    """The same for notebooks; behind each name a bar, as long as its part of the longest.
+
+    Bars are see-through, so that they can be read on light and dark grounds.
+    """
+    longest = max(map(abs, bars), default=0.0) or 1.0
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    lines = []
+    for k, (name, *cells) in enumerate(rows):
+        part = bars[k] / longest if k < len(bars) and np.isfinite(bars[k]) else 0.0
+        colour = "rgba(178,83,47,.35)" if part < 0 else "rgba(47,111,178,.35)"
+        bar = f"linear-gradient(90deg,{colour} {100 * abs(part):.1f}%,transparent 0)"
+        style = f"text-align:left;min-width:9em;background:{bar}" if bars else "text-align:left"
+        rest = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        lines.append(f"<tr><td style='{style}'><bdi>{escape(name)}</bdi></td>{rest}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def say(sentence: str) -> None:

@@ -265,12 +265,13 @@ def check_seed(seed: object, error: type[DUShapleyError] = InvalidOption) -> int
     return int(seed)
 
 
-def strict_json(content: bytes) -> Any:
+def strict_json(content: bytes, *, longer: int = 1) -> Any:
     """Data from JSON that can be read in one way only; a ValueError says what is wrong with it.
 
     Other readers take the last of two equal keys, or read 1e999 as infinity: two people would then
     see two things under one seal. Refused are double keys, NaN and infinity, numbers of more than
-    40 digits or beyond the range of floats, more than 64 MB, 3,000,000 entries or 40 levels.
+    40 digits or beyond the range of floats, more than 64 MB, 3,000,000 entries or 40 levels; of
+    files that are `longer` by nature, so many times as many bytes and entries are read.
 
     Examples
     --------
@@ -279,10 +280,11 @@ def strict_json(content: bytes) -> Any:
     ValueError: 'pot' stands in it twice
     """
     n_entries = sum(content.count(mark) for mark in (b",", b"[", b"{"))
-    if len(content) > MOST_BYTES or n_entries > MOST_ENTRIES:
+    most_bytes, most_entries = longer * MOST_BYTES, longer * MOST_ENTRIES
+    if len(content) > most_bytes or n_entries > most_entries:
         raise ValueError(
-            f"{len(content):,} bytes and {n_entries:,} entries; at most {MOST_BYTES:,} and "
-            f"{MOST_ENTRIES:,} are read"
+            f"{len(content):,} bytes and {n_entries:,} entries; at most {most_bytes:,} and "
+            f"{most_entries:,} are read"
         )
     try:
         data = json.loads(

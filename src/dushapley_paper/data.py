@@ -135,7 +135,7 @@ def _prepared(name: str) -> Path | None:
 def _read_prepared(path: Path) -> Table:
     with np.load(path) as file:
         task: Task = "regression" if str(file["task"]) == "regression" else "classification"
-        return Table(path.stem, file["X"], file["y"], task, str(file["note"]))
+        return Table(path.stem, file["X"].astype(np.float64), file["y"], task, str(file["note"]))
 
 
 def find(name: str) -> Path:

@@ -73,7 +73,8 @@ def falls_below(result: Result, reading: str) -> ClaimVerdict:
     crossed = [crossing(result, p, reading) for p in result["panels"]]
     last = f"not up to I = {result['owners'][-1]:,}"
     courses = [
-        f"n_max = {p['n_max']:,}: " + (f"from I = {n:,}" if n else f"{last}, {trend(p, reading)}")
+        f"n_max = {p['n_max']:,}: "
+        + (f"clearly from I = {n:,}" if n else f"{last}, {trend(p, reading)}")
         for p, n in zip(result["panels"], crossed, strict=True)
     ]
     return ClaimVerdict(
@@ -143,6 +144,7 @@ def draw(result: Result) -> Figure:
     figure, axes = draw_series(result, SERIES)
     for ax in axes:
         ax.set_yscale("log")
+    axes[0].set_ylabel("error, or bound of it")
     return figure
 
 

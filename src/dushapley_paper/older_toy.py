@@ -150,11 +150,16 @@ def in_many_draws(draws: list[Result]) -> tuple[Finding, str]:
     """Whether DU-Shapley is below all rivals, draw by draw of uniform sizes."""
     won, level, of = (sum(d[key] for d in draws) for key in ("won", "level", "draws"))
     each = (
-        f"below all rivals in {d['won']} of {d['draws']} draws at I = {d['owners']}, best rival's "
-        f"MSE over DU-Shapley's {spread(d['ratio'])}"
+        f"clearly below all rivals in {d['won']} of {d['draws']} draws at I = {d['owners']}"
+        f"{too_close(d['level'])}, best rival's MSE over DU-Shapley's {spread(d['ratio'])}"
         for d in draws
     )
     return judge(won, of, level), "; ".join(each)
+
+
+def too_close(level: int) -> str:
+    """Draws in which noise leaves it open, if there are any."""
+    return f" ({level} too close to call)" if level else ""
 
 
 def spread(found: list[float]) -> str:

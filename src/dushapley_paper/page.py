@@ -113,8 +113,10 @@ def retallied() -> str:
         "\n**Tallied again.** Before, both ways to have u(∅) = 0 were called unstated; the fixed "
         "point and the floored w, which are not the paper's, counted in its setting; a claim about "
         "all instances could hold weaker in spite of counterexamples; and verdicts under the "
-        "natural logarithm took cases too close to call for counterexamples. What this page said "
-        "then, where it says something else now:\n\n"
+        "natural logarithm took cases too close to call for counterexamples. Since then noisy "
+        "labels are spread over rows and repeated more often (table-2), and owners of very unequal "
+        "size and, for ten owners, all rows of cal-housing are among the paper's games (table-1). "
+        "What this page said before all that, where it says something else now:\n\n"
     )
     return f"{why}{markdown_table(('claim', 'in the setting of the paper', 'beyond'), changed)}\n"
 

@@ -11,7 +11,7 @@ from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.data.owners import Owners
 from dushapley_paper.data import Table
 
-Scenario = Literal["iid", "mislabelled", "shifted"]
+Scenario = Literal["iid", "uneven", "mislabelled", "shifted"]
 Spread = Literal["uniform", "dirichlet", "equal"]
 
 HOLDOUT = 0.1
@@ -53,7 +53,8 @@ def split(
 ) -> Split:
     """Deal shuffled rows out to owners, after setting the test rows aside.
 
-    "iid": at random. "mislabelled": the same, then 30% of the owners get half their labels wrong
+    "iid": at random. "uneven": the same, with sizes uniform over all ways to share, so that many
+    owners are tiny. "mislabelled": as "iid", then 30% of the owners get half their labels wrong
     (another class; for regression, targets shuffled within the owner). "shifted": rows sorted by
     their first column (age, mean radius, income, ...) with noise of the same spread, then cut, so
     that owners see different parts of the population.
@@ -62,7 +63,7 @@ def split(
     rows = rng.permutation(len(table.X))[:most_rows]
     n_test = round(len(rows) * HOLDOUT / (1 + HOLDOUT))
     test, train = rows[:n_test], rows[n_test:]
-    counts = draw_sizes(rng, n_owners, len(train), sizes)
+    counts = draw_sizes(rng, n_owners, len(train), "dirichlet" if scenario == "uneven" else sizes)
     if scenario == "shifted":
         blurred = table.X[train, 0] + rng.normal(0, 1, len(train))
         train = train[np.argsort(blurred, kind="stable")]

@@ -77,8 +77,8 @@ def cannot_ensure(result: Result, reading: str, said: str) -> ClaimVerdict:
         f"after I² samples SVARM's theorem cannot ensure DU-Shapley's bias with high "
         f"probability (appendix A.1; {said})",
         judge(found.count("won"), len(found), found.count("level")),
-        f"below {HIGH} in {found.count('won')} of {len(found)} settings; probabilities from "
-        f"{short(min(chances))} to {short(max(chances))}"
+        f"clearly below {HIGH} in {found.count('won')} of {len(found)} settings; probabilities "
+        f"from {short(min(chances))} to {short(max(chances))}"
         + (f"; ensured at I = {', '.join(map(str, ensured))}" if ensured else ""),
     )
 

@@ -29,6 +29,7 @@ PRINTED_SETS = {
 
 SCENARIOS = {
     "iid": "owners alike (the paper's)",
+    "uneven": "owners alike, sizes uniform over all ways to share",
     "mislabelled": "30% of owners with half their labels wrong",
     "shifted": "owners from different parts of the population",
 }

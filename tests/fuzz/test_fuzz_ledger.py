@@ -78,6 +78,7 @@ STATEMENTS = (
     "update about set value = ? where name = (select {}(name) from about)",
     "delete from scores where ? is not null and key = (select {}(key) from scores)",
     "insert into about select ?, {}(value) from about",
+    "update plain set body = ? where id = (select {}(id) from plain)",
 )
 PROGRAMS = (
     "create view more as with recursive n(i) as (values(0) union all select i + 1 from n) "

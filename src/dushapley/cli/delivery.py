@@ -14,13 +14,15 @@ from typer import Option
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, one_of
-from dushapley.cli.outputs import Force, Output, refuse_outputs, stamped
+from dushapley.cli.outputs import Force, Output, refuse_outputs, stamped, terms_of
 from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.hashing import digest
 from dushapley.report import owner_page, report, summarize, text_table
 from dushapley.results.diagnosis import Diagnosis
+from dushapley.settlement.interactions import Interactions
 from dushapley.settlement.money import (
+    NO_CAP,
     check_cap,
     check_currency,
     check_decimals,
@@ -79,6 +81,21 @@ class Pot:
         if limit is not None:
             say(f"warning: {rule_text(self.negative, limit)} Agree on that before anybody is paid.")
 
+    @property
+    def terms(self) -> str:
+        """Pot and rule, as a settlement of them would say; "" without a pot."""
+        if self.pot is None:
+            return ""
+        cap = check_cap(self.cap, self.negative)
+        settled = {
+            "pot": str(check_pot(self.pot, check_decimals(None, self.currency))),
+            "currency": self.currency,
+            "negative": self.negative,
+            "floor": check_floor(self.floor, self.negative),
+            "cap": None if cap == NO_CAP else cap,
+        }
+        return terms_of(settled)
+
     def shared(
         self,
         result: ds.Valuation,
@@ -135,6 +152,14 @@ class Delivery(Pot):
             "by 16 trainings an owner.",
         ),
     ] = False
+    pairs: Annotated[
+        bool,
+        Option(
+            "--pairs",
+            help="Also every two owners: who is redundant with whom, who needs whom. After exact "
+            "or gp the ledger has all it takes.",
+        ),
+    ] = False
     force: Force = False
 
     def __post_init__(self) -> None:
@@ -156,7 +181,11 @@ class Delivery(Pot):
     def refuse_outputs(self, job: Job, means: o.Means) -> None:
         """Refuse files that cannot be written, or should not be, before any file is read."""
         wanted = {"--settlement": self.pot and self.settlement, "--report": self.report}
-        files = [Output(name, Path(path), job.identity) for name, path in wanted.items() if path]
+        files = [
+            Output(name, Path(path), job.identity, self.terms)
+            for name, path in wanted.items()
+            if path
+        ]
         refuse_outputs([*files, *means.outputs], job.paths, force=self.force)
 
     def refuse_strangers(self, job: Job, game: ds.Game) -> None:
@@ -169,7 +198,7 @@ class Delivery(Pot):
                     f"{', '.join(map(repr, game.names[:20]))}."
                 )
         pages = [
-            Output(f"--report-for {name!r}", path, page_identity(name, job))
+            Output(f"--report-for {name!r}", path, page_identity(name, job), self.terms)
             for name, path in self._pages(game)
         ]
         refuse_outputs(pages, [*job.paths, *filter(None, [self.report])], force=self.force)
@@ -193,6 +222,7 @@ class Delivery(Pot):
         json: bool,
         diagnosis: Diagnosis | None = None,
         growth: dict[str, Any] | None = None,
+        interactions: Interactions | None = None,
     ) -> None:
         """Data on stdout, files where they were asked for."""
         record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
@@ -206,10 +236,10 @@ class Delivery(Pot):
         if json:
             output(result.to_json())
         else:
-            output(text_table(result, summarize(result, settled), settled))
+            output(text_table(result, summarize(result, settled, diagnosis=diagnosis), settled))
         if settled is not None:
             self._write(self.settlement, settled.to_json())
-        self._write_pages(result, settled, job, game, command, diagnosis)
+        self._write_pages(result, settled, job, game, command, diagnosis, interactions)
         if settled is not None:
             self._say_next(job)
         if refusal is not None:
@@ -223,15 +253,21 @@ class Delivery(Pot):
         game: ds.ModelGame | ds.FoldsGame,
         command: str,
         diagnosis: Diagnosis | None,
+        interactions: Interactions | None,
     ) -> None:
         if self.report is None:
             return
         model = about(job, game)
-        page = report(result, settled, about=model | {"command": command}, diagnosis=diagnosis)
-        self._write(self.report, stamped(page, job.identity))
+        told = model | {"command": command}
+        page = report(result, settled, about=told, diagnosis=diagnosis, interactions=interactions)
+        terms = "" if settled is None else self.terms
+        self._write(self.report, stamped(page, job.identity, terms))
         for name, path in self._pages(game):
-            page = owner_page(result, name, settled, about=model, diagnosis=diagnosis)
-            self._write(path, stamped(page, page_identity(name, job)))
+            page = owner_page(
+                result, name, settled, about=model, diagnosis=diagnosis,
+                settlement_file=self.settlement.name,
+            )  # fmt: skip
+            self._write(path, stamped(page, page_identity(name, job), terms))
 
     def _say_next(self, job: Job) -> None:
         """What to do with a settlement, in commands that can be typed."""
@@ -278,4 +314,6 @@ def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:
         "cv": f"in {job.cv}-fold cross-validation of the owners’ own rows",
     }
     way = "test" if job.test else "holdout" if job.holdout is not None else "cv"
-    return {"model": type(model).__name__, "score": str(one.scoring), "tested": tested[way]}
+    model_name = type(model).__name__
+    facts = {"model": model_name, "score": str(one.scoring), "tested": tested[way]}
+    return facts | ({"target": job.target} if job.target else {})

@@ -16,7 +16,7 @@ from dushapley.cli.data import Data
 from dushapley.data.rows import is_table
 from dushapley.errors import InvalidOption, SharedRows
 from dushapley.games.model.batched.arithmetic import BACKENDS
-from dushapley.games.model.catalogue import Choice, check_task, choose, in_words
+from dushapley.games.model.catalogue import Choice, check_model_name, check_task, choose, in_words
 from dushapley.games.model.encoding import is_mixed
 from dushapley.terminal import say
 from dushapley.validation import check_choice
@@ -95,6 +95,8 @@ class Job(Data):
                 "Statistics files name their owner and hold no rows to keep back: pass --test "
                 "FILE, and neither --owner nor --by-file."
             )
+        for name, _ in self.pairs:
+            check_model_name(name)
         super().__post_init__()
         o.refuse_not_unicode(self.paths)
         if self.holdout is not None and not 0 < self.holdout < 1:

@@ -29,6 +29,7 @@ from dushapley.cli.check import check
 from dushapley.cli.compare import compare
 from dushapley.cli.data import Data
 from dushapley.cli.demo import demo
+from dushapley.cli.federate import COMMANDS as FEDERATE
 from dushapley.cli.jobfile import Job, decide
 from dushapley.cli.methods import methods
 from dushapley.cli.panels import in_panel
@@ -139,6 +140,16 @@ for name, function in COMMANDS.items():
     app.command(name)(ungrouped(function))
 
 
+federate = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="No row moves: owners keep their files and answer a coordinator's questions.",
+)
+for name, part in FEDERATE.items():
+    federate.command(name)(ungrouped(part))
+app.add_typer(federate, name="federate")
+
+
 def show_version(wanted: bool) -> None:
     """Print the version, and nothing else."""
     if wanted:
@@ -184,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def sentence_on(error: Exception, given: Sequence[str]) -> str:
     """What a person is told of an error, in the words of the command line."""
     if hasattr(error, "format_message"):  # a wrong option, found by typer
-        command = next((word for word in given if word in COMMANDS), "")
+        command = next((word for word in given if word in (*COMMANDS, "federate")), "")
         told = error.format_message()
         if told.lstrip().startswith("Usage"):
             return told

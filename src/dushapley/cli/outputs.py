@@ -1,7 +1,8 @@
 """Where a command writes: refused before anything is paid, if it could not or should not.
 
 An output never hits an input, nor another output. A file that stands there is replaced only if it
-was written for the same job (same files in the same roles, same target and owners), or on --force.
+was written for the same job (same files in the same roles, same target and owners) and, where it
+shares money, for the same pot by the same rule; or on --force.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Force = Annotated[
     Option("--force", help="Replace files that were written for something else; never inputs."),
 ]
 STAMP = re.compile(rb"dushapley-job:([0-9a-f]{64})")
+TERMS = re.compile(rb"dushapley-terms:([0-9a-f]{64})")
 STAMPED_WITHIN = 2**16
 """Bytes of either end of a file in which its stamp is looked for."""
 
@@ -44,11 +46,14 @@ class Output:
     job
         Identity of its job, which a file that is to be replaced must share; None: the file is added
         to, and checks for itself what stands there (a ledger).
+    terms
+        Pot and rule, of what shares money (`terms_of`); "" for what does not.
     """
 
     option: str
     path: Path
     job: str | None
+    terms: str = ""
 
 
 def identity(record: Mapping[str, Any]) -> str:
@@ -58,14 +63,21 @@ def identity(record: Mapping[str, Any]) -> str:
     return digest("job", *files, *columns)
 
 
+def terms_of(settled: Mapping[str, Any]) -> str:
+    """What makes two settlements share the same money by the same rule, from a stored one."""
+    names = ("pot", "currency", "negative", "floor", "cap")
+    return digest("terms", *(str(settled.get(name)) for name in names))
+
+
 def stamp(job: str) -> str:
     """How a page or picture says which job it was written for."""
     return f"dushapley-job:{job}"
 
 
-def stamped(page: str, job: str) -> str:
-    """A page that says so, where no browser shows it."""
-    return f"{page.rstrip()}\n<!-- {stamp(job)} -->\n"
+def stamped(page: str, job: str, terms: str = "") -> str:
+    """A page that says so, and what it shares by which rule, where no browser shows it."""
+    shared = f" dushapley-terms:{terms}" if terms else ""
+    return f"{page.rstrip()}\n<!-- {stamp(job)}{shared} -->\n"
 
 
 def refuse_outputs(
@@ -137,32 +149,75 @@ def fault_of(path: Path) -> str | None:
 
 
 def refuse_strange(output: Output, *, force: bool) -> None:
-    """Refuse to replace what was not written for the same job."""
+    """Refuse to replace what was not written for the same job, or shares other money."""
     if force or output.job is None or not output.path.exists():
         return
+    again = "Name another file, or add --force to replace it."
+    stands = f"{output.option} {output.path} exists and"
     if job_in(output.path) != output.job:
         raise InvalidOption(
-            f"{output.option} {output.path} exists and was not written for this job (the same "
-            "files, target and owners). Name another file, or add --force to replace it."
+            f"{stands} was not written for this job (the same files, target and owners"
+            f"{_about(output.path)}). {again}"
         )
+    found = terms_in(output.path)
+    if output.terms and found and found != output.terms:
+        raise InvalidOption(
+            f"{stands} shares another pot, or by another rule{_pot(output.path)}. {again}"
+        )
+
+
+def _ends(path: Path) -> bytes:
+    """The first and the last of a file's bytes."""
+    with path.open("rb") as file:
+        head = file.read(STAMPED_WITHIN)
+        file.seek(-min(STAMPED_WITHIN, path.stat().st_size), os.SEEK_END)
+        return head + file.read()
+
+
+def _settled(path: Path) -> dict[str, Any]:
+    """A settlement that stands there; nothing where there is none."""
+    from dushapley.settlement.verification import as_stored
+
+    with path.open("rb") as file:
+        if not file.read(STAMPED_WITHIN).lstrip().startswith(b"{"):
+            return {}
+    try:
+        found = as_stored(path)
+    except InvalidSettlement:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _about(path: Path) -> str:
+    """What a settlement's own job predicts, which shows a target that was mistyped."""
+    job = (_settled(path).get("record") or {}).get("job") or {}
+    return printable(f"; its target is {job['target']!r}") if job.get("target") else ""
+
+
+def _pot(path: Path) -> str:
+    settled = _settled(path)
+    if not settled:
+        return ""
+    amount = f"{settled.get('pot')} {settled.get('currency')}".strip()
+    return printable(f": {amount} by {settled.get('negative')!r}")
 
 
 def job_in(path: Path) -> str | None:
     """The job that a settlement, page or picture was written for; None where it does not say."""
-    from dushapley.settlement.verification import as_stored
-
-    with path.open("rb") as file:
-        head = file.read(STAMPED_WITHIN)
-        file.seek(-min(STAMPED_WITHIN, path.stat().st_size), os.SEEK_END)
-        found = STAMP.search(head + file.read())
-    if found:
+    if found := STAMP.search(_ends(path)):
         return found[1].decode()
-    if not head.lstrip().startswith(b"{"):
-        return None
     try:
-        return identity(as_stored(path)["record"])
-    except (InvalidSettlement, KeyError, TypeError, AttributeError):
+        return identity(_settled(path)["record"])
+    except (KeyError, TypeError, AttributeError):
         return None
+
+
+def terms_in(path: Path) -> str | None:
+    """Pot and rule of a settlement, page or letter that stands there; None where it has none."""
+    if found := TERMS.search(_ends(path)):
+        return found[1].decode()
+    settled = _settled(path)
+    return terms_of(settled) if settled else None
 
 
 def same_file(one: Path, other: Path) -> bool:

@@ -19,13 +19,14 @@ PANELS = {
         "memory", "encode", "backend", "model_seed",
     ),
     "How values are estimated": (
-        "method", "option", "budget", "precision", "max_seconds", "seed", "methods", "budgets",
-        "seeds", "reference",
+        "method", "option", "budget", "precision", "stop", "max_seconds", "learn_from_ledger",
+        "seed", "methods", "budgets", "seeds", "reference",
     ),
     "Where it runs and is kept": ("jobs", "executor", "address", "ledger", "no_ledger", "yes"),
     "Sharing money": ("pot", "currency", "negative", "floor", "cap", "settlement"),
     "What is written": (
-        "report", "report_for", "growth", "why", "picture", "write_job", "force", "json", "debug",
+        "report", "report_for", "growth", "pairs", "why", "picture", "write_job", "force", "json",
+        "debug",
     ),
 }  # fmt: skip
 """Titles and the options under them; those of no group stand under "Options"."""

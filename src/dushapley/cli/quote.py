@@ -5,10 +5,13 @@ Work that is likely to be long is timed and asked about before it is paid.
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
@@ -32,29 +35,65 @@ ASK_ABOVE = 120.0
 """Seconds of estimated work above which a person is asked first."""
 
 
-def quote(job: Job, jobs: o.Jobs = 1, json: o.Json = False) -> None:
+def quote(
+    job: Job,
+    jobs: o.Jobs = 1,
+    json: o.Json = False,
+    budgets: Annotated[
+        str | None,
+        Option("--budgets", help="Evaluations, with commas between.", metavar="N,N,..."),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        Option(help="Ledger of a pilot: foresees how precise gp would be.", metavar="FILE"),
+    ] = None,
+) -> None:
     """What each method would cost here, from a few timed trainings, before paying."""
     check_executor("local", jobs, None)
     job.refuse_several()
     game = job.game()
-    frame = ds.quote(game, n_jobs=jobs)
+    frame = ds.quote(game, numbers(budgets), n_jobs=jobs, ledger=ledger)
     if one_of(game).is_endless and game.at_least is None:
         say(ENDLESS)
     output(frame.to_json(orient="records", indent=1, double_precision=15) if json else shown(frame))
 
 
+def numbers(text: str | None) -> list[int] | None:
+    """Whole numbers with commas between."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidOption(
+            f"Found --budgets {text}; it takes whole numbers with commas between, say 60,200."
+        ) from None
+
+
 def shown(frame: pd.DataFrame) -> str:
-    """One line per method: evaluations, time and summary, or why it is refused."""
-    titles = ("method", "evaluations", "about", "what it does")
+    """One line per method: evaluations, time and summary, or why it is refused.
+
+    With the precision where a pilot foresees it.
+    """
+    titles = ["method", "evaluations", "about", "what it does"]
     rows = [cells(row) for _, row in frame.iterrows()]
-    return table(titles, rows, left=(0, 3), indent=0, width=columns())
+    if frame["precision"].notna().any():
+        titles.insert(3, "precision")
+        for row, part in zip(rows, frame["precision"], strict=True):
+            row.insert(3, "-" if part != part else f"± {part:.1%}")
+    return table(tuple(titles), rows, left=(0, len(titles) - 1), indent=0, width=columns())
 
 
 def cells(row: Any) -> list[str]:
     """One method of a quote."""
     if isinstance(row["refused"], str):
-        return [row["method"], "-", "-", in_options(row["refused"])]
+        return [row["method"], "-", "-", first_sentence(in_options(row["refused"]))]
     return [row["method"], f"{row['evaluations']:,}", clock(row["seconds"]), row["summary"]]
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a refusal: --json, and asking for the method, give all of it."""
+    return re.split(r"(?<=[.!?]) (?=[A-Z])", text, maxsplit=1)[0]
 
 
 def agree_on_plan(
@@ -65,6 +104,7 @@ def agree_on_plan(
     apart: int = 0,
     growth: bool = False,
     others: int = 0,
+    pairs: int = 0,
 ) -> None:
     """Say what will run, and ask if it is likely to be long; who agreed before pays no trial.
 
@@ -73,7 +113,7 @@ def agree_on_plan(
     """
     each = 0.0 if means.yes else prices.seconds_each(game)
     grown = growth_cost(game.n_players) if growth else 0
-    trainings = (plan.budget + game.n_tried) * (1 + others) + apart + grown
+    trainings = (plan.budget + game.n_tried) * (1 + others) + apart + grown + pairs
     seconds = each * trainings / prices.workers(means.jobs)
     timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
@@ -89,6 +129,8 @@ def agree_on_plan(
         )
     if grown:
         say(f"and up to {grown:,} trainings more for --growth")
+    if pairs:
+        say(f"and up to {pairs:,} trainings more for --pairs")
     if others:
         ways = "way" if others == 1 else "ways"
         say(f"and as many again under each of {others} other {ways} to value: models and scores")

@@ -14,6 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from dushapley.cli import options as o
 from dushapley.cli.data import Inputs
 from dushapley.cli.job import Job
+from dushapley.cli.stopping import stop_rule
 from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
 from dushapley.games.model.catalogue import MODELS
 from dushapley.settlement.money import (
@@ -37,6 +38,12 @@ FILES = ("files", "test")
 def recorded(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Provenance of a settlement that the command line made."""
     record = data["record"]
+    if "federation" in record:
+        raise InvalidSettlement(
+            "The settlement was made over a federation, whose rows are with their owners: files "
+            "alone cannot bear it out. Have the owners join again and run its command once more "
+            f"(with another --ledger): {record.get('command')}"
+        )
     if not {"job", "inputs", "command"} <= set(record):
         raise InvalidSettlement(
             "The settlement does not record the command it was made by. If it was made in Python, "
@@ -108,11 +115,23 @@ def command_finding(stored: Settlement) -> Finding:
 def intake_finding(settlement: Settlement, job: Job) -> Finding:
     """Whether all that was odd in the files is recorded, as it is found again."""
     found = json.loads(json.dumps(job.findings.record()))
-    stored, again = (
-        [f"{json.dumps(one, sort_keys=True)} [{one.get('code')}]" for one in some]
-        for some in (settlement.record.get("findings", ()), found)
-    )
-    return same_notes("findings", stored, again, settlement.valuation.version)
+    stored = settlement.record.get("findings", ())
+    keys = {_key(one): _in_words(one) for one in (*stored, *found)}
+    here, there = ([_key(one) for one in some] for some in (stored, found))
+    return same_notes("findings", here, there, settlement.valuation.version, keys)
+
+
+def _key(finding: Mapping[str, Any]) -> str:
+    """All of it, to be compared."""
+    return f"{json.dumps(finding, sort_keys=True)} [{finding.get('code')}]"
+
+
+def _in_words(finding: Mapping[str, Any]) -> str:
+    """All of it, to be read: the sentence, and what else is recorded."""
+    named = {"message": "a finding without a sentence", "code": "none"} | dict(finding)
+    message, code = named.pop("message"), named.pop("code")
+    rest = ", ".join(f"{name} {thing!r:.60}" for name, thing in sorted(named.items()))
+    return f"{message} ({rest}) [{code}]"
 
 
 def parsed(command: str) -> tuple[set[str], dict[str, Any]]:
@@ -142,11 +161,16 @@ def expected(stored: Settlement) -> dict[str, Any]:
     """What the command must have said, by option."""
     v = stored.valuation
     asked = {"method": v.method_asked, "option": dict(v.options), "budget": v.budget}
+    stop = v.details.get("stop")
+    ended = {"stop": stop.get("rule") if isinstance(stop, Mapping) else stop}
+    ended = ended if v.n_evaluations else {}  # a formula has nothing to stop
     terms = ("pot", "currency", "negative", "floor", "cap", "decimals")
     return {
         **stored.record["job"],
         **asked,
         "precision": v.precision,
+        **ended,
+        "learn_from_ledger": v.details.get("learned") is not None,
         "seed": v.seed,
         **{name: getattr(stored, name) for name in terms},
     }
@@ -162,6 +186,10 @@ def agrees(given: Mapping[str, Any], name: str, wanted: Any) -> bool:
             files = [typed] if name == "test" else list(typed or ())
             names = [Path(file).name for file in files if file]
             return names == ([wanted] if isinstance(wanted, str) else list(wanted or ()))
+        if name == "stop":
+            return wanted == (None if typed is None else repr(stop_rule(typed)))
+        if name == "learn_from_ledger":
+            return bool(typed) or not wanted  # of an empty ledger there was nothing to learn
         if name == "pot":
             return check_pot(typed, 18) == wanted
         if name == "floor":

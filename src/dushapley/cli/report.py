@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Mapping
 from datetime import date as calendar
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from dushapley.cli.outputs import Force, Output, identity, refuse_no_folder, refuse_outputs, stamped
+from dushapley.cli.outputs import (
+    Force,
+    Output,
+    identity,
+    refuse_no_folder,
+    refuse_outputs,
+    stamped,
+    terms_of,
+)
 from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.hashing import digest
@@ -17,12 +26,16 @@ from dushapley.report import owner_page, summarize, text_table
 from dushapley.report import report as page_of
 from dushapley.report.letters import check_shown
 from dushapley.report.logo import embedded
-from dushapley.report.payments import payments_csv, payments_workbook
+from dushapley.report.payments import payments_csv, payments_parquet, payments_workbook
 from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import as_stored, offline_findings
 from dushapley.terminal import output, say
 
-TABLES = (".csv", ".xlsx")
+TABLES: dict[str, Callable[[Settlement], str | bytes]] = {
+    ".csv": payments_csv,
+    ".xlsx": payments_workbook,
+    ".parquet": payments_parquet,
+}
 
 
 def report(
@@ -45,7 +58,7 @@ def report(
     ] = None,
     payments: Annotated[
         Path | None,
-        Option(help="Write the payments as a table: .csv or .xlsx.", metavar="FILE"),
+        Option(help="Write the payments as a table: .csv, .xlsx or .parquet.", metavar="FILE"),
     ] = None,
     title: Annotated[
         str | None, Option(help="Heading of the page and the letters.", metavar="TEXT")
@@ -68,10 +81,12 @@ def report(
     if letters_show is not None and letters is None:
         raise InvalidOption("--letters-show says what letters hold; pass --letters DIR with it.")
     if payments is not None and payments.suffix.lower() not in TABLES:
-        raise InvalidOption(f"--payments {payments} must end in .csv or .xlsx.")
+        raise InvalidOption(f"--payments {payments} must end in .csv, .xlsx or .parquet.")
     stored = unbroken(settlement)
+    check_growth(stored, shown)
+    terms = terms_of(stored.to_dict())
     written = {"--page": page, "--payments": payments}
-    outputs = [Output(name, path, job_of(stored)) for name, path in written.items() if path]
+    outputs = [Output(name, path, job_of(stored), terms) for name, path in written.items() if path]
     mailed = {} if letters is None else letter_paths(letters, stored)
     if letters is not None:
         refuse_no_folder("--letters", letters)
@@ -82,19 +97,29 @@ def report(
     look |= {} if title is None else {"title": title}
     if page is not None:
         whole = page_of(stored.valuation, stored, **look)
-        _write(page, stamped(whole, job_of(stored)))
+        _write(page, stamped(whole, job_of(stored), terms))
     if letters is not None:
         letters.mkdir(parents=True, exist_ok=True)
         for owner, path in mailed.items():
-            mail = owner_page(stored.valuation, owner, stored, show=shown, **look)
-            write_whole(path, stamped(mail, letter_identity(owner, stored)))
+            mail = owner_page(
+                stored.valuation, owner, stored, show=shown, settlement_file=settlement.name, **look
+            )
+            write_whole(path, stamped(mail, letter_identity(owner, stored), terms))
         say(f"written: {len(mailed)} letters in {letters}")
     if payments is not None:
-        workbook = payments.suffix.lower() == ".xlsx"
-        _write(payments, payments_workbook(stored) if workbook else payments_csv(stored))
+        _write(payments, TABLES[payments.suffix.lower()](stored))
     if not (page or letters or payments):
         output(text_table(stored.valuation, summarize(stored.valuation, stored), stored))
         say("nothing was written; --page FILE, --letters DIR and --payments FILE do that.")
+
+
+def check_growth(stored: Settlement, shown: Collection[str]) -> None:
+    """Refuse letters that are to tell of growth where none was measured."""
+    if "growth" in shown and not isinstance(stored.record.get("growth"), Mapping):
+        raise InvalidOption(
+            "--letters-show growth: the settlement holds no growth, which `value --growth` "
+            "measures. Run `value` again with --growth, or leave growth out."
+        )
 
 
 def unbroken(path: Path) -> Settlement:
@@ -142,7 +167,7 @@ def letter_name(position: int, owner: str) -> str:
 def standing(mailed: dict[str, Path], stored: Settlement) -> list[Output]:
     """Letters that stand there already, which are replaced only if they are the same owner's."""
     return [
-        Output("--letters", path, letter_identity(owner, stored))
+        Output("--letters", path, letter_identity(owner, stored), terms_of(stored.to_dict()))
         for owner, path in mailed.items()
         if path.exists()
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +16,7 @@ from dushapley.data.reading import Reading
 from dushapley.data.summaries import Statistics
 from dushapley.errors import InvalidOption, InvalidOwners
 from dushapley.games.model.catalogue import check_task, choose
+from dushapley.report.numbers import plural
 from dushapley.terminal import output, say
 
 
@@ -32,9 +35,9 @@ def statistics(
     o.refuse_unclear_owners(owner, by_file)
     refuse_no_folder("--out", out)
     keys = Reading.from_pairs(read or ()).record()
-    owners = ds.Owners.from_files(files, target=target, owner=owner, **keys)
+    owners = ds.Owners.from_files(files, target=target, owner=owner, alone=True, **keys)
     kind = choose(owners, task=task).task
-    made = {out / f"owner-{k:03}.npz": one for k, one in enumerate(owners.statistics(kind), 1)}
+    made = dict(zip(files_for(owners.names, out), owners.statistics(kind), strict=True))
     for path, one in made.items():
         refuse_unwritable("--out", path) if out.exists() else None
         if path.exists() and not force and not replaces(one, path):
@@ -46,9 +49,20 @@ def statistics(
     for path, one in made.items():
         output(one.save(path))
     say(
-        f"{kind} statistics of {len(owners)} owners. They hold no rows, but counts, means, "
-        "variances and correlations; those of few rows give the rows away."
+        f"{kind} statistics of {plural(len(owners), 'owner', 'owners')}. They hold no rows, but "
+        "counts, means, variances and correlations; those of few rows give the rows away."
     )
+
+
+def files_for(names: Sequence[str], folder: Path) -> list[Path]:
+    """A file per owner; one that is alone at home gives it its name, since others send theirs too.
+
+    Names are anybody's, so that only letters, digits and dashes of them are taken.
+    """
+    if len(names) > 1:
+        return [folder / f"owner-{k:03}.npz" for k in range(1, len(names) + 1)]
+    plain = re.sub(r"[^\w-]+", "-", names[0]).strip("-")[:60]
+    return [folder / f"{plain or 'owner-001'}.npz"]
 
 
 def replaces(made: Statistics, path: Path) -> bool:

@@ -12,8 +12,16 @@ from typer import Context, Exit, Option
 from dushapley.cli import options as o
 from dushapley.cli.delivery import Delivery
 from dushapley.cli.job import Job
+from dushapley.cli.pairs import measured_pairs, pairs_cost
 from dushapley.cli.quote import agree_on_plan
-from dushapley.cli.why import alternatives, diagnosed, grown_rows, side_by_side
+from dushapley.cli.stopping import stop_rule
+from dushapley.cli.why import (
+    alternatives,
+    diagnosed,
+    grown_rows,
+    is_asked_why,
+    side_by_side,
+)
 from dushapley.cli.wording import in_options
 from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.value import Run, check_wishes
@@ -31,6 +39,21 @@ def value(
         float | None,
         Option(help="Stop when 95% intervals (of the total error) are this part of the spread."),
     ] = None,
+    stop: Annotated[
+        str | None,
+        Option(
+            help="Stop when this is known, like 'payments 0.1 and ranking 0.95 top 3 or seconds "
+            "600'; also values.",
+            metavar="RULE",
+        ),
+    ] = None,
+    learn_from_ledger: Annotated[
+        bool,
+        Option(
+            "--learn-from-ledger",
+            help="With gp: begin with all that the ledger holds of this game, by any method.",
+        ),
+    ] = False,
     max_seconds: Annotated[
         float | None, Option(help="Stop after so many seconds, with the estimate so far.")
     ] = None,
@@ -48,6 +71,7 @@ def value(
         dushapley value owners --by-file --target y --test test.csv --pot 100000
     """
     check_wishes(precision, executor, means.jobs, address, max_seconds)
+    rule = stop_rule(stop, precision)
     wanted.refuse_outputs(job, means)
     game = job.game()
     others = job.others()
@@ -55,11 +79,14 @@ def value(
     command = shlex.join(["dushapley", *(context.obj or ())])
     with Run(
         game, asked.method, options=asked.options, budget=asked.budget, seed=asked.seed,
-        precision=precision, max_seconds=max_seconds, n_jobs=means.jobs, executor=executor,
-        address=address, ledger=means.ledger_of(game),
+        precision=precision, stop=rule, max_seconds=max_seconds, n_jobs=means.jobs,
+        executor=executor, address=address, ledger=means.ledger_of(game),
+        learn_from_ledger=learn_from_ledger,
     ) as run:  # fmt: skip
-        apart = most_trainings(game) if wanted.asks_why else 0
-        agree_on_plan(game, run.plan, means, max_seconds, apart, wanted.growth, len(others))
+        asks_why = is_asked_why(wanted.asks_why, game.n_players)
+        apart = most_trainings(game) if asks_why else 0
+        pairs = pairs_cost(run.plan, means) if wanted.pairs else 0
+        agree_on_plan(game, run.plan, means, max_seconds, apart, wanted.growth, len(others), pairs)
         until = monotonic() + (max_seconds or float("inf"))
         try:
             result = run.pay()
@@ -69,10 +96,16 @@ def value(
                 wanted.hand_over(stopped.valuation, job, game, command, json=json)
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
             raise Exit(code if stopped.out_of_time else 130) from None
-        why = diagnosed(run, result, means, until) if wanted.asks_why else None
+        why = diagnosed(run, result, means, until) if asks_why else None
         beside = alternatives(job, run, result, others, means, until)
     why = why and replace(why, alternatives=beside)
     grown = grown_rows(game, means, asked.seed) if wanted.growth else None
-    wanted.hand_over(result, job, game, command, json=json, diagnosis=why, growth=grown)
+    found = measured_pairs(run, result) if wanted.pairs else None
+    wanted.hand_over(
+        result, job, game, command, json=json, diagnosis=why, growth=grown, interactions=found
+    )
+    further = output if not json else say
+    if found is not None:
+        further(repr(found))
     if beside:
-        (say if json else output)(side_by_side(game.names, beside))
+        further(side_by_side(game.names, beside))

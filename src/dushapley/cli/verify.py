@@ -19,17 +19,11 @@ from dushapley.data.files import SourceFile, sources
 from dushapley.errors import InvalidSettlement
 from dushapley.games import Game
 from dushapley.results.valuation import Valuation
+from dushapley.settlement.comparison import TOLERANCE, first_difference, scale_of
 from dushapley.settlement.growth import measure_growth
+from dushapley.settlement.replay import refuse_endless
 from dushapley.settlement.settlement import Settlement
-from dushapley.settlement.verification import (
-    TOLERANCE,
-    Finding,
-    as_stored,
-    first_difference,
-    refuse_endless,
-    value_findings,
-    verdict_on,
-)
+from dushapley.settlement.verification import Finding, as_stored, value_findings, verdict_on
 from dushapley.terminal import output
 from dushapley.validation import MOST_COUNT
 
@@ -77,7 +71,7 @@ def verify(
         found = value_findings(data, game, ledger=trusted, n_jobs=jobs, most_evaluations=most)
         asked = "--no-why" not in record["command"].split()
         found += [NO_REASONS] * (asked and "diagnosis" not in data)
-        grown = growth_finding(record, game, trusted, jobs) if found[0].holds else []
+        grown = growth_finding(stored, game, trusted, jobs) if found[0].holds else []
         return [*found, intake_finding(stored, job), *about_finding(record, job, game), *grown]
 
     of_record = {"command": command_finding(stored), "job": JOB, "findings": None, "about": None}
@@ -91,18 +85,19 @@ def about_finding(record: Any, job: Job, game: Any) -> list[Finding]:
     """Whether model, score and test set are those that the pages name; older files name none."""
     if "about" not in record:
         return []
-    difference = first_difference(dict(record["about"]), about(job, game), "about")
+    difference = first_difference(dict(record["about"]), about(job, game))
     same = "model, score and test set are those that pages and letters name"
     return [Finding("about", difference is None, difference or same)]
 
 
-def growth_finding(record: Any, game: Any, ledger: Path | None, jobs: int) -> list[Finding]:
+def growth_finding(settled: Settlement, game: Any, ledger: Path | None, jobs: int) -> list[Finding]:
     """What more rows would add, measured again where it was measured."""
-    if "growth" not in record:
+    if "growth" not in settled.record:
         return []
-    stored = dict(record["growth"])
+    stored, v = dict(settled.record["growth"]), settled.valuation
     again = measure_growth(game, seed=stored["seed"], ledger=ledger, n_jobs=jobs)
-    difference = first_difference(stored, again, "growth", TOLERANCE, lambda _: TOLERANCE)
+    slack = TOLERANCE * scale_of(v)
+    difference = first_difference(stored, again, ("growth",), TOLERANCE, lambda _: slack, v.owners)
     return [Finding("growth", difference is None, difference or "the same, measured again")]
 
 

@@ -18,7 +18,7 @@ from dushapley.cli.quote import agree_on_evaluations
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.settlement.changes import Change
 from dushapley.settlement.money import money
-from dushapley.terminal import distinct_names, json_text, output, say, table
+from dushapley.terminal import distinct_names, json_text, output, printable, say, table
 
 
 def what_if(
@@ -72,7 +72,7 @@ def what_if(
         paid = None if pot.pot is None else payments(answer, pot)
     except InvalidSettlement as error:
         paid, refusal = None, error  # raised once the answer, which was paid for, is shown
-    show(answer, paid, json=json)
+    show(answer, paid, pot.currency, json=json)
     if refusal is not None:
         raise refusal
 
@@ -100,7 +100,9 @@ def payments(answer: ds.WhatIf, pot: Pot) -> list[dict[str, str]]:
     ]
 
 
-def show(answer: ds.WhatIf, paid: list[dict[str, str]] | None, *, json: bool) -> None:
+def show(
+    answer: ds.WhatIf, paid: list[dict[str, str]] | None, currency: str = "", *, json: bool
+) -> None:
     """Both worlds on stdout."""
     if json:
         worlds = {
@@ -113,11 +115,18 @@ def show(answer: ds.WhatIf, paid: list[dict[str, str]] | None, *, json: bool) ->
         }
         output(json_text(worlds))
         return
-    output(answer)
-    if paid is not None:
+    if paid is None:
+        output(answer)
+    else:
+        output(answer.told(()))
         names = distinct_names([row["owner"] for row in paid], 32)
         rows = [
             [name, *(money(Decimal(row[w])) if row[w] else "-" for w in ("before", "after"))]
             for name, row in zip(names, paid, strict=True)
         ]
-        output(table(("payment", "before", "after"), rows))
+        heading = f"payment, {currency}" if currency else "payment"
+        output(table((heading, "before", "after"), rows))
+        both = {row["owner"]: (row["before"], row["after"]) for row in paid}
+        amounts = [Decimal(amount or 0) for amount in both.get(answer.whose or "", ("0", "0"))]
+        for sentence in answer.paid_verdict(amounts[0], amounts[1], currency):
+            output(printable(f"  {sentence}"))

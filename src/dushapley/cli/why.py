@@ -17,12 +17,21 @@ from dushapley.engine.diagnosis.diagnose import OutOfTime
 from dushapley.engine.value import Run
 from dushapley.errors import DUShapleyError, Stopped
 from dushapley.games.model.catalogue import Choice
+from dushapley.report.many import MOST_ROWS
 from dushapley.results.diagnosis import Alternative, Diagnosis
 from dushapley.settlement.growth import measure_growth
 from dushapley.terminal import columns, printable, say, short_name, table
 
 Others = Sequence[tuple[Choice, ds.ModelGame | ds.FoldsGame]]
 """Other models and scores that were named, with their games."""
+
+
+def is_asked_why(asked: bool, n_owners: int) -> bool:
+    """Whether reasons are measured: not of more owners than a page has rows for."""
+    if asked and n_owners > MOST_ROWS:
+        say(f"no reasons are measured of more than {MOST_ROWS:,} owners: two trainings each")
+        return False
+    return asked
 
 
 def diagnosed(run: Run, result: ds.Valuation, means: o.Means, until: float) -> Diagnosis | None:
@@ -76,7 +85,7 @@ def alternatives(
     chosen = job.pairs[0][0] or type(one.model).__name__
     found = [_alternative(chosen, one.scoring, result)]
     for choice, game in others:
-        say(f"the same under {choice.model}, {choice.scoring}:")
+        say(f"now the same under {choice.model}, {choice.scoring}")
         left = until - monotonic()
         try:
             valued = ds.value(

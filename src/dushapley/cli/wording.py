@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 
 SAME = (
-    "address", "at_least", "backend", "budget", "by_file", "context", "cv", "empty", "encode",
-    "executor",
-    "floor", "holdout", "ledger", "max_seconds", "memory", "method", "model", "negative",
-    "on_failure", "owner", "pot", "precision", "reference", "repeats", "scoring", "seed", "target",
-    "task", "test", "timeout",
+    "address", "at_least", "backend", "budget", "by_file", "columns", "context", "cv", "empty",
+    "encode", "executor", "floor", "holdout", "learn_from_ledger", "ledger", "level", "max_seconds",
+    "memory", "method", "model", "negative", "on_failure", "owner", "pot", "precision", "reference",
+    "repeats", "scoring", "seed", "target", "task", "test", "timeout",
 )  # fmt: skip
 """Keywords whose options have the same name."""
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in SAME} | {

@@ -318,7 +318,8 @@ def _tell(columns: Sequence[TextColumn], styles: dict[str, Style], account: Acco
             account.detected[mark] = getattr(styles[written[0].name], mark)
             account.note(
                 code,
-                f"{account.name} writes {len(written)} columns with {words}; {entry!r} in "
+                f"{account.name} writes {len(written)} column{'s' * (len(written) > 1)} with "
+                f"{words}; {entry!r} in "
                 f"{written[0].name!r} is read as {number}.",
             )
     signs = [column.name for column in columns if column.percent]

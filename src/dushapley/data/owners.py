@@ -35,11 +35,15 @@ from dushapley.data.tables import (
 )
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import content_hash
+from dushapley.terminal import html_table, printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dushapley.data.summaries import Kind, Statistics
+
+MOST_SHOWN = 200
+"""Owners in a notebook's table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +201,9 @@ class Owners:
         given = as_table(table)
         if not is_table(given):
             raise InvalidOwners(
-                f"Found {type(table).__name__}; a table of pandas, polars or pyarrow is needed. "
-                "Owners.from_arrays takes {name: (X, y)}."
+                f"Found {type(table).__name__}; a table of pandas, polars or pyarrow is needed"
+                + (" (.collect() makes one of it). " if hasattr(table, "collect") else ". ")
+                + "Owners.from_arrays takes {name: (X, y)}."
             )
         found = take_in_table(given, owner=owner, target=target, reading=Reading.from_keys(read))
         return cls.from_intake(found, target, accept, weight=weight)
@@ -211,6 +216,7 @@ class Owners:
         accept: Collection[str] = (),
         *,
         weight: str | None = None,
+        alone: bool = False,
     ) -> Owners:
         """Owners of tables that were read before, once nothing odd about them stops it."""
         from dushapley.data.check import accepted_tables, examine  # it knows all of this room
@@ -218,17 +224,25 @@ class Owners:
         findings = examine(intake, target, accept)
         findings.refuse_stops(in_python=True)
         tables = accepted_tables(intake, findings).tables
-        owners = cls.from_tables(tables, target=target, weight=weight)
+        owners = cls.from_tables(tables, target=target, weight=weight, alone=alone)
         return replace(owners, notes=findings.not_told_by_games().sentences())
 
     @classmethod
     def from_tables(
-        cls, tables: Mapping[str, Any], *, target: str, weight: str | None = None
+        cls,
+        tables: Mapping[str, Any],
+        *,
+        target: str,
+        weight: str | None = None,
+        alone: bool = False,
     ) -> Owners:
-        """Owners from one table each; columns may stand in any order, but must be the same."""
+        """Owners from one table each; columns may stand in any order, but must be the same.
+
+        A single owner is refused unless it is `alone` on purpose, at home with its own rows.
+        """
         given = {name: as_table(table) for name, table in tables.items()}
         given, weights = without_weights(given, weight)
-        columns, blocks = as_blocks(given, target)
+        columns, blocks = as_blocks(given, target, alone=alone)
         parts = {name: (*block, weights.get(name)) for name, block in blocks.items()}
         owners = replace(
             cls.from_arrays(parts),
@@ -247,6 +261,7 @@ class Owners:
         target: str,
         owner: str | None = None,
         accept: Collection[str] = (),
+        alone: bool = False,
         **read: Unpack[Keys],
     ) -> Owners:
         """Owners from files: text of any dialect, Parquet, Excel, OpenDocument, JSON lines, SQLite.
@@ -262,6 +277,8 @@ class Owners:
             by the file's name.
         accept
             Codes of findings that shall not stop the reading, like "file-skipped".
+        alone
+            Whether a single owner is meant: one that is at home, and hands over sums.
         **read
             How to read, where it is not to be detected: `dushapley.data.reading.Reading` lists the
             keys (sep, decimal, dates, drop, ...).
@@ -270,7 +287,7 @@ class Owners:
         how = Reading.from_keys(read)
         found = take_in(files, target=target, owner=owner, reading=how)
         found = replace(found, findings=(*skipped, *found.findings))
-        return cls.from_intake(found, target, accept)
+        return cls.from_intake(found, target, accept, alone=alone)
 
     def hold_out(self, fraction: float, seed: int = 0) -> tuple[Owners, Rows, Array]:
         """Keep back a random part of every owner's rows as a test set: (owners, X_test, y_test).
@@ -358,3 +375,12 @@ class Owners:
         rows = ", ".join(f"{n}: {c}" for n, c in zip(self.names[:6], counts, strict=False))
         more = ", ..." if len(self) > 6 else ""
         return f"Owners({len(self)} owners; rows {rows}{more})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: who has how many rows."""
+        counts = self.sizes.astype(int).tolist()
+        cells = [[printable(n), f"{c:,}"] for n, c in zip(self.names, counts, strict=True)]
+        told = f"{len(self):,} owners, {sum(counts):,} rows"
+        more = f"<p>… {len(self) - MOST_SHOWN:,} more</p>" if len(self) > MOST_SHOWN else ""
+        table = html_table(("owner", "rows"), cells[:MOST_SHOWN], counts[:MOST_SHOWN])
+        return f"<p>{told}</p>{table}{more}"

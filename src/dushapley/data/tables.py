@@ -44,15 +44,15 @@ def split_by_owner(table: pd.DataFrame, owner: str, target: str) -> dict[str, pd
 
 
 def as_blocks(
-    tables: Mapping[str, pd.DataFrame], target: str
+    tables: Mapping[str, pd.DataFrame], target: str, *, alone: bool = False
 ) -> tuple[dict[str, str], dict[str, tuple[Array, Array]]]:
-    """Features by name and kind, and features and targets of every owner."""
+    """Features by name and kind, and features and targets of every owner (`alone`: or of one)."""
     first = next(iter(tables), "")
     refuse(
         InvalidOwners,
         (not tables, "Found no rows, so no owners. Give at least two owners' data."),
         (
-            len(tables) == 1,
+            len(tables) == 1 and not alone,
             f"Found a single owner, {first!r}: there is nothing to share out. Check the owner "
             "column, or give one file per owner.",
         ),

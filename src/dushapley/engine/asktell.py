@@ -44,7 +44,7 @@ from dushapley.results.schema import (
     wrong,
 )
 from dushapley.results.valuation import Valuation
-from dushapley.validation import check_whole, is_number, is_partial, pool_name
+from dushapley.validation import check_whole, is_number, is_partial, pool_name, refuse, strict_json
 
 FORMAT = "dushapley.asktell/1"
 
@@ -465,8 +465,9 @@ STORED = fields(
 def _read(path: Path) -> dict[str, Any]:
     """What was saved, checked field by field."""
     try:
-        stored = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
+        refuse(ProtocolViolated, (not path.is_file(), f"The conversation {path} is not a file."))
+        stored = strict_json(path.read_bytes(), longer=100)  # an answer to each of many questions
+    except (OSError, ValueError) as error:
         raise ProtocolViolated(
             f"The conversation {path} cannot be read ({error}). Name a file that was saved by "
             "AskTell.save."

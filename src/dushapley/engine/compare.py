@@ -235,6 +235,9 @@ def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.set(
         xscale="log", yscale="log", xlabel="budget, evaluations", ylabel=measure.replace("_", " ")
     )
+    budgets = sorted(set(ran["budget"].astype(int)))
+    ax.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
+    ax.minorticks_off()
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small")
     return ax

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions
 from dushapley.engine.plan import Plan, make_plan
-from dushapley.errors import InvalidGame, InvalidOption, ProtocolViolated
+from dushapley.errors import InvalidGame, InvalidOption, ProtocolViolated, UtilityFailed
 from dushapley.estimators.method import Method
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 from dushapley.validation import (
@@ -64,6 +64,7 @@ class Dialogue:
         seed: int = 0,
         batch: int = ROUND,
         known: BoolArray | None = None,
+        around: bool = False,
     ) -> None:
         self.n_players = check_whole(n_players, "n_players")
         self.names = check_names(names, self.n_players)
@@ -78,7 +79,7 @@ class Dialogue:
         )
         self.seed = check_seed(seed)
         self.batch = batch
-        self.known = known
+        self.known, self.around = known, around
         self.n_asked = self.n_told = self.rounds = 0
         self.empty = self.full = float("nan")
         self.finished = False
@@ -86,6 +87,7 @@ class Dialogue:
         self._talk: Conversation | None = None
         self._lag = self._sent = 0
         self._answers: deque[FloatArray] = deque()  # told, and not yet sent
+        self._gains: FloatArray | None = None  # marginals, likewise
         self.open: deque[Ask] = deque()
         self._open(Ask(ends(self.n_players)))
 
@@ -100,6 +102,7 @@ class Dialogue:
             seed=self.seed,
             batch=self.batch,
             known=self.known,
+            around=self.around,
         )
 
     @property
@@ -119,6 +122,9 @@ class Dialogue:
             raise ProtocolViolated("Nothing was asked; the conversation is over.")
         queries = self.open[0].queries
         answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
+        if self.open[0].around:
+            self._tell_marginals(answers)
+            return
         if answers.shape != (len(queries),):
             raise ProtocolViolated(
                 f"The answers have shape {answers.shape}; {len(queries)} pools were "
@@ -127,21 +133,38 @@ class Dialogue:
         refuse_non_finite(queries, answers, self.names)
         if self.plan.method.name != "exact":  # which adds, and squares nothing
             refuse_extreme(queries, answers, self.names)
+            if self._talk is None:
+                refuse_minute(float(answers[0]), float(answers[1]))
+        self.hear(answers)
+
+    def hear(self, answers: FloatArray) -> None:
+        """Take in answers to the oldest open round that are known to be sound."""
         self.open.popleft()
         self.n_told += len(answers)
         if self._talk is None:
             self.empty, self.full = float(answers[0]), float(answers[1])
-            if self.plan.method.name != "exact":
-                refuse_minute(self.empty, self.full)
             self._begin()
         else:
             self._answers.append(answers)
             self._advance()
 
+    def _tell_marginals(self, gains: FloatArray) -> None:
+        """Answer a round that asks for marginals: one number per pool and owner."""
+        ask = self.open.popleft()
+        if gains.shape != ask.queries.shape:
+            raise ProtocolViolated(
+                f"The answers have shape {gains.shape}; marginals of shape {ask.queries.shape} "
+                "were asked for. Tell one number for each pool and owner."
+            )
+        refuse_odd_gains(gains, self.names)
+        self.n_told += ask.cost
+        self._gains = gains
+        self._advance()
+
     def stop(self) -> None:
         """End the conversation with the estimate so far; open rounds are taken back."""
         _ = self.estimate  # made before the method is left
-        self.n_asked -= sum(len(ask.queries) for ask in self.open)
+        self.n_asked -= sum(ask.cost for ask in self.open)
         self.open.clear()
         if self._talk is not None:
             self._talk.close()
@@ -161,6 +184,7 @@ class Dialogue:
             rng=np.random.default_rng(self.seed),
             batch=self.batch,
             known=self.known,
+            around=self.around,
         )
         self._talk = self.plan.method.run(problem)
         self._sent = 2
@@ -190,6 +214,9 @@ class Dialogue:
     def _taken(self, count: int) -> FloatArray:
         """The next answers that were told, exactly so many."""
         self._sent += max(0, count)
+        if self._gains is not None:
+            gains, self._gains = self._gains, None
+            return gains
         parts = []
         while count > 0:
             first = self._answers.popleft()
@@ -206,7 +233,7 @@ class Dialogue:
             return
         if ask.queries.shape[1:] != (self.n_players,):
             raise ProtocolViolated(f"{self.plan.method.name} asked for shape {ask.queries.shape}.")
-        self.n_asked += len(ask.queries)
+        self.n_asked += ask.cost
         if self.n_asked > self.plan.budget:
             raise ProtocolViolated(
                 f"{self.plan.method.name} asked {self.n_asked} pools, more than its budget of "
@@ -229,7 +256,8 @@ class Ahead:
     talk
         The conversation.
     scouts
-        Whether it is worth holding it twice: a single worker has nobody to wait for.
+        Whether it is worth holding it twice: a single worker has nobody to wait for, unless it
+        takes more pools at a time than a round has.
     """
 
     def __init__(self, talk: Dialogue, *, scouts: bool = True) -> None:
@@ -250,12 +278,23 @@ class Ahead:
         assert self._scout is not None
         ask = self._scout.ask()
         if ask is not None:
-            self._scout.tell(np.linspace(0, 1, len(ask.queries)))
+            self._scout.hear(np.linspace(0, 1, len(ask.queries)))
         return ask
 
     def _asked(self) -> Ask | None:
         told = self.talk.rounds - len(self.talk.open)
         return next(islice(self.talk.open, self._rounds - told, None), None)
+
+
+def refuse_odd_gains(gains: FloatArray, names: Sequence[str]) -> None:
+    """Refuse marginals that are not numbers, or whose squares are none."""
+    odd = ~(np.abs(gains) < 1e150)
+    if odd.any():
+        centre, owner = np.argwhere(odd)[0].tolist()
+        raise UtilityFailed(
+            f"The marginal of {names[owner]!r} around a pool came to {gains[centre, owner]}; "
+            "values need finite numbers below 1e150. Mend the utility, or leave the owner out."
+        )
 
 
 def ends(n_players: int) -> BoolArray:

@@ -58,9 +58,10 @@ def run_history(
             steps.append((asked, so_far))
         asked += len(answers)
         some = np.asarray(ask.queries, dtype=np.float64)[: room - len(pools)]
-        draws = [b""] * len(some) if ask.draws is None else [d.tobytes() for d in ask.draws]
-        keys = map(_key, some, draws, is_partial(some))
-        pools |= zip(keys, zip(some, values[answers].tolist(), strict=False), strict=False)
+        if len(some):
+            draws = None if ask.draws is None else [draw.tobytes() for draw in ask.draws]
+            worth = values[answers[: len(some)]].tolist()
+            pools |= zip(_keys(some, draws), zip(some, worth, strict=True), strict=True)
     return {
         "history": _history([*steps, (asked, final)]),
         "curve": _curve(sizes, pools),
@@ -83,7 +84,8 @@ def _history(steps: list[tuple[int, Estimate]]) -> dict[str, Any]:
 
 def _curve(sizes: FloatArray, pools: Pools) -> dict[str, list[float]]:
     """Rows and worth of the pools, by rows; thinned evenly."""
-    points = sorted((float(pool @ sizes), value) for pool, value in pools.values())
+    shares, worth = _asked(pools)
+    points = sorted(zip((shares @ sizes).tolist(), worth.tolist(), strict=True))
     rows, values = zip(*_thinned(points, MOST_POINTS), strict=True)
     return {"rows": list(rows), "values": list(values)}
 
@@ -94,19 +96,26 @@ def _stages(sizes: FloatArray, pools: Pools) -> dict[str, Any]:
     The mean over pairs of pools that differ by the owner alone; where the method asked for
     too few such pairs, the slopes of a local regression on who is in the pool.
     """
-    sums, counts = _pairs(sizes, pools)
-    means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    sums, squares, counts = _pairs(sizes, pools)
+    unknown = np.full(sums.shape, np.nan)
+    means = np.divide(sums, counts, out=unknown.copy(), where=counts > 0)
+    left = np.maximum(squares - sums * np.nan_to_num(means), 0.0)
+    errors = np.sqrt(np.divide(left, counts * (counts - 1.0), out=unknown, where=counts > 1))
     fitted = bool((counts > 0).mean() < ENOUGH_PAIRS)
     if fitted:
-        means = _slopes(sizes, pools)
-    gains = [[float(x) if np.isfinite(x) else None for x in row] for row in means]
-    return {"gains": gains, "fitted": fitted}
+        means, errors = _slopes(sizes, pools)
+    gains, errors_of = (
+        [[float(x) if np.isfinite(x) else None for x in row] for row in table]
+        for table in (means, errors)
+    )
+    return {"gains": gains, "std_errors": errors_of, "fitted": fitted}
 
 
-def _pairs(sizes: FloatArray, known: Pools) -> tuple[FloatArray, IntArray]:
-    """Sum and number of the gains seen, by owner and stage."""
+def _pairs(sizes: FloatArray, known: Pools) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Sum, sum of squares and number of the gains seen, by owner and stage."""
     n = len(sizes)
     sums, counts = np.zeros((n, STAGES)), np.zeros((n, STAGES), dtype=np.int64)
+    squares = np.zeros((n, STAGES))
     others = np.maximum(sizes.sum() - sizes, 1e-300)
     pools, worth = _asked(known)
     rows = pools @ sizes
@@ -116,9 +125,11 @@ def _pairs(sizes: FloatArray, known: Pools) -> tuple[FloatArray, IntArray]:
         before = without_of(inside, i)
         inside, before = inside[before >= 0], before[before >= 0]
         stage = np.minimum(STAGES - 1, (STAGES * rows[before] / others[i]).astype(np.int64))
-        np.add.at(sums[i], stage, worth[inside] - worth[before])
-        np.add.at(counts[i], stage, 1)
-    return sums, counts
+        gains = worth[inside] - worth[before]
+        sums[i] = np.bincount(stage, gains, STAGES)
+        squares[i] = np.bincount(stage, gains**2, STAGES)
+        counts[i] = np.bincount(stage, minlength=STAGES)
+    return sums, squares, counts
 
 
 Finder = Callable[[IntArray, int], IntArray]
@@ -153,7 +164,7 @@ def _slow_finder(known: Pools, pools: FloatArray) -> Finder:
     def find(inside: IntArray, owner: int) -> IntArray:
         without = pools[inside]
         without[:, owner] = 0.0
-        keys = map(_key, without, [draws[number] for number in inside], is_partial(without))
+        keys = _keys(without, [draws[number] for number in inside.tolist()])
         return np.array([position.get(key, -1) for key in keys], dtype=np.int64)
 
     return find
@@ -165,11 +176,14 @@ def _asked(known: Pools) -> tuple[FloatArray, FloatArray]:
     return np.array(pools), np.array(worth)
 
 
-def _slopes(sizes: FloatArray, known: Pools) -> FloatArray:
-    """Ridge regression of worth on membership, pools weighted by their distance in rows."""
+def _slopes(sizes: FloatArray, known: Pools) -> tuple[FloatArray, FloatArray]:
+    """Ridge regression of worth on membership, pools weighted by their distance in rows.
+
+    With standard errors of what it leaves unexplained, pool by pool.
+    """
     pools, worth = _asked(known)
     n, part = len(sizes), pools @ sizes / max(float(sizes.sum()), 1e-300)
-    slopes = np.full((n, STAGES), np.nan)
+    slopes, errors = np.full((n, STAGES), np.nan), np.full((n, STAGES), np.nan)
     for stage in range(STAGES):
         middle = (stage + 0.5) / STAGES
         weights = np.exp(-0.5 * ((part - middle) / BANDWIDTH) ** 2)
@@ -179,13 +193,17 @@ def _slopes(sizes: FloatArray, known: Pools) -> FloatArray:
         gram = (centred * weights[:, None]).T @ centred
         ridge = RIDGE * np.trace(gram) / n + 1e-300
         target = (centred * weights[:, None]).T @ (worth - weights @ worth / weights.sum())
-        slopes[:, stage] = np.linalg.solve(gram + ridge * np.eye(n), target)
-    return slopes
+        square = gram + ridge * np.eye(n)
+        slopes[:, stage] = np.linalg.solve(square, target)
+        left = worth - weights @ worth / weights.sum() - centred @ slopes[:, stage]
+        scores = np.linalg.solve(square, (centred * (weights * left)[:, None]).T)
+        errors[:, stage] = np.sqrt((scores**2).sum(axis=1))
+    return slopes, errors
 
 
 def _ends(known: Pools, coalitions: FloatArray) -> list[float | None]:
     """Worth of each of these coalitions, None where it was not asked."""
-    pairs = [known.get(coalition.tobytes()) for coalition in coalitions]
+    pairs = [known.get(key) for key in _keys(coalitions, None)]
     return [None if pair is None else pair[1] for pair in pairs]
 
 
@@ -195,6 +213,10 @@ def _thinned(items: list[Any], most: int) -> list[Any]:
     return [items[i] for i in dict.fromkeys(even.round().astype(int).tolist())]
 
 
-def _key(pool: FloatArray, draw: bytes, partial: bool) -> bytes:
+def _keys(pools: FloatArray, draws: list[bytes] | None) -> list[bytes]:
     """Whole owners need no draw to be known by; parts of them do."""
-    return pool.tobytes() + (draw if partial else b"")
+    bits, partial = np.packbits(pools == 1, axis=1), is_partial(pools)
+    keys: list[bytes] = bits.view(f"V{bits.shape[1]}").ravel().tolist()
+    for row in np.flatnonzero(partial).tolist():
+        keys[row] = pools[row].tobytes() + (b"" if draws is None else draws[row])
+    return keys

@@ -8,6 +8,7 @@ from typing import Any
 
 from dushapley.arrays import Fractions
 from dushapley.errors import BudgetTooSmall, InvalidOption, MethodNotApplicable
+from dushapley.estimators.centres import ENOUGH
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, FALLBACK, coalition_methods, find
 from dushapley.estimators.semivalues import SHAPLEY, chance_of_joining, not_shapley
@@ -19,6 +20,10 @@ MOST_CHEAP, MOST_PAID = 2**24, 2**12
 """Coalitions that `exact` enumerates without being given a budget."""
 MOST_FREE = 20
 """Owners up to which `auto` enumerates a game whose evaluations cost nothing."""
+MOST_PLANNED = 2**32
+"""Bytes that a method may hold before it asks its first question."""
+MANY = 200
+"""Owners from which `auto` takes everybody's marginal around some pools, where that is cheap."""
 STRETCH = 1.1
 """By how much `auto` exceeds a budget that nobody gave, if all coalitions then fit it."""
 
@@ -60,6 +65,8 @@ def choose_plan(
             return Plan(find("exact"), {}, 0, f"{AUTO} → exact", reason, formula)
         if game.cheap and budget is None and 1 < game.n_players <= MOST_FREE:
             return _free_plan(game.n_players)
+        if _has_many(game, budget):
+            return _many_plan(game.n_players, budget)
     elif method != AUTO:
         chosen = find(method)
         complete = chosen.complete(options)
@@ -81,6 +88,24 @@ def _free_plan(n_players: int) -> Plan:
     )
     chosen = find("exact")
     return Plan(chosen, chosen.complete(None), 2**n_players, f"{AUTO} → exact", reason)
+
+
+def _has_many(game: Game, budget: int | None) -> bool:
+    """Whether owners are many, their marginals cheap, and the budget enough for intervals."""
+    least = (ENOUGH + 2) * (game.n_players + 1) + 2
+    afforded = budget is None or budget >= least
+    return game.n_players >= MANY and afforded and game.marginals() is not None
+
+
+def _many_plan(n_players: int, budget: int | None) -> Plan:
+    chosen = find("centres")
+    options = chosen.complete(None)
+    reason = (
+        f"auto: {n_players:,} owners, whose marginals around a pool this game tells at once, so "
+        "centres: everybody's marginal around some random pools."
+    )
+    price = _price(chosen, options, n_players, budget)
+    return Plan(chosen, options, price, f"{AUTO} → centres", reason)
 
 
 def _semivalue_form(game: Game, semivalue: str) -> Estimate | None:
@@ -154,7 +179,22 @@ def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: i
             f"it needs at least {least if least < 2**40 else '2^40'}. Raise the budget or choose "
             "a cheaper method."
         )
+    refuse_endless_planning(method, options, n_players, granted)
     return granted
+
+
+def refuse_endless_planning(
+    method: Method, options: Mapping[str, Any], n_players: int, budget: int
+) -> None:
+    """Refuse a budget that is planned before it is spent, where the plan is too large."""
+    each = 0.0 if method.plans is None or n_players == 1 else method.plans(n_players, options)
+    if each * budget > MOST_PLANNED:
+        raise InvalidOption(
+            f"{method.name} plans all of its budget of {budget:,} evaluations before it asks the "
+            f"first, and {each * budget / 1e9:,.0f} GB of plans do not fit in memory. Lower the "
+            f"budget to at most {int(MOST_PLANNED / each):,}, or choose a method that goes on as "
+            "long as it may (permutation, svarm)."
+        )
 
 
 def refuse_unless_applicable(

@@ -1,10 +1,12 @@
-"""How far a run is: shown on stderr with the time left, and judged by the precision wanted."""
+"""How far a run is: shown with the time left, and judged by the precision wanted."""
 
 from __future__ import annotations
 
+import html
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,13 +34,14 @@ class Progress:
     total
         Evaluations planned, at most.
     show
-        True or False, or None: shown when stderr is a terminal.
+        True or False, or None: shown in a notebook, and when stderr is a terminal.
     """
 
     def __init__(self, total: int, *, show: bool | None = None) -> None:
         self.total = total
-        self.show = sys.stderr.isatty() if show is None else show
-        self._bar: Bar | None = None
+        self.show = in_notebook() or sys.stderr.isatty() if show is None else show
+        self._bar: Bar | NotebookBar | None = None
+        self._task: Any = None
         self._shown = 0.0  # when leaders were shown last
         self._began = monotonic()
         self._answered = self._computed = 0
@@ -50,22 +53,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self.show:
-            from rich import progress
-            from rich.console import Console
-            from rich.table import Column
-
-            rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-            self._bar = progress.Progress(
-                progress.BarColumn(bar_width=12),
-                progress.MofNCompleteColumn(),
-                "evaluations,",
-                progress.TimeElapsedColumn(),
-                "gone,",
-                "{task.fields[left]} left ",
-                progress.TextColumn("{task.description}", table_column=rest),
-                console=Console(stderr=True),
-                expand=True,  # a narrow terminal cuts the leaders, never the time left
-            )
+            self._bar = NotebookBar() if in_notebook() else terminal_bar()
             self._task = self._bar.add_task("valuing", total=self.total, left=clock(None))
             self._bar.start()
         self._began = monotonic()
@@ -96,13 +84,83 @@ class Progress:
             + ("± unknown" if total is None else f"±{half_width(total[i]):.1g}")
             for i in best
         ]
-        from rich.markup import escape  # an owner's name is not markup
+        from rich.markup import escape
 
-        self._bar.update(self._task, description=escape(", ".join(leaders)))
+        quoted = html.escape if isinstance(self._bar, NotebookBar) else escape
+        self._bar.update(self._task, description=quoted(", ".join(leaders)))  # no name is markup
 
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def terminal_bar() -> Bar:
+    """A line on stderr that is written again and again."""
+    from rich import progress
+    from rich.console import Console
+    from rich.table import Column
+
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    return progress.Progress(
+        progress.BarColumn(bar_width=12),
+        progress.MofNCompleteColumn(),
+        "evaluations,",
+        progress.TimeElapsedColumn(),
+        "gone,",
+        "{task.fields[left]} left ",
+        progress.TextColumn("{task.description}", table_column=rest),
+        console=Console(stderr=True),
+        expand=True,  # a narrow terminal cuts the leaders, never the time left
+    )
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this, which shows HTML below the cell."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+class NotebookBar:
+    """The same below a notebook's cell: HTML that takes the place of what it said before.
+
+    rich's own bar needs ipywidgets there; this needs nothing but the notebook.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[str, Any] = {"completed": 0, "description": ""}
+        self._began = self._drawn = monotonic()
+        self._cell: Any = None
+
+    def add_task(self, _: str, *, total: int, left: str) -> int:
+        """What the bar is of; there is one, number 0."""
+        self._said |= {"total": total, "left": left}
+        return 0
+
+    def start(self) -> None:
+        """Show the bar below the cell."""
+        display = import_module("IPython.display").display
+        self._cell = display(self._words(), raw=True, display_id=True)
+
+    def update(self, _: int, **said: Any) -> None:
+        """Remember what is new, and show it, a few times a second."""
+        self._said |= said
+        if monotonic() - self._drawn > FRAME:
+            self._draw()
+
+    def stop(self) -> None:
+        """Show how it ended."""
+        self._draw()
+
+    def _draw(self) -> None:
+        self._drawn = monotonic()
+        self._cell.update(self._words(), raw=True)
+
+    def _words(self) -> dict[str, str]:
+        gone = clock(monotonic() - self._began)
+        text = "{completed:,}/{total:,} evaluations, {gone} gone, {left} left {description}"
+        text = text.format(gone=gone, **self._said)
+        bar = "<progress value='{completed}' max='{total}'></progress> ".format(**self._said)
+        return {"text/html": bar + text, "text/plain": html.unescape(text)}
 
 
 def clock(seconds: float | None) -> str:

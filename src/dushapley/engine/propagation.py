@@ -73,9 +73,9 @@ class Transcript:
     asked: int = 0
     _next: int = 0
 
-    def add(self, ask: Ask, answers: Sequence[int]) -> None:
+    def add(self, ask: Ask, answers: Sequence[int] | IntArray) -> None:
         """Keep one question with the numbers of its answers."""
-        self.n_answers = max(self.n_answers, max(answers) + 1)
+        self.n_answers = max(self.n_answers, int(np.max(answers)) + 1)
         self.asks.append(replace(ask, so_far=self._kept(ask)))
         self.answers.append(np.array(answers, dtype=np.int64))
         self.asked += len(answers)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dushapley.engine.evaluators import refuse_ledger
 from dushapley.engine.executors import check_executor, make_executor
+from dushapley.engine.ledger import Ledger, paid_answers
 from dushapley.engine.plan import choose_plan
-from dushapley.errors import DUShapleyError
+from dushapley.errors import DUShapleyError, InvalidOption
 from dushapley.estimators.registry import methods
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
+from dushapley.protocol import Problem
 from dushapley.validation import check_budget, spoken
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ COLUMNS = {
     "budget": "Int64",
     "evaluations": "Int64",
     "seconds": "float64",
+    "precision": "float64",
     "summary": "str",
     "refused": "str",
 }
@@ -34,12 +40,17 @@ MOST_TIMED = 32
 
 @spoken
 def quote(
-    game: Any, budgets: int | Iterable[int] | None = None, *, n_jobs: int = 1
+    game: Any,
+    budgets: int | Iterable[int] | None = None,
+    *,
+    n_jobs: int = 1,
+    ledger: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame:
     """Price every method on a game, before paying for any.
 
     A few evaluations are made to see how long one takes (see `seconds_each`); nothing else is
-    asked, and nothing is kept.
+    asked, and nothing is kept. With the ledger of a pilot, a first run of any method with at least
+    two pools an owner, the precision of `gp` at each budget is foreseen from its answers.
 
     Parameters
     ----------
@@ -49,6 +60,8 @@ def quote(
         Evaluations that the methods may ask, one or several. None: each method's default.
     n_jobs
         Workers that would share the work on this machine.
+    ledger
+        File of a pilot's answers; it is only read.
 
     Returns
     -------
@@ -56,7 +69,8 @@ def quote(
         One row per method and budget: method, budget (missing for the default), evaluations (the
         most that would be asked; 0 where the game has a formula), seconds (about; with the one
         training more that shows whether there is chance in it), summary, and refused: why not, for
-        a method that this game or budget rules out.
+        a method that this game or budget rules out. Of a federation also rounds, messages and
+        bytes, in all and per owner, about.
 
     Examples
     --------
@@ -80,7 +94,45 @@ def quote(
         for name, summary in methods().items()
         for budget in wanted
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    more = dict.fromkeys(getattr(played, "price", lambda _: ())(0), "Int64")
+    frame = pd.DataFrame(rows, columns=[*COLUMNS, *more]).astype(COLUMNS | more)
+    if ledger is not None:
+        planned = frame["evaluations"].notna() & frame["method"].isin(["gp", "auto"])
+        budgets = [int(count) for count in frame["evaluations"][planned]]
+        frame.loc[planned, "precision"] = foreseen_precision(played, ledger, budgets)
+    return frame
+
+
+def foreseen_precision(
+    game: Game, ledger: str | os.PathLike[str], budgets: list[int]
+) -> list[float | None]:
+    """How precise `gp` would be at budgets, by the answers that a ledger holds; None: unknown."""
+    from dushapley.estimators.gp.foresight import foreseen  # loads scipy
+
+    refuse_ledger(game, ledger)
+    assert game.context is not None  # as `refuse_ledger` saw to
+    if not Path(ledger).exists():
+        raise InvalidOption(
+            f"The ledger {str(ledger)!r} does not exist, and quote only reads it: pay for a pilot "
+            "first, which keeps its answers there."
+        )
+    with closing(Ledger(ledger, game.context)) as paid:
+        pools, answers = paid_answers(game, paid)
+    everybody = pools.all(axis=1)
+    if not everybody.any():
+        return [None] * len(budgets)
+    problem = Problem(
+        game.n_players,
+        game.sizes,
+        game.fractions,
+        budget=max(budgets),
+        empty=0.0,
+        full=float(answers[everybody][0]),
+        options={},
+        rng=np.random.default_rng(0),
+    )
+    found = foreseen(problem, pools[~everybody], answers[~everybody], budgets)
+    return [None] * len(budgets) if found is None else list(found)
 
 
 def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str, Any]:
@@ -90,7 +142,9 @@ def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str
     except DUShapleyError as error:
         return {"refused": str(error)}
     trainings = evaluations + (game.n_tried if evaluations else 0)
-    return {"evaluations": evaluations, "seconds": trainings * each}
+    priced = getattr(game, "price", None)
+    more = {} if priced is None else priced(evaluations)
+    return {"evaluations": evaluations, "seconds": trainings * each, **more}
 
 
 def seconds_each(game: Game) -> float:
@@ -98,8 +152,9 @@ def seconds_each(game: Game) -> float:
 
     Where pools are trained together, up to `MOST_TIMED` at a time are timed.
     """
-    if game.cheap:
-        return 0.0
+    known = getattr(game, "pace", None)  # of a game that cannot be tried for nothing
+    if game.cheap or known is not None:
+        return 0.0 if known is None else float(known())
     largest = np.argsort(-game.sizes, kind="stable")
     seconds = []
     at_once = min(game.block, MOST_TIMED)

@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from math import isnan
 from typing import Protocol
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import LedgerFull, UtilityFailed
 from dushapley.games.base import Outcome
 
@@ -81,6 +79,10 @@ class Store(Protocol):
     def scores(self, keys: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         """Scores of those of these pools that have any."""
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether any pool has."""
+
 
 class Spool:
     """Scores of a run without a ledger, in a temporary file.
@@ -114,6 +116,10 @@ class Spool:
         found = self._db.execute(f"select * from scores where key in ({marks})", keys)  # noqa: S608
         return {key: unpacked(body) for key, body in found}
 
+    @property
+    def has_scores(self) -> bool:
+        return self._db is not None
+
     def close(self) -> None:
         """Let the file go."""
         if self._db is not None:
@@ -144,7 +150,7 @@ class Answers:
         self.causes: Counter[str] = Counter()
         self.n_known = 0
         self._numbers: dict[bytes, int] = {}
-        self._values, self._spreads = array("d"), array("d")
+        self._values = self._spreads = np.empty(0)  # NaN where unknown, with room to grow
         self._failed: set[int] = set()
         self._replaced: dict[int, FloatArray | None] = {}
 
@@ -161,64 +167,71 @@ class Answers:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def numbers(self, keys: Sequence[bytes]) -> list[int]:
+    def numbers(self, keys: Sequence[bytes]) -> IntArray:
         """The numbers of these pools; new ones get the next."""
-        found = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
-        unknown = array("d", [float("nan")]) * (len(self._numbers) - len(self._values))
-        self._values.extend(unknown)
-        self._spreads.extend(unknown)
+        known = self._numbers
+        found = np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+        if len(known) > len(self._values):
+            room = np.full(max(2 * len(known), 2**10) - len(self._values), np.nan)
+            self._values = np.concatenate([self._values, room])
+            self._spreads = np.concatenate([self._spreads, room])
         return found
 
-    def numbered(self, keys: Sequence[bytes]) -> tuple[list[int], list[int]]:
+    def numbered(self, keys: Sequence[bytes]) -> tuple[IntArray, IntArray]:
         """The numbers of these pools, and the rows of those that were never asked before."""
         following = len(self._numbers)
-        numbers, new = self.numbers(keys), []
-        for row, number in enumerate(numbers):
-            if number == following:
-                new.append(row)
-                following += 1
-        return numbers, new
+        numbers = self.numbers(keys)
+        before = np.maximum.accumulate(np.append(following - 1, numbers))[:-1]
+        return numbers, np.flatnonzero(numbers > before)  # new numbers come in their order
 
     def is_known(self, number: int) -> bool:
         """Whether the pool of this number has a value."""
-        return not isnan(self._values[number])
+        value: float = self._values[number]
+        return value == value
 
-    def unknown(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Those of these pools that have no value yet."""
-        return [key for key in keys if isnan(self._values[self._numbers[key]])]
+    def unknown(self, numbers: IntArray) -> IntArray:
+        """Those of these numbers whose pools have no value yet."""
+        return numbers[np.isnan(self._values[numbers])]
 
     def learn(self, outcomes: Iterable[tuple[bytes, Outcome]]) -> None:
         """Remember what pools came to, without their scores, which are in the store."""
         for key, outcome in outcomes:
             number = self._numbers[key]
             self._values[number] = outcome.value
-            self._spreads[number] = float("nan") if outcome.spread is None else outcome.spread
+            self._spreads[number] = np.nan if outcome.spread is None else outcome.spread
             self.n_known += 1
             if outcome.failure is not None:
                 self.causes[outcome.failure] += 1
                 self._failed.add(number)
+
+    def learn_values(self, keys: Sequence[bytes], values: FloatArray) -> None:
+        """The same of pools that have a value and nothing else."""
+        self._values[[self._numbers[key] for key in keys]] = values
+        self.n_known += len(keys)
 
     def replace(self, key: bytes, outcome: Outcome) -> None:
         """Remember what a pool counts as today, whatever the store has: its scores too."""
         self.learn([(key, outcome)])
         self._replaced[self._numbers[key]] = outcome.scores  # the game's own, one for all of them
 
-    def at(self, numbers: Sequence[int]) -> FloatArray:
+    def at(self, numbers: IntArray) -> FloatArray:
         """Values of the pools with these numbers."""
-        return np.frombuffer(self._values)[numbers]
+        return self._values[numbers]
 
     @property
     def values(self) -> FloatArray:
         """Values by number."""
-        return np.array(self._values)
+        return self._values[: len(self)].copy()
 
     @property
     def spreads(self) -> FloatArray:
         """Standard deviations between repeated trainings, by number; NaN where unknown."""
-        return np.array(self._spreads)
+        return self._spreads[: len(self)].copy()
 
     def rows(self, first: int) -> int:
         """How many scores the first pools have each; 0 where none has any."""
+        if not self._replaced and not self.store.has_scores:
+            return 0
         found = (scores for _, some in self._scores(first) for scores in some)
         return next((len(scores) for scores in found if scores is not None), 0)
 
@@ -242,7 +255,7 @@ class Answers:
 
     def _fixed(self, number: int) -> float:
         fixed = number == 0 or number in self._failed
-        return self._values[number] if fixed else float("nan")
+        return float(self._values[number]) if fixed else float("nan")
 
     def _scores(self, first: int) -> Iterator[tuple[int, list[FloatArray | None]]]:
         keys = islice(self._numbers, first)

@@ -18,6 +18,7 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray
 from dushapley.engine.dialogue import ROUND, Ahead, Dialogue, ends
 from dushapley.engine.evaluators import (
+    AroundEvaluator,
     BulkEvaluator,
     Evaluator,
     PaidEvaluator,
@@ -25,7 +26,11 @@ from dushapley.engine.evaluators import (
     blas_limit,
     has_several,
     in_bulk,
+    marginals_of,
     refuse_ledger,
+    refuse_nameless,
+    round_of,
+    settled,
 )
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
@@ -40,6 +45,7 @@ from dushapley.estimators.registry import AUTO
 from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
+from dushapley.games.marginals import Marginals
 from dushapley.hashing import digest, package_version
 from dushapley.protocol import Estimate
 from dushapley.results.stopping import ENOUGH_REPLICATES, Standing, Stop, Values, check_stop
@@ -125,11 +131,12 @@ def value(
     ledger
         File that keeps every paid evaluation; a run that was killed goes on from it.
     learn_from_ledger
-        Let `gp` begin with all that the ledger holds of this game, whichever method or seed paid
-        for it; the budget is for new pools. Which ones is fixed when this run first begins, so
-        that it can be resumed; the result says how many they were and has a digest of them.
+        Let `gp` begin with all that the ledger holds of this game (of more than 4,096 pools with a
+        random choice), whichever method or seed paid for it; the budget is for new pools. Which
+        ones is fixed when this run first begins, so that it can be resumed; the result says how
+        many they were and has a digest of them.
     progress
-        Show progress on stderr; None: if it is a terminal.
+        Show progress; None: in a notebook, and where stderr is a terminal.
     n_players
         Number of owners, for a bare function that does not say.
 
@@ -212,12 +219,18 @@ class Run:
     known: BoolArray | None = None
     plan: Plan = field(init=False)
     influence: FloatArray | None = field(init=False, default=None)
+    marginals: Marginals | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         with blas_limit(self.game):  # a formula has the same bits as well
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
-        refuse_ledger(self.game, self.ledger)
+        self.marginals = marginals_of(self.game, self.plan)
+        self.plan = settled(self.plan, self.marginals)
+        if self.marginals is None:
+            refuse_ledger(self.game, self.ledger)
+        else:
+            refuse_nameless(self.game, self.ledger)
         self.stop = check_stop(self.stop, self.precision)
         self.seed = check_seed(self.seed)
         if self.learn_from_ledger:
@@ -281,9 +294,10 @@ class Run:
             watch = Watch(self.stop)
             evaluator = self._evaluator(talk, watch, until, stack)
             kept.callback(evaluator.close)  # error bars read from it when workers are gone
-            shown = False if self.game.cheap and self.progress is None else self.progress
+            quick = self.game.cheap and not talk.around
+            shown = False if quick and self.progress is None else self.progress
             bar = stack.enter_context(Progress(self.plan.budget, show=shown))
-            stack.enter_context(blas_limit(self.game))
+            stack.enter_context(blas_limit(self.game, self.plan.method.loads))
             try:
                 self._drive(talk, evaluator, watch, bar, until)
                 evaluator.finish()
@@ -295,6 +309,11 @@ class Run:
         return self._judged(valuation, talk.estimate, self._seconds)
 
     def _evaluator(self, talk: Dialogue, watch: Watch, until: float, stack: ExitStack) -> Evaluator:
+        if talk.around:
+            assert self.marginals is not None
+            executor = make_executor(self.executor, self.n_jobs, self.address, until)
+            stack.callback(executor.close)
+            return AroundEvaluator(self.game, self.marginals, executor, self._paid)
         if self.game.cheap:
             judged = self.game.judged
             return ScoringEvaluator(self.game, self.plan) if judged else Evaluator(self.game)
@@ -304,11 +323,12 @@ class Run:
             return BulkEvaluator(self.game, self.plan, self._paid, path, Ahead(talk))
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
+        several = has_several(executor) or self.game.block > ROUND
         return PaidEvaluator(
             self.game,
             executor,
             self._paid,
-            Ahead(talk, scouts=has_several(executor)),
+            Ahead(talk, scouts=self.game.fills or several),
             self.plan.budget,
             lambda asked: self.stop is None or not watch.is_time(asked),
         )
@@ -322,8 +342,9 @@ class Run:
             names=self.game.names,
             fractions=self.game.fractions,
             seed=self.seed,
-            batch=_batch(self.game),
+            batch=_batch(self.game, self.plan.budget),
             known=self.known,
+            around=self.marginals is not None,
         )
 
     def _drive(
@@ -400,6 +421,7 @@ class Run:
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
         reason = (self.plan.reason,) if self.plan.reason else ()
+        counted["details"] = {**counted.get("details", {}), **self.game.account()}
         return Valuation(
             owners=self.game.names,
             sizes=self.game.sizes,
@@ -569,8 +591,8 @@ def _shortage(valuation: Valuation, wish: float, estimate: Estimate) -> str:
     )
 
 
-def _batch(game: Game) -> int:
-    """How many pools to ask at a time; a matter of memory, and fixed by the game."""
+def _batch(game: Game, budget: int) -> int:
+    """How many pools to ask at a time; a matter of memory, and fixed by game and budget."""
     if not game.cheap:
-        return ROUND
+        return round_of(game, budget, ROUND)
     return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))

@@ -83,6 +83,12 @@ class Method:
         Where values are means over replicates of sums that the pools tell by themselves: maps the
         pools of a round, shape (m, I), to their whole weights and those of ∅ and everybody, shape
         (I, m + 2), of all its replicates together.
+    plans
+        Bytes that it holds for every evaluation of its budget before it asks the first one, as a
+        function of the number of owners and the options; None where it goes on as long as it may.
+    loads
+        Modules with arithmetic of their own that it imports when it runs: the engine loads them
+        before it limits the threads of such libraries.
     estimates_errors
         Whether it has standard errors once the budget is large enough.
     cite
@@ -101,6 +107,8 @@ class Method:
     adaptive: bool = False
     foreseeable: bool = False
     weigh: Callable[[BoolArray], FloatArray] | None = None
+    plans: Callable[[int, Mapping[str, Any]], float] | None = None
+    loads: tuple[str, ...] = ()
     estimates_errors: bool = True
     cite: str = ""
 
@@ -164,6 +172,8 @@ USUAL: dict[str, Callable[[int], int]] = {
     "2I²−2I+2": lambda n: 2 * n * (n - 1) + 2,
     "2I+2": lambda n: 2 * n + 2,
     "2I": lambda n: 2 * n,
+    "66I+68": lambda n: 66 * n + 68,
+    "3I+5": lambda n: 3 * n + 5,
     "I+3": lambda n: n + 3,
     "I+2": lambda n: n + 2,
     "I+1": lambda n: n + 1,
@@ -187,3 +197,8 @@ def _formula(costs: Sequence[int]) -> str:
 def two_squares(n_players: int, _options: Mapping[str, Any]) -> int:
     """Default budget of the sampling methods: 2I², what DU-Shapley costs (at least 4)."""
     return max(4, 2 * n_players**2)
+
+
+def planned_coalitions(n_players: int, _options: Mapping[str, Any]) -> float:
+    """Bytes a coalition, where all are chosen before any is asked; few owners have few of them."""
+    return 0.0 if n_players < 24 else 4.0 * n_players

@@ -112,8 +112,9 @@ def replicated(
         Draws so many replicates: their pools, and what maps the answers to one row of gains each.
     """
     moments = Moments(problem.n_players)
-    affordable, at_once = problem.budget // cost, max(1, problem.batch // cost)
+    affordable = problem.budget // cost
     while moments.count < affordable:
+        at_once = max(1, problem.round_after(cost * moments.count) // cost)
         pools, gains = draw(min(at_once, affordable - moments.count))
         answers = yield Ask(pools, moments.estimate)
         moments.add(gains(answers))

@@ -150,4 +150,5 @@ SOBOL = replace(
     summary="orders from a scrambled Sobol sequence (unbiased)",
     run=sobol,
     least=one_walk,
+    plans=lambda _n, _options: 64 / MOST_SCRAMBLINGS,  # points, normal vectors and orders of one
 )

@@ -184,6 +184,8 @@ METHOD = Method(
     foreseeable=True,
     least=least,
     default=two_squares,
+    # order and chance of every coalition, and what it takes to make them
+    plans=lambda n, options: 0.0 if options["form"] == "per-owner" else 32 / (n + 1),
     keeps=lambda options: frozenset(
         {"efficiency" if options["form"] == "shared-efficient" else "null player"}
     ),

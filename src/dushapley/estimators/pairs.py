@@ -96,6 +96,8 @@ def gp_pairs(problem: Problem) -> Conversation:
 
     study = Study(problem)
     so_far: Estimate | None = None
+    if problem.known is not None and len(problem.known):
+        study.recall(problem.known, (yield Ask(problem.known)))
     while study.left:
         pools = study.next_batch()
         study.learn(pools, (yield Ask(pools, so_far)))

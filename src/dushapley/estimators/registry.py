@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from dushapley.errors import UnknownMethod
 from dushapley.estimators import (
+    centres,
     du,
     du_second_order,
     exact,
@@ -34,6 +35,7 @@ REGISTRY: dict[str, Method] = {
         du.PLUS_PLUS,
         du_second_order.METHOD,
         gp.METHOD,
+        centres.METHOD,
         permutation.METHOD,
         permutation.ANTITHETIC,
         orthogonal.ORTHOGONAL,
@@ -52,7 +54,10 @@ REGISTRY: dict[str, Method] = {
 }
 
 AUTO = "auto"
-AUTO_SUMMARY = "the game's exact formula, all coalitions if the budget allows, else gp"
+AUTO_SUMMARY = (
+    "the game's exact formula, all coalitions if the budget allows, centres for many owners whose "
+    "marginals are cheap, else gp"
+)
 FALLBACK = "gp"
 """What `auto` runs when exact values are out of reach: the most accurate at any budget measured."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.calibration import Spread, sum_of_cubes
 from dushapley.estimators.design import Design, kernel_design, levels, leverage_design
-from dushapley.estimators.method import Method, Option, two_squares
+from dushapley.estimators.method import Method, Option, planned_coalitions, two_squares
 from dushapley.estimators.moments import final
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -43,7 +43,9 @@ def kernel(problem: Problem) -> Conversation:
 
     ``weights="sizes"``: the draws of a size share its part of the kernel, which pays from about I²
     evaluations on. ``weights="draws"``: every draw counts alike, as in shapiq's KernelSHAP; a tenth
-    more accurate at 6I (`benchmarks/kernel_forms.py`).
+    more accurate at 6I. Of few evaluations take ``form="unbiased"`` where owners are much alike,
+    and ``form="unpaired", weights="draws"`` where some owners' data are bad
+    (`benchmarks/kernel_forms.py`).
 
     Cost: the whole budget. Adds up exactly. Standard errors: sandwich formula, from the spread of
     the draws. Lundberg and Lee (2017); Covert and Lee (2021).
@@ -243,6 +245,7 @@ KERNEL = Method(
     foreseeable=True,
     least=lambda n, _options: min(2 * n + 2, 2**n),  # twice as many as unknowns; or all
     default=two_squares,
+    plans=lambda n, options: planned_coalitions(n if options["borders"] else max(n, 24), options),
     keeps=frozenset({"efficiency"}),
     biased=lambda options: options["form"] != "unbiased",
     options={
@@ -271,6 +274,7 @@ LEVERAGE = Method(
         (6 * len(levels(n)) if options["size_intercepts"] else 2 * n) + 2, 2**n
     ),
     default=two_squares,
+    plans=planned_coalitions,
     keeps=frozenset({"efficiency"}),
     biased=True,
     options={

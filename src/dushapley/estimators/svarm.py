@@ -12,7 +12,7 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.cells import WITH, WITHOUT, Cells, populations
 from dushapley.estimators.du import alone_and_without
-from dushapley.estimators.method import Method, Option, two_squares
+from dushapley.estimators.method import Method, Option, planned_coalitions, two_squares
 from dushapley.estimators.semivalues import (
     SEMIVALUE,
     SHAPLEY,
@@ -185,20 +185,27 @@ def drawn(problem: Problem, count: int) -> Iterator[BoolArray]:
     With replacement, only their sizes are drawn beforehand, two bytes each; without, coalitions
     are held as bits.
     """
-    n, batch = problem.n_players, max(1, problem.batch)
+    n = problem.n_players
     if count <= 0:
         return
     chances = size_chances(n)
     if problem.options["form"] == "warm-up":
         sizes = _drawn_sizes(problem.rng, chances, count)
-        for start in range(0, count, batch):
-            some = sizes[start : start + batch].astype(np.int64)
-            yield random_subsets(problem.rng, some, n)
+        for part in batches(problem, count):
+            yield random_subsets(problem.rng, sizes[part].astype(np.int64), n)
         return
     packed = _distinct_bits(problem, chances, count)
-    for start in range(0, len(packed), batch):
-        bits = np.unpackbits(packed[start : start + batch], axis=1, count=n)
-        yield bits.astype(np.bool_)
+    for part in batches(problem, len(packed)):
+        yield np.unpackbits(packed[part], axis=1, count=n).astype(np.bool_)
+
+
+def batches(problem: Problem, count: int) -> Iterator[slice]:
+    """So many pools, a batch at a time."""
+    start = 0
+    while start < count:
+        stop = start + problem.round_after(start)
+        yield slice(start, stop)
+        start = stop
 
 
 def _drawn_sizes(rng: np.random.Generator, chances: FloatArray, count: int) -> IntArray:
@@ -272,6 +279,11 @@ def fixed_cost(n_players: int, options: Mapping[str, Any]) -> int:
     return exact + 2 * sum(-(-n_players // size) for size in sizes)
 
 
+def planned(n_players: int, options: Mapping[str, Any]) -> float:
+    """Bytes an evaluation: the size of its coalition, or the coalition itself."""
+    return 4.0 if options["form"] == "warm-up" else planned_coalitions(n_players, options)
+
+
 METHOD = Method(
     name="svarm",
     summary="mean utility with an owner minus without, every coalition serving all (unbiased)",
@@ -289,6 +301,7 @@ STRATIFIED = Method(
     foreseeable=True,
     least=lambda n, options: 2 + fixed_cost(n, options),
     default=two_squares,
+    plans=planned,
     biased=lambda options: options["form"] == "+" or options["semivalue"] != SHAPLEY,
     options={
         "form": Option(

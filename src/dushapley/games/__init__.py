@@ -7,6 +7,7 @@ from dushapley.games.callables import CallableGame, as_game
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.derived import DerivedGame
 from dushapley.games.knn import KNNGame
+from dushapley.games.model.additive.streamed import StreamedGame
 from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
 from dushapley.games.rows import DatasetGame, RowsGame
@@ -22,6 +23,7 @@ from dushapley.games.size.games import RegressogramGame, SizeGame
 from dushapley.games.size.linear import LinearRegressionGame
 from dushapley.games.size.privacy import epsilon_from_gamma, gamma_from_privacy
 from dushapley.games.size.ridge import RidgeGame, ridge_minimiser
+from dushapley.games.utilities import from_utility
 from dushapley.hashing import digest
 
 _MODELS = {
@@ -58,12 +60,14 @@ __all__ = [
     "SizeGame",
     "SmallMLP",
     "SoftmaxRegression",
+    "StreamedGame",
     "TableGame",
     "TorchModel",
     "airport",
     "as_game",
     "digest",
     "epsilon_from_gamma",
+    "from_utility",
     "gamma_from_privacy",
     "glove",
     "logarithmic",

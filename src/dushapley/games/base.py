@@ -7,15 +7,16 @@ between takes that part of them. A coalition is a row of zeros and ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
+from dushapley.games.marginals import Marginals
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.terminal import printable
@@ -38,12 +39,49 @@ class Outcome:
         None where unknown, and for numbers fixed beforehand (nobody's, a failure's).
     spread
         Standard deviation between repeated trainings, where there were several.
+
+    Examples
+    --------
+    >>> from dushapley.games import Outcome
+    >>> Outcome(0.5, failure="ValueError").failure
+    'ValueError'
     """
 
     value: float
     failure: str | None = None
     scores: FloatArray | None = None
     spread: float | None = None
+
+
+class Plain(Sequence[Outcome]):
+    """Outcomes that are utilities and nothing else, as one array: most are never looked at singly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dushapley.games.base import Plain
+    >>> Plain(np.array([0.5, 0.75]))[1].value
+    0.75
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: ArrayLike) -> None:
+        self.values: FloatArray = np.asarray(values, dtype=np.float64)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> Outcome: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Plain: ...
+
+    def __getitem__(self, place: int | slice) -> Outcome | Plain:
+        if isinstance(place, slice):
+            return Plain(self.values[place])
+        return Outcome(float(self.values[place]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +167,9 @@ class Game(ABC):
     block
         How many pools are paid for at a time: the unit of work for workers and of commitment in
         the ledger. Constant, so that it can never depend on what was already known.
+    fills
+        Whether blocks are worth filling even if nobody else waits: what a block costs hardly
+        depends on how many pools are in it.
     notes
         Sentences about the game that belong beside every result of it.
     limits
@@ -147,11 +188,25 @@ class Game(ABC):
         How far one test row may move a utility; 0 where unknown.
     at_least
         "empty" where pools worse than nobody's data count as nobody's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dushapley as ds
+    >>> class Best(ds.Game):
+    ...     def __init__(self, worth):
+    ...         self.worth = np.asarray(worth)
+    ...         self._set_owners(None, None, len(worth))
+    ...     def evaluate(self, queries, draws):
+    ...         return np.max(queries * self.worth, axis=1)
+    >>> ds.value(Best([1.0, 2.0, 4.0]), "exact").values.round(3).tolist()
+    [0.333, 0.833, 2.833]
     """
 
     fractions: Fractions = "none"
     cheap: bool = False
     block: int = 64
+    fills: bool = False
     n_players: int
     sizes: FloatArray
     names: tuple[str, ...]
@@ -202,19 +257,19 @@ class Game(ABC):
 
     def outcomes(
         self, queries: Queries, draws: IntArray | None, twice: bool = False
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Like `evaluate`, with what a paying engine also wants to keep of each question.
 
         `twice` is asked, of one pool, where `deterministic` is None: a second outcome then tells
         what the pool is worth under another seed, its spread being 0 if that changed nothing.
         """
-        return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
+        return Plain(self.evaluate(queries, draws))
 
     def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
         """Like `evaluate`, with scores by test row, where they cost nothing either."""
         return None
 
-    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
+    def failed(self, queries: Queries, error: Exception) -> Sequence[Outcome]:
         """What pools count as whose computation was ended from outside: by policy, or an error."""
         raise UtilityFailed(
             f"The utility of {pool_name(queries[0], self.names)} could not be computed: {error}."
@@ -232,6 +287,10 @@ class Game(ABC):
         """Answer of `method` without any question, where the game knows one."""
         return None
 
+    def marginals(self) -> Marginals | None:
+        """How this game tells every owner's marginal around a pool at once, where it can."""
+        return None
+
     def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
         """Another semivalue without any question, where the game knows it.
 
@@ -239,6 +298,10 @@ class Game(ABC):
         there; None: it is one half (Banzhaf's).
         """
         return None
+
+    def account(self) -> Mapping[str, Any]:
+        """What the game itself has to tell of a run, for the details of its result."""
+        return {}
 
     @property
     def is_tried(self) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Game, Outcome
+from dushapley.games.base import Game, Outcome, Plain
 from dushapley.games.policy import PolicyGame
 from dushapley.hashing import digest
 from dushapley.validation import check_whole, pool_name
@@ -86,15 +86,15 @@ class CallableGame(PolicyGame):
 
     def outcomes(
         self, queries: Queries, draws: IntArray | None, twice: bool = False
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """All at once where that goes well, else one by one."""
         if self.is_plain:
-            return [Outcome(float(value)) for value in self.evaluate(queries, draws)]
+            return Plain(self.evaluate(queries, draws))
         if not self.limits.any and self.repeats == 1:
             with suppress(UtilityFailed):
                 values = self._asked(queries)
                 if np.isfinite(values).all():
-                    return [Outcome(float(value)) for value in values]
+                    return Plain(values)
         return super().outcomes(queries, draws)
 
     def answer(self, query: BoolArray, draw: int | None) -> float:
@@ -119,7 +119,14 @@ class CallableGame(PolicyGame):
 
 
 def as_game(game: object, n_players: int | None = None) -> Game:
-    """Take a game as it is; wrap a callable on boolean matrices that knows its `n_players`."""
+    """Take a game as it is; wrap a callable on boolean matrices that knows its `n_players`.
+
+    Examples
+    --------
+    >>> from dushapley.games import as_game
+    >>> as_game(lambda z: z.sum(axis=1), n_players=4).n_players
+    4
+    """
     own = getattr(game, "n_players", None)
     if n_players is not None and own is not None and n_players != own:
         raise InvalidGame(f"The game has {own} owners, but n_players={n_players} was passed.")
@@ -128,7 +135,8 @@ def as_game(game: object, n_players: int | None = None) -> Game:
     known = n_players if n_players is not None else own
     if not callable(game) or known is None:
         raise InvalidGame(
-            f"Found {type(game).__name__}, which is not a game. Pass a game of this library, or a "
+            f"Found {type(game).__name__}, which is not a game. Pass a game of this library, say "
+            "ModelGame(owners, model, X_test, y_test), or a "
             "callable on (m, I) boolean matrices with an attribute n_players "
             "(or use CallableGame(function, n_players))."
         )

@@ -17,7 +17,15 @@ from dushapley.validation import check_sizes
 
 
 class ClassicGame(Game):
-    """A game of whole players with a formula for its Shapley values, `shapley_values`."""
+    """A game of whole players with a formula for its Shapley values, `shapley_values`.
+
+    Examples
+    --------
+    >>> from dushapley.games import glove
+    >>> game = glove(1, 2)
+    >>> game.closed_form("exact") is not None, game.n_players
+    (True, 3)
+    """
 
     cheap = True
 

@@ -85,7 +85,7 @@ class DerivedGame(Game):
 
     def outcomes(
         self, queries: Queries, draws: IntArray | None, twice: bool = False
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Outcomes of the base game."""
         pools = self.pools(queries, draws)
         return self.base.outcomes(*pools, twice) if twice else self.base.outcomes(*pools)
@@ -98,7 +98,7 @@ class DerivedGame(Game):
         """Keys of the base game."""
         return self.base.keys(*self.pools(queries, draws))
 
-    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
+    def failed(self, queries: Queries, error: Exception) -> Sequence[Outcome]:
         """By the policy of the base game."""
         return self.base.failed(self.pools(queries, None)[0], error)
 

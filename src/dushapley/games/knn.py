@@ -14,6 +14,7 @@ from dushapley.errors import InvalidGame
 from dushapley.games.base import Outcome
 from dushapley.games.model.training import grouped
 from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_estimate
+from dushapley.games.neighbours import NeighbourMarginals, owners_of_rows
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
@@ -98,6 +99,10 @@ class KNNGame(RowsGame):
         inside = rows[self._near]
         nearest = inside & (np.cumsum(inside, axis=1) <= self.k)
         return (nearest & self._right).sum(axis=1)
+
+    def marginals(self) -> NeighbourMarginals:
+        whose = owners_of_rows(self.sizes, self.order, self._near)
+        return NeighbourMarginals(whose, self._right, self.k, self.n_players)
 
     def closed_form(self, method: str) -> Estimate | None:
         if method not in self.exact_by:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Literal
@@ -63,7 +64,7 @@ class PolicyGame(Game):
 
     def outcomes(
         self, queries: Queries, draws: IntArray | None, twice: bool = False
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Each pool by itself, under what was agreed."""
         ids = [None] * len(queries) if draws is None else draws.tolist()
         return [self._outcome(query, draw) for query, draw in zip(queries, ids, strict=True)]
@@ -99,7 +100,7 @@ class PolicyGame(Game):
                 "as it. Give nobody's data a number, or pass on_failure='raise'."
             ) from error
 
-    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
+    def failed(self, queries: Queries, error: Exception) -> Sequence[Outcome]:
         return [self._failed(query, error) for query in queries]
 
     def _failed(self, query: BoolArray, error: BaseException) -> Outcome:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import compress
@@ -17,7 +18,7 @@ from dushapley.data.overlap import copied_rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import joined, take
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Game, Outcome
+from dushapley.games.base import Game, Outcome, Plain
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
 from dushapley.games.policy import PolicyGame
 from dushapley.hashing import digest, random_numbers, sha256
@@ -34,6 +35,13 @@ class RowsGame(Game):
     concatenated in an order fixed by content: a value depends neither on the order of the owners
     nor on who is absent. A subclass with a test set calls it `X_test` and `y_test`; one made of
     packages names them with their versions in `packages`: a ledger answers under these only.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> owners = ds.Owners.from_arrays({"a": ([[1.0], [2.0]], [1.0, 2.0]), "b": ([[3.0]], [3.0])})
+    >>> ds.DatasetGame(owners, lambda X, y: float(len(X))).fractions  # one of them
+    'rows'
     """
 
     fractions: Fractions = "rows"
@@ -47,7 +55,8 @@ class RowsGame(Game):
         # tables are for models that ask for them, and too large to send along for nothing
         self.owners = owners if owners.frames is None else replace(owners, frames=None)
         self._set_owners(owners.sizes, owners.names)
-        self.ranks = [owners.hashes[:j].count(h) for j, h in enumerate(owners.hashes)]
+        seen: Counter[str] = Counter()
+        self.ranks = [(seen[h], seen.update((h,)))[0] for h in owners.hashes]
         self.order = content_order(owners)
 
     @property
@@ -86,13 +95,8 @@ class RowsGame(Game):
 
     def rows_of(self, owner: int, count: int, draw: int | None) -> IntArray | slice:
         """Which rows of one owner a pool holds when it takes `count` of them."""
-        size = int(self.sizes[owner])
-        if count == size:
-            return slice(None)
-        if draw is None:
-            raise InvalidGame("Part of an owner's rows was asked for without a draw id.")
-        name = f"{draw} {self.owners.hashes[owner]} {self.ranks[owner]} {count}"
-        return np.sort(np.argpartition(random_numbers(name, size), count)[:count])
+        name = f"{self.owners.hashes[owner]} {self.ranks[owner]}"
+        return drawn_rows(draw, name, count, int(self.sizes[owner]))
 
     def pool(self, counts: IntArray, draw: int | None) -> tuple[Rows, Array | None]:
         """Rows and targets of one pool, in the order of content."""
@@ -137,13 +141,9 @@ class RowsGame(Game):
     def _whole_keys(self, pools: BoolArray) -> list[bytes]:
         """Of whole owners: what eight of them write is looked up, so that a key is one hash."""
         empty = self.sizes == 0  # who has no rows has given all of them
-        codes = np.packbits((pools | empty)[:, self.order], axis=1).tolist()
+        codes = np.packbits((pools | empty)[:, self.order], axis=1)
         written = [self._written(tuple(some)) for some in _eights(self.order)]
-        sha = hashlib.sha256
-        keys = [
-            sha(b"".join([text[c] for text, c in zip(written, code, strict=True)])[:-1]).digest()
-            for code in codes
-        ]
+        keys = (_continued if len(written) == 3 else _hashed)(codes, written)
         nobody = self._key([0] * self.n_players, None)
         for row in np.flatnonzero(~pools[:, ~empty].any(axis=1)).tolist():
             keys[row] = nobody
@@ -164,6 +164,46 @@ class RowsGame(Game):
             elif counts[j] > 0:
                 parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {counts[j]} {draw}")
         return sha256("\n".join(parts))
+
+
+def drawn_rows(draw: int | None, name: str, count: int, size: int) -> IntArray | slice:
+    """Which `count` of an owner's `size` rows a draw takes; `name` is its content and rank.
+
+    Whoever knows the name draws the same rows, an owner who keeps its rows as well.
+    """
+    if count == size:
+        return slice(None)
+    if draw is None:
+        raise InvalidGame("Part of an owner's rows was asked for without a draw id.")
+    chance = random_numbers(f"{draw} {name} {count}", size)
+    return np.sort(np.argpartition(chance, count)[:count])
+
+
+def _hashed(codes: Array, written: list[list[bytes]]) -> list[bytes]:
+    """Hashes of what pools write, by the bits of every eight owners; no line ends the last."""
+    sha = hashlib.sha256
+    return [
+        sha(b"".join([text[c] for text, c in zip(written, code, strict=True)])[:-1]).digest()
+        for code in codes.tolist()
+    ]
+
+
+def _continued(codes: Array, written: list[list[bytes]]) -> list[bytes]:
+    """The same of 17 to 24 owners, of whom millions are asked: begun hashes are gone on with."""
+    one, two, three = written
+    endings = [text[:-1] for text in three]
+    begun: dict[tuple[int, int], Any] = {}
+    keys = []
+    for a, b, c in codes.tolist():
+        if not c:
+            keys.append(hashlib.sha256((one[a] + two[b])[:-1]).digest())
+            continue
+        if (a, b) not in begun:
+            begun[a, b] = hashlib.sha256(one[a] + two[b])
+        sha = begun[a, b].copy()
+        sha.update(endings[c])
+        keys.append(sha.digest())
+    return keys
 
 
 def refuse_other_things(owners: Any, game: str) -> None:
@@ -253,12 +293,12 @@ class DatasetGame(PolicyGame, RowsGame):
 
     def outcomes(
         self, queries: Queries, draws: IntArray | None, twice: bool = False
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Each pool by itself; without any policy a number is a number, even if it is not one."""
         if not self.is_plain:
             return super().outcomes(queries, draws)
         ids = [None] * len(queries) if draws is None else draws.tolist()
-        return [Outcome(self.answer(q, draw)) for q, draw in zip(queries, ids, strict=True)]
+        return Plain([self.answer(q, draw) for q, draw in zip(queries, ids, strict=True)])
 
     def answer(self, query: Array, draw: int | None) -> float:
         (counts,) = self.counts(query[None])

@@ -6,6 +6,7 @@ For trained models there is none, and none is made up.
 
 from dushapley.guarantees.bounds import certificate, corollary, du_bias, older_bound, theorem2
 from dushapley.guarantees.curvature import Kappa, check_h1, kappa
+from dushapley.guarantees.precision import footnote_bound
 from dushapley.guarantees.samples import (
     group_testing_error,
     group_testing_samples,
@@ -26,6 +27,7 @@ __all__ = [
     "check_h1",
     "corollary",
     "du_bias",
+    "footnote_bound",
     "group_testing_error",
     "group_testing_samples",
     "kappa",

@@ -21,7 +21,9 @@ from dushapley.games.size.closed_forms import (
 )
 from dushapley.games.size.curves import LearningCurve
 from dushapley.games.size.games import RegressogramGame, SizeGame
+from dushapley.games.size.linear import LinearRegressionGame
 from dushapley.guarantees.curvature import check_h1, kappa
+from dushapley.guarantees.precision import precision_certificate
 from dushapley.protocol import Guarantee
 
 Form = Literal["stated", "lemma", "repaired"]
@@ -198,13 +200,17 @@ def du_bias(game: SizeGame) -> float:
 
 
 def certificate(
-    game: SizeGame | RegressogramGame, method: str = "du", *, semivalue: str = SHAPLEY
+    game: SizeGame | RegressogramGame | LinearRegressionGame,
+    method: str = "du",
+    *,
+    semivalue: str = SHAPLEY,
 ) -> Guarantee:
     """What `du` (or `du-second-order`) errs by at most, computed rather than estimated.
 
     Terms with up to three others present or absent are exact, the rest is bracketed by the
     moments and range of the others' pooled size (see `dushapley.games.size.bounds`). A guarantee
     where the curves are declared completely monotone, else the same figures, checked numerically.
+    In use-case 3 it is the distance from the exact values, where these are known.
 
     Under another `semivalue` ("banzhaf", "beta(a,b)") it bounds the error of ``du`` with that
     option: the same terms with that semivalue's weights p_k in the place of 1/I, so that the error
@@ -217,7 +223,10 @@ def certificate(
     >>> ds.guarantees.certificate(game).bound.round(4).tolist()
     [0.0028, 0.0166, 0.0053]
     """
+    if isinstance(game, LinearRegressionGame) and (method, semivalue) == ("du", SHAPLEY):
+        return precision_certificate(game)
     _refuse_unless(game, (SizeGame, RegressogramGame), "certificate")
+    assert isinstance(game, SizeGame | RegressogramGame)
     parts = game.parts() if isinstance(game, RegressogramGame) else [Part(game.sizes, game.curve)]
     if not is_semivalue(semivalue):
         raise InvalidOption(f"semivalue is {semivalue!r}; choose shapley, banzhaf or beta(a,b).")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dushapley.data.check.collection import Findings
 from dushapley.data.findings import Finding
+from dushapley.data.intake import TEST
 from dushapley.report.numbers import percent, plural, whole
 from dushapley.report.page import environment
 
@@ -24,13 +26,16 @@ def findings_page(findings: Findings, *, title: str = "What is odd in the files"
     """
     columns = list(dict.fromkeys(c for cells in findings.cells.values() for c in cells))
     rows = [_row(findings, name, columns) for name in findings.sizes]
+    owners = {name: size for name, size in findings.sizes.items() if name != TEST}
+    tested = findings.sizes.get(TEST, 0)
     shown = max(1, MOST_CELLS // max(len(columns), 1))
     summary = {
         "title": title,
         "lead": [_lead(findings)],
         "facts": [
-            {"label": "owners", "text": whole(len(findings.sizes))},
-            {"label": "rows", "text": whole(sum(findings.sizes.values()))},
+            {"label": "owners", "text": whole(len(owners))},
+            {"label": "rows of owners", "text": whole(sum(owners.values()))},
+            *([{"label": "rows of the test set", "text": whole(tested)}] if tested else []),
             {"label": "stops", "text": whole(len(findings.stops))},
             {"label": "notes", "text": whole(len(findings.notes))},
         ],
@@ -42,11 +47,27 @@ def findings_page(findings: Findings, *, title: str = "What is odd in the files"
         "notes": [_told(f) for f in findings.notes],
         "remedies": " ".join(findings.remedies),
         "detected": {
-            name: ", ".join(f"{key}: {value}" for key, value in how.items())
+            name: "; ".join(f"{key}: {_in_words(value)}" for key, value in how.items())
             for name, how in findings.detected.items()
         },
     }
     return environment().get_template("check.html").render(s=summary)
+
+
+def _in_words(how: object) -> str:
+    """How something was read, without Python's brackets."""
+    if isinstance(how, Mapping):
+        return ", ".join(f"{key} as {_in_words(value)}" for key, value in how.items())
+    if isinstance(how, (list, tuple, set)):
+        return ", ".join(map(_in_words, how))
+    return {
+        ",": "comma",
+        ";": "semicolon",
+        "\t": "tab",
+        "|": "bar",
+        " ": "space",
+        ".": "point",
+    }.get(str(how), str(how))
 
 
 def _lead(findings: Findings) -> str:

@@ -12,7 +12,7 @@ from dushapley.settlement.money import amount_of, money
 from dushapley.settlement.settlement import Settlement
 from dushapley.terminal import decimals_for, error_text
 
-NOT_MEASURED = "What more rows like yours would earn was not measured: `value --growth` does."
+NOT_MEASURED = "What more rows like yours would earn was not measured."
 
 
 def growth_sentences(settlement: Settlement | None, owner: str) -> list[str]:

@@ -6,6 +6,7 @@ computed again from the file. What is of others is absent unless it was asked fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,7 @@ from dushapley.data.files import owner_name
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.report.growth import growth_sentences
 from dushapley.report.meaning import meaning
-from dushapley.report.numbers import percent
+from dushapley.report.numbers import decimal, percent
 from dushapley.report.page import environment
 from dushapley.report.summary import Plain, axis, measured, summarize
 from dushapley.results.diagnosis import Diagnosis
@@ -55,6 +56,7 @@ def owner_page(
     show: Collection[str] = (),
     logo: str = "",
     date: str = "",
+    settlement_file: str = "settlement.json",
 ) -> str:
     """A letter to one owner as one HTML text: its own numbers, and only totals of the others'.
 
@@ -73,12 +75,14 @@ def owner_page(
         Of "rank", "values" and "growth".
     logo, date
         An image as `embedded` gives it, and a date as it is to be read.
+    settlement_file
+        Name of the settlement's file, for the command that checks it.
     """
     facts = letter_summary(
         valuation, owner, settlement, title=title, about=about, diagnosis=diagnosis, show=show
     )
     page = environment().get_template("letter.html")
-    return page.render(s=facts | {"logo": logo, "date": date})
+    return page.render(s=facts | {"logo": logo, "date": date, "settlement_file": settlement_file})
 
 
 def letter_summary(
@@ -100,7 +104,7 @@ def letter_summary(
         )
     if diagnosis is None and settlement is not None:
         diagnosis = settlement.diagnosis
-    summary = summarize(valuation, settlement, title=title, about=about)
+    summary = summarize(valuation, settlement, title=title, about=about, diagnosis=diagnosis)
     row = next(row for row in summary["rows"] if row["name"] == owner)
     return {
         "title": title,
@@ -109,6 +113,7 @@ def letter_summary(
         "part": _part(row, summary),
         "lead": summary["lead"][0],
         "row": _picture(row),
+        "marks": _marks(row, summary),
         "has_error": summary["has_error"],
         "interval": summary["interval"],
         "sure": _sure(valuation, row, summary),
@@ -161,6 +166,26 @@ def _picture(row: Plain) -> Plain:
     }
 
 
+def _marks(row: Plain, summary: Plain) -> list[tuple[str, str]]:
+    """What the marks of the picture are, with their numbers."""
+    marks = [("dot", f"your value, {row['value_text']}")]
+    if row["error"] is not None:
+        ends = (decimal(row["value"] + s * row["error"], row["digits"]) for s in (-1, 1))
+        marks.append(("whisker", f"its 95% range, {' to '.join(ends)}"))
+    at = decimal(row["by_size_value"], row["digits"])
+    return [*marks, ("size", f"{summary['by_size']}, {at}"), ("zero", "zero")]
+
+
+def _range(row: Plain, unit: str) -> str:
+    """The ends of a payment, in words where they are paid in, so that no sign is needed."""
+    low, high = Decimal(row["payment_low"]), Decimal(row["payment_high"])
+    if low >= 0:
+        return f"{money(low)} to {money(high)}{unit}"
+    if high <= 0:
+        return f"you pay {money(-high)} to {money(-low)}{unit}"
+    return f"from paying {money(-low)} to receiving {money(high)}{unit}"
+
+
 def _sure(valuation: Valuation, row: Plain, summary: Plain) -> list[str]:
     """How sure the answer is, and what its range covers."""
     sentences = []
@@ -168,7 +193,9 @@ def _sure(valuation: Valuation, row: Plain, summary: Plain) -> list[str]:
         sentences.append("The rule fixes it: no error that was measured would move it.")
     elif row.get("payment_range"):
         unit = f" {summary['pot']['currency']}".rstrip()
-        sentences.append(f"95% range: {row['payment_range']}{unit} ({summary['pot']['interval']}).")
+        covered = re.sub("^95% interval,? ?", "", summary["pot"]["interval"])
+        told = f" ({covered})" if covered else ""
+        sentences.append(f"95% range: {_range(row, unit)}{told}.")
     elif valuation.unknown:
         meaning_of = valuation.interval_meaning.removeprefix("unknown: ")
         sentences.append(
@@ -208,12 +235,12 @@ def _numbers(
     """Its own numbers, each with what it is."""
     error = f" ± {row['error_text']}" if row["error_text"] else ""
     numbers = [
-        ("your value", f"{row['value_text']}{error} of {measured(summary['about'])}"),
+        ("your value", f"{row['value_text']}{error} of {measured(summary['about'], brief=True)}"),
         ("your rows", f"{row['size_text']}, {row['size_share_text']} of all"),
     ]
     if settlement is not None:
         by_size = f"{row['by_size_text']} {settlement.currency}".rstrip()
-        numbers.append(("by rows alone", f"{by_size}, if every row were paid the same"))
+        numbers.append(("one price a row", f"{by_size}, if every row were paid the same"))
     if "rank" in shown:
         ranks = row["rank_range"]
         range_ = f", 95% range {ranks['rank_text']}" if ranks else ""

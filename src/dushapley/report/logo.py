@@ -27,7 +27,10 @@ def embedded(path: str | os.PathLike[str]) -> str:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise InvalidOption(f"The logo {os.fspath(path)} cannot be read: {error}.") from error
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise InvalidOption(
+            f"The logo {os.fspath(path)} cannot be read: {why}. Name a PNG, JPEG or GIF picture."
+        ) from error
     kind = next((kind for head, kind in KINDS.items() if content.startswith(head)), None)
     if kind is None or len(content) > MOST_BYTES:
         raise InvalidOption(

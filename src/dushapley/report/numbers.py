@@ -1,6 +1,9 @@
-"""Numbers as people read them."""
+"""Numbers and names as people read them."""
 
 from __future__ import annotations
+
+NAME_WIDTH, LINE_WIDTH = 60, 22
+"""Columns of a name in a figure, and of a line of it."""
 
 
 def decimal(value: float, digits: int) -> str:
@@ -23,3 +26,14 @@ def percent(share: float, digits: int = 1) -> str:
 def plural(count: int, one: str, many: str) -> str:
     """A count with its noun."""
     return f"{whole(count)} {one if count == 1 else many}"
+
+
+def wrapped(name: str) -> str:
+    """A name in lines that a figure has room for; long words go on in the next with a hyphen."""
+    lines = [""]
+    for word in name.split():
+        while len(word) > LINE_WIDTH:
+            lines, word = [*lines, f"{word[: LINE_WIDTH - 1]}-"], word[LINE_WIDTH - 1 :]
+        last = f"{lines[-1]} {word}".strip()
+        lines = [*lines[:-1], last] if len(last) <= LINE_WIDTH else [*lines, word]
+    return "\n".join(filter(None, lines))

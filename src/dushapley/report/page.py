@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from dushapley.report.many import MOST_ROWS, many_page
 from dushapley.report.plots import figures
 from dushapley.report.summary import Plain, summarize
 from dushapley.results.diagnosis import Diagnosis
@@ -43,6 +44,9 @@ def report(
     >>> ds.report.report(v)[:15]
     '<!doctype html>'
     """
+    if len(valuation.values) > MOST_ROWS:
+        shown = many_page(valuation, settlement, title=title, date=date)
+        return environment().get_template("many.html").render(s=shown)
     summary = summarize(valuation, settlement, title=title, about=about, diagnosis=diagnosis)
     pairs = "" if interactions is None else interactions.to_html()
     return render(summary | {"logo": logo, "date": date, "interactions": pairs})

@@ -1,4 +1,4 @@
-"""Payments as a table for whoever transfers the money: CSV, or a workbook.
+"""Payments as a table for whoever transfers the money: CSV, Parquet, or a workbook.
 
 Numbers are numbers. Names cannot become formulas: in CSV they are quoted away, in a workbook they
 are cells of text.
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 TEXT = ("owner", "currency", "seal")
 """Columns whose cells are text, whatever they look like."""
+WIDTHS = {"owner": 36, "payment": 17, "payment_low": 17, "payment_high": 17, "seal": 68}
+FORMATS = {
+    "share_of_pot": "0.0%",
+    "rows": "#,##0",
+    "rank_low": "0",
+    "rank_high": "0",
+} | dict.fromkeys(("value", "value_low", "value_high"), "0.0000##")
+"""How a workbook shows its columns."""
 
 
 def payments_frame(settlement: Settlement) -> pd.DataFrame:
@@ -50,7 +58,7 @@ def payments_frame(settlement: Settlement) -> pd.DataFrame:
             "value": v.values,
             "value_low": v.values - half_width(errors),
             "value_high": v.values + half_width(errors),
-            "rows": v.sizes,
+            "rows": [int(n) if float(n).is_integer() else float(n) for n in v.sizes],
             "rank_low": own if ranks is None else ranks.low,
             "rank_high": own if ranks is None else ranks.high,
             "currency": settlement.currency,
@@ -68,28 +76,47 @@ def payments_csv(settlement: Settlement) -> str:
     return frame.to_csv(index=False, lineterminator="\n")
 
 
+def payments_parquet(settlement: Settlement) -> bytes:
+    """`payments_frame` as Parquet, for more owners than a spreadsheet has rows."""
+    frame, file = payments_frame(settlement), BytesIO()
+    frame["rows"] = frame["rows"].astype(np.float64)
+    frame.to_parquet(file, index=False)
+    return file.getvalue()
+
+
 def payments_workbook(settlement: Settlement) -> bytes:
-    """`payments_frame` as an Excel workbook."""
+    """`payments_frame` as an Excel workbook, with headings in words and a total."""
     from openpyxl import Workbook
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+    from openpyxl.styles import Alignment, Font
+    from openpyxl.utils import get_column_letter
 
     book = Workbook()
     sheet: Any = book.active
     sheet.title = "payments"
     frame = payments_frame(settlement)
-    sheet.append(list(frame.columns))
     places = f"#,##0{'.' * bool(settlement.decimals)}{'0' * settlement.decimals}"
-    for line, row in enumerate(frame.itertuples(index=False), start=2):
-        for column, (name, thing) in enumerate(zip(frame.columns, row, strict=True), start=1):
+    for column, name in enumerate(frame.columns, start=1):
+        head, letter = sheet.cell(1, column, name.replace("_", " ")), get_column_letter(column)
+        head.font, head.alignment = Font(bold=True), Alignment(wrap_text=True, vertical="top")
+        sheet.column_dimensions[letter].width = WIDTHS.get(name, 14)
+        for line, thing in enumerate(frame[name].tolist(), start=2):
             cell = sheet.cell(line, column)
             if name in TEXT:
                 cell.value = ILLEGAL_CHARACTERS_RE.sub("\ufffd", str(thing))
                 cell.data_type, cell.quotePrefix = "s", True  # text, also where it begins with =
             elif thing is not None and not (isinstance(thing, float) and np.isnan(thing)):
-                cell.value = thing if isinstance(thing, Decimal) else float(thing)
-            if name.startswith("payment"):
-                cell.number_format = places
+                cell.value = thing if isinstance(thing, (Decimal, int)) else float(thing)
+            cell.number_format = (
+                places if name.startswith("payment") else FORMATS.get(name, "General")
+            )
+    last = len(frame) + 2
+    sheet.cell(last, 1, "total").font = Font(bold=True)
+    total = sheet.cell(last, 2, settlement.pot)
+    total.font, total.number_format = Font(bold=True), places
+    rows = sheet.cell(last, 1 + list(frame.columns).index("rows"), sum(frame["rows"]))
+    rows.font, rows.number_format = Font(bold=True), "#,##0"
     sheet.freeze_panes = "B2"
-    sheet.column_dimensions["A"].width = 36
+    sheet.auto_filter.ref = f"A1:{get_column_letter(len(frame.columns))}{last - 1}"
     book.save(content := BytesIO())
     return content.getvalue()

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 INK, MUTED, ACCENT, WARN, LINE, PAPER = (f"#01020{k}" for k in range(3, 9))
 VARIABLES = {INK: "--ink", MUTED: "--muted", ACCENT: "--accent", WARN: "--warn", LINE: "--line"}
 VARIABLES[PAPER] = "--paper"
-WIDTH, HEIGHT, TALL = 4.6, 3.0, 0.22
+WIDTH, HEIGHT, TALL, LINE_TALL = 4.6, 3.0, 0.22, 0.13
 BY_OWNER = ("matrix", "alternatives")
 """Figures with a line for each owner, which grow with their number."""
 MOST_LABELS, MOST_BANDS, MOST_CELLS_NAMED = 24, 15, 12
 HALF_SHADE = 0.6
 """From this shade on, text on it is of the paper's colour."""
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 3, "linestyle": (0, (1, 3))}
+BEHIND: dict[str, Any] = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.85, "pad": 0.6}
+"""Paper behind a name, so that no line runs through it."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: selectable, and in the page's font
     "font.size": 9.5,
@@ -65,7 +67,10 @@ def figures(numbers: dict[str, Any]) -> list[dict[str, str]]:
     for name, maker in makers.items():
         if numbers.get(name) and (figure := maker(numbers)) is not None:
             title, caption, draw = figure
-            height = TALL * len(numbers["names"]) + 1.8 if name in BY_OWNER else HEIGHT
+            height = HEIGHT
+            if name in BY_OWNER:
+                row = max(TALL, 0.06 + LINE_TALL * _lines_of(numbers["names"]))
+                height = row * len(numbers["names"]) + 1.8
             picture = svg(name, draw, height)
             drawn.append({"name": name, "title": title, "caption": caption, "svg": picture})
     return drawn
@@ -132,9 +137,11 @@ def adding(numbers: dict[str, Any]) -> Drawing:
     if np.isfinite(gains).sum(axis=1).max(initial=0) < 2:
         return None
     stages = (np.arange(gains.shape[1]) + 0.5) / gains.shape[1]
+    errors = np.array(numbers["stage_errors"], dtype=np.float64)
+    known = bool(np.isfinite(errors).any())
 
     def draw(ax: Axes) -> None:
-        _lines(ax, stages, gains, numbers, dotted=True)
+        _lines(ax, stages, gains, numbers, bands=half_width(errors), dotted=True)
         ax.axhline(0, color=INK, linewidth=0.8)
         ax.set_xticks([0, 0.5, 1], ["nobody", "half", "all"])
         ax.set(xlim=(0, 1), xlabel="of the others’ rows already in the pool", ylabel="gain")
@@ -143,7 +150,7 @@ def adding(numbers: dict[str, Any]) -> Drawing:
     return (
         "What each owner adds as the pool grows",
         "Most owners add a lot to little data and little to a lot; below zero, they do harm. "
-        f"{how} in each fifth; the dots have errors of their own, which were not measured.",
+        f"{how} in each fifth{'; bands: 95% for which pools were tried' * known}.",
         draw,
     )
 
@@ -213,10 +220,10 @@ def under_other_models(numbers: dict[str, Any]) -> Drawing:
     def draw(ax: Axes) -> None:
         for i in range(shares.shape[1]):
             ends = shares[:, i].min(), shares[:, i].max()
-            ax.plot(ends, [i, i], color=LINE, linewidth=4, solid_capstyle="round")
+            ax.plot(ends, [i, i], color=LINE, linewidth=4, solid_capstyle="round", zorder=1)
         for k, one in enumerate(others):
             colour, mark = (ACCENT, "o") if k == 0 else (INK, "os^Dv*Xp"[k % 8])
-            style: dict[str, Any] = {"color": colour, "marker": mark, "linewidths": 0}
+            style: dict[str, Any] = {"color": colour, "marker": mark, "linewidths": 0, "zorder": 3}
             places = range(shares.shape[1])
             ax.scatter(shares[k], places, s=34 if k == 0 else 22, label=one["label"], **style)
         ax.set_yticks(range(len(names)), names, fontsize=8)
@@ -250,7 +257,7 @@ def _label_points(ax: Axes, x: Any, y: Any, names: list[str], end: float) -> Non
     """Names beside points, moved apart where they would overlap."""
     chosen = _labelled(len(x))
     low, high = ax.get_ylim()
-    least = 0.055 * (high - low)
+    least = 0.055 * (high - low) * _lines_of(names)
     placed: list[tuple[float, float]] = []
     for k in sorted(chosen, key=lambda k: (-y[k], k)):
         near = [at for at, where in placed if abs(where - x[k]) < 0.35 * end]
@@ -266,7 +273,13 @@ def _label_points(ax: Axes, x: Any, y: Any, names: list[str], end: float) -> Non
             ha="right" if left else "left",
             va="center",
             annotation_clip=False,
+            bbox=BEHIND,
         )
+
+
+def _lines_of(names: list[str]) -> int:
+    """Lines of the longest name."""
+    return max((name.count("\n") + 1 for name in names), default=1)
 
 
 def _lines(
@@ -305,7 +318,7 @@ def _lines(
 def _label_ends(ax: Axes, ends: dict[int, tuple[float, float]], names: list[str]) -> None:
     """Names at the ends of lines, moved apart where they would overlap."""
     low, high = ax.get_ylim()
-    least = 0.052 * (high - low)
+    least = 0.052 * (high - low) * _lines_of(names)
     order = sorted(ends, key=lambda k: (-ends[k][1], k))
     wanted = [ends[k][1] for k in order]
     # push down from the top, then take half of it back
@@ -323,6 +336,7 @@ def _label_ends(ax: Axes, ends: dict[int, tuple[float, float]], names: list[str]
             va="center",
             color=MUTED,
             annotation_clip=False,
+            bbox=BEHIND,
         )
 
 

@@ -11,7 +11,7 @@ from dushapley.arrays import FloatArray
 from dushapley.estimators.registry import REGISTRY
 from dushapley.report.checks import checks, sources
 from dushapley.report.meaning import meaning
-from dushapley.report.numbers import decimal, percent, plural, whole
+from dushapley.report.numbers import NAME_WIDTH, decimal, percent, plural, whole, wrapped
 from dushapley.report.why import why, why_figures
 from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
@@ -23,8 +23,13 @@ from dushapley.settlement.settlement import Settlement
 from dushapley.terminal import decimals_for, distinct_names, error_text
 
 Plain = dict[str, Any]
-MOST_NAMED, NAME_WIDTH = 15, 18
-"""Owners whose names stand in figures, and the columns of a name there."""
+MOST_NAMED = 15
+"""Owners whose names stand in figures."""
+LONG_WORD = 22
+"""Letters from which a word of a name may be broken anywhere."""
+OF_USUAL_KIND = "as many rows of the usual kind"
+AT_ONE_PRICE = "if every row were worth the same"
+"""What the tick in the picture of a value is: with a diagnosis, and without one."""
 
 
 def summarize(
@@ -60,9 +65,10 @@ def summarize(
     ['owner 2', 'owner 1']
     """
     order = valuation.order
-    rows = _rows(valuation, settlement, order)
     if diagnosis is None and settlement is not None:
         diagnosis = settlement.diagnosis
+    expected = expected_by_size(diagnosis)
+    rows = _rows(valuation, settlement, order, expected)
     known = dict(about or {}) if about or settlement is None else recorded_about(settlement)
     return {
         "title": title,
@@ -70,6 +76,7 @@ def summarize(
         "facts": _facts(valuation, settlement, known),
         "rows": rows,
         "hidden": [name for name in rows[0]["csv"] if any(row["csv"][name] for row in rows)],
+        "by_size": AT_ONE_PRICE if expected is None else OF_USUAL_KIND,
         "has_error": valuation.total_errors is not None,
         "pot": None if settlement is None else _pot(settlement),
         "interval": valuation.interval_meaning,
@@ -88,23 +95,38 @@ def summarize(
 
 
 def recorded_about(settlement: Settlement) -> dict[str, str]:
-    """Model, score and test set, as the settlement's record has them."""
-    about = settlement.record.get("about")
-    return {str(k): str(v) for k, v in about.items()} if isinstance(about, Mapping) else {}
+    """Model, score, test set and target, as the settlement's record has them."""
+    about, job = (settlement.record.get(name) for name in ("about", "job"))
+    known = {str(k): str(v) for k, v in about.items()} if isinstance(about, Mapping) else {}
+    if "target" not in known and isinstance(job, Mapping) and job.get("target"):
+        known["target"] = str(job["target"])
+    return known
 
 
-def measured(about: Mapping[str, str]) -> str:
-    """What was measured on what: "the accuracy on 1,000 rows of test.csv"."""
-    return " ".join(filter(None, [f"the {about.get('score', 'score')}", about.get("tested")]))
+def measured(about: Mapping[str, str], *, brief: bool = False) -> str:
+    """What was measured on what: "the accuracy of predicting “ill” on 1,000 rows of test.csv"."""
+    score, target = f"the {about.get('score', 'score')}", about.get("target")
+    what = f"of predicting “{target}”" if target and not brief else ""
+    return " ".join(filter(None, [score, what, about.get("tested")]))
+
+
+def expected_by_size(diagnosis: Diagnosis | None) -> FloatArray | None:
+    """What as many rows of the usual kind would be worth, where a diagnosis says it of all."""
+    if diagnosis is None or any(one.by_size is None for one in diagnosis.owners):
+        return None
+    return np.array([one.by_size for one in diagnosis.owners], dtype=np.float64)
 
 
 def _rows(
-    valuation: Valuation, settlement: Settlement | None, order: Sequence[int] | Any
+    valuation: Valuation,
+    settlement: Settlement | None,
+    order: Sequence[int] | Any,
+    expected: FloatArray | None,
 ) -> list[Plain]:
     """One entry per owner, best first, with every number as number and as text."""
     ranks = rank_ranges(valuation, order)
     size_shares = _size_shares(valuation)
-    by_size = size_shares * valuation.values.sum()  # if every row were worth the same
+    by_size = size_shares * valuation.values.sum() if expected is None else expected
     place, errors = _axis(valuation, by_size), valuation.total_errors
     digits = decimals_for(valuation.values)
     shares = _shares(valuation, settlement)
@@ -126,6 +148,8 @@ def _rows(
             "share_text": "–" if np.isnan(shares[i]) else percent(float(shares[i])),
             "size_share_text": percent(float(size_shares[i])),
             "negative": value < 0,
+            "digits": digits,
+            "long": any(len(word) > LONG_WORD for word in valuation.owners[i].split()),
             "rank_range": ranks[place_of],
             "at": place(value),
             "zero": place(0.0),
@@ -245,7 +269,8 @@ def _facts(
     """The few figures to see at a glance; method and cost stand below."""
     ends = np.array([valuation.u_empty, valuation.u_full])
     before, after = (decimal(float(end), decimals_for(ends)) for end in ends)
-    score = {"label": measured(about).removeprefix("the "), "text": f"{before} → {after}"}
+    label = measured(about, brief=True).removeprefix("the ")
+    score = {"label": label, "text": f"{before} → {after}"}
     counts = [
         {"label": "owners", "text": whole(len(valuation.owners))},
         {"label": "rows", "text": whole(float(valuation.sizes.sum()))},
@@ -302,16 +327,23 @@ def _figures(
             "history": history,
             "curve": trail["curve"],
             "stages": [trail["stages"]["gains"][i] for i in order],
+            "stage_errors": [_stage_errors(trail["stages"], i) for i in order],
             "fitted": trail["stages"]["fitted"],
         }
     return figures
+
+
+def _stage_errors(stages: Mapping[str, Any], i: int) -> list[float | None]:
+    """Standard errors of an owner's gains; older files have none."""
+    known = stages.get("std_errors")
+    return [None] * len(stages["gains"][i]) if known is None else list(known[i])
 
 
 def _figure_names(names: Sequence[str]) -> list[str]:
     """What stands for the owners in figures: their names, or ranks where they are many."""
     if len(names) > MOST_NAMED:
         return [str(k + 1) for k in range(len(names))]
-    return distinct_names(names, NAME_WIDTH)
+    return [wrapped(name) for name in distinct_names(names, NAME_WIDTH)]
 
 
 def _method(valuation: Valuation) -> Plain:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.settlement import Settlement
-from dushapley.terminal import columns, table
+from dushapley.terminal import columns, printable, table
 
-MOST_ROWS, WIDEST_NAME, NARROWEST_NAME = 60, 32, 16
+MOST_ROWS, WIDEST_NAME, NARROWEST_NAME, MOST_TOLD = 60, 32, 16, 10
+QUIET = ("alike", "size", "pools", "unknown")
+"""Codes of first reasons that a terminal leaves to letters and pages."""
 COLUMNS = (
     ("name", "owner"),
     ("size_text", "rows"),
@@ -56,7 +59,28 @@ def text_table(
         lines.append(f"  pot {pot['amount_text']}: {pot['rule']}")
         lines += [f"  {text}" for text in [pot["certainty"] or pot["interval"]]]
         lines += [f"  note: {note}" for note in settlement.notes]
-    return "\n".join([*lines, *valuation.footnotes()])
+    return "\n".join([*lines, *_why(summary["why"], width), *valuation.footnotes()])
+
+
+def _why(why: dict[str, Any], width: int | None) -> list[str]:
+    """The weightiest reason of those of whom there is something to say; pages have all."""
+    if not why["owners"]:
+        return []
+    told = [
+        (one["name"], one["reasons"][0]["text"])
+        for one in why["owners"]
+        if one["reasons"][0]["code"] not in QUIET
+    ]
+    if not told:
+        return ["  why: nothing stands out in anybody's data"]
+    lines = ["  why, to those of whom there is something to say (letters and pages have all):"]
+    for name, text in told[:MOST_TOLD]:
+        lines += wrap(
+            printable(f"{name}: {text}"), max(40, (width or 100) - 1),
+            initial_indent="    ", subsequent_indent="      ",
+        )  # fmt: skip
+    more = len(told) - MOST_TOLD
+    return [*lines, f"    and {more} more"] if more > 0 else lines
 
 
 def _fitted(

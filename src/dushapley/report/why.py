@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.report.numbers import decimal
+from dushapley.report.numbers import NAME_WIDTH, decimal, percent, wrapped
 from dushapley.results.diagnosis import Alternative, Diagnosis
 from dushapley.terminal import decimals_for, distinct_names
 
-NAME_WIDTH, MOST_DRAWN = 18, 40
-"""Columns of a name beside the grid, and owners whom it can still show."""
+MOST_DRAWN = 40
+"""Owners whom a figure with a line for each can still show."""
 SUMS_ONLY = (
     "The owners handed over sums instead of rows: whose labels disagree, whose rows are of another "
     "kind and who shares rows cannot be told from sums."
@@ -21,7 +21,7 @@ SUMS_ONLY = (
 def why(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:
     """Sentences by owner, those that something may be wrong with first, and notes."""
     if diagnosis is None:
-        return {"owners": [], "notes": [], "trainings": 0}
+        return {"owners": [], "notes": [], "trainings": 0, "models": {}}
     rows = [
         {
             "name": one.owner,
@@ -35,6 +35,22 @@ def why(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:
         "owners": sorted(rows, key=lambda row: not row["accused"]),
         "notes": [*untold, *diagnosis.notes],
         "trainings": diagnosis.trainings,
+        "models": _models(diagnosis, order),
+    }
+
+
+def _models(diagnosis: Diagnosis, order: Any) -> dict[str, Any]:
+    """Each owner's part under every model and score, as a table; nothing where one was named."""
+    if len(diagnosis.alternatives) < 2:
+        return {}
+    found = [_alternative(one, order) for one in diagnosis.alternatives]
+    names = [diagnosis.owners[int(i)].owner for i in order]
+    return {
+        "titles": [one["label"] for one in found],
+        "rows": [
+            {"name": name, "parts": [percent(one["shares"][k]) for one in found]}
+            for k, name in enumerate(names)
+        ],
     }
 
 
@@ -48,7 +64,7 @@ def why_figures(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:
         place = [int(i) for i in order]
         further = range(len(place), len(matrix.tested_on))
         tested = [*place, *further]
-        names = distinct_names(matrix.tested_on, NAME_WIDTH)
+        names = [wrapped(name) for name in distinct_names(matrix.tested_on, NAME_WIDTH)]
         figures["matrix"] = {
             "trained_on": [names[i] for i in place],
             "tested_on": [names[j] for j in tested],

@@ -14,7 +14,9 @@ from dushapley.errors import InvalidValuation
 from dushapley.results import schema
 from dushapley.results.schema import Rule, choice, listed, number, optional, text, whole
 
-FORMAT = "dushapley.diagnosis/1"
+FORMAT = "dushapley.diagnosis/2"
+OLDER = ("dushapley.diagnosis/1",)
+"""Earlier ways to measure: read, and not to be measured again."""
 Interval = tuple[float, float, float]
 """A measured number and the ends of its 95% interval."""
 Range = tuple[float, float]
@@ -24,6 +26,7 @@ CODES = {
     "target": "the target is written in other words or units",
     "labels": "labels disagree with what the others would predict",
     "rows": "its rows are of another kind than the others'",
+    "common": "a label is more or less common than with the others",
     "shared": "it shares rows with others",
     "tested": "it holds rows of the test set",
     "small": "it has few rows",
@@ -82,7 +85,9 @@ class OwnerDiagnosis:
         Part of its rows on which a model of all others' rows predicts another label (of numbers:
         misses by more than is usual).
     wrong
-        Part of its labels that look wrong, once rows that are hard to predict are allowed for.
+        Part of its labels that look wrong, once rows that are hard to predict and labels that are
+        common here are allowed for; of numbers, by how much less than predictions they rise. An
+        estimate, held within 0 and 1.
     reach
         Part of the others' rows whose labels a model of its rows alone predicts.
     difference
@@ -90,7 +95,7 @@ class OwnerDiagnosis:
         that it did not see: 0.5 for rows alike, 1 for rows that never look alike.
     usual_disagreement, usual_wrong, usual_reach, usual_difference
         From the smallest to the largest of the same among the other owners, but for those who
-        stand out.
+        stand out and those of few rows.
     columns
         Columns that look written in other units.
     shared
@@ -184,6 +189,8 @@ class Diagnosis:
         one was.
     notes
         What else is to be known: a model that would do better, what could not be measured.
+    format
+        How it was measured, and is stored.
     """
 
     task: str | None
@@ -193,6 +200,7 @@ class Diagnosis:
     matrix: Matrix | None = None
     alternatives: tuple[Alternative, ...] = ()
     notes: tuple[str, ...] = ()
+    format: str = FORMAT
 
     def of(self, owner: str) -> OwnerDiagnosis:
         """The diagnosis of one owner."""
@@ -200,7 +208,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return {"format": FORMAT} | _plain(self)
+        return dict(_plain(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Diagnosis:
@@ -216,6 +224,7 @@ class Diagnosis:
             matrix=None if matrix is None else Matrix(**_frozen(matrix)),
             alternatives=tuple(Alternative(**_frozen(one)) for one in data["alternatives"]),
             notes=tuple(data["notes"]),
+            format=data["format"],
         )
 
 
@@ -253,7 +262,7 @@ _OWNER: dict[str, Rule] = {
 }
 _CELLS = listed(listed(optional(number())))
 _RULES: dict[str, Rule] = {
-    "format": choice(FORMAT),
+    "format": choice(FORMAT, *OLDER),
     "task": choice("classification", "regression", None),
     "target": optional(_NAME),
     "trainings": whole(),

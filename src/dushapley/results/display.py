@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from html import escape
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dushapley.results.uncertainty import half_width
-from dushapley.terminal import printable, short_name
+from dushapley.terminal import html_table, printable, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ MOST_ROWS = 200
 """Owners in a notebook's table."""
 TALLEST, ROW = 10.0, 0.32
 """Inches of a plot at most, and of one owner where there is room."""
+LETTERS_AN_INCH = 14
+"""Small letters that an inch holds."""
 LEAST_NAME = 0.085
 """Inches that a name needs at least; where there are fewer, only some are named."""
 FONTS = (
@@ -31,20 +34,13 @@ FONTS = (
 
 def html(valuation: Valuation, titles: tuple[str, ...]) -> str:
     """The table for notebooks; lines under it wrap, however long they are."""
-    head = "".join(f"<th>{title}</th>" for title in titles)
-    rows = "".join(
-        f"<tr><td style='text-align:left'><bdi>{escape(name)}</bdi></td>"
-        f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-        for name, *cells in valuation.cells(valuation.order[:MOST_ROWS])
-    )
+    shown = valuation.order[:MOST_ROWS]
+    table = html_table(titles, valuation.cells(shown), valuation.values[shown].tolist())
     left_out = len(valuation) - MOST_ROWS
     more = f"<p>… {left_out:,} more</p>" if left_out > 0 else ""
     style = "max-width: 60em; white-space: normal; overflow-wrap: anywhere"
     notes = "".join(f"<li>{escape(line.strip())}</li>" for line in valuation.footnotes())
-    return (
-        f"<p>{escape(valuation.headline())}</p><table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{rows}</tbody></table>{more}<ul style='{style}'>{notes}</ul>"
-    )
+    return f"<p>{escape(valuation.headline())}</p>{table}{more}<ul style='{style}'>{notes}</ul>"
 
 
 def plot(valuation: Valuation, ax: Axes | None = None) -> Axes:
@@ -55,6 +51,7 @@ def plot(valuation: Valuation, ax: Axes | None = None) -> Axes:
     height = min(TALLEST, max(1.5, ROW * len(order) + 0.8))
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+    ink = ax.xaxis.label.get_color()  # white in a dark style
     known = valuation.total_errors
     errors = None if known is None else half_width(known[order])
     colours = ["#b2532f" if valuation.values[i] < 0 else "#2f6fb2" for i in order]
@@ -64,17 +61,24 @@ def plot(valuation: Valuation, ax: Axes | None = None) -> Axes:
         color=colours,
         height=0.7,
         xerr=errors,
-        ecolor="#222222",
+        ecolor=ink,
         capsize=3 if len(order) <= 40 else 0,
         error_kw={"elinewidth": 1.2 if len(order) <= 40 else 0.7},
     )
     _name_bars(ax, valuation, order, (height - 0.8) / len(order))
-    ax.axvline(0, color="#222222", linewidth=0.8)
+    ax.axvline(0, color=ink, linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
     meaning = "" if errors is None else f", bars: {valuation.interval_meaning}"
     meaning = f", ± {valuation.interval_meaning}" if valuation.unknown else meaning
-    ax.set_xlabel(f"value ({valuation.method}, {valuation.n_evaluations} evaluations{meaning})")
+    how = f"{valuation.method}, {valuation.n_evaluations} evaluations{meaning}"
+    ax.set_xlabel(f"value\n{wrapped(how, ax)}", fontsize="small")
     return ax
+
+
+def wrapped(text: str, ax: Axes) -> str:
+    """Text in lines no longer than the axis it stands under, in small letters."""
+    width = ax.get_window_extent().width / ax.figure.dpi
+    return fill(text, max(30, int(width * LETTERS_AN_INCH)))
 
 
 def _name_bars(ax: Axes, valuation: Valuation, order: np.ndarray, room: float) -> None:

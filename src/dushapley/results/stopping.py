@@ -11,8 +11,11 @@ is ever met.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -163,7 +166,7 @@ class Values(Stop):
         return half_width(now.rest) > limit and sure
 
     def __repr__(self) -> str:
-        return f"Values({self.precision:g})"
+        return f"Values({_shortest(self.precision)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,7 +196,7 @@ class Payments(Stop):
         return now.unknown
 
     def __repr__(self) -> str:
-        return f"Payments({self.precision:g})"
+        return f"Payments({_shortest(self.precision)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,7 +234,7 @@ class Ranking(Stop):
 
     def __repr__(self) -> str:
         top = "" if self.top is None else f", top={self.top}"
-        return f"Ranking({self.probability:g}{top})"
+        return f"Ranking({_shortest(self.probability)}{top})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -251,28 +254,92 @@ class Seconds(Stop):
         return now.seconds >= self.seconds
 
     def __repr__(self) -> str:
-        return f"Seconds({self.seconds:g})"
+        return f"Seconds({_shortest(self.seconds)})"
 
 
 @dataclass(frozen=True, repr=False)
 class Replay(Stop):
-    """What a stored run was ended by: another ends after as many evaluations, whatever the clock.
+    """What a stored run was ended by, where it may have been the clock, which nobody can ask again.
 
-    `rule` and `met` are as they were recorded.
+    Another run ends after as many evaluations at the latest, and earlier where the rest of the
+    rule says so. Whether it was met is as recorded, wherever that depends on the clock.
+
+    Attributes
+    ----------
+    text, met
+        As they were recorded.
+    evaluations
+        How many the stored run made.
+    rule
+        The rule itself; None where it is not one of this version.
     """
 
-    rule: str
+    text: str
     met: bool
     evaluations: int
+    rule: Stop | None = None
 
     def is_met(self, now: Standing) -> bool:
-        return self.met
+        late = now.evaluations >= self.evaluations
+        if self.rule is None:
+            return self.met and late
+        if not late:
+            return self.rule.is_met(replace(now, seconds=0.0))
+        possible = [self.rule.is_met(replace(now, seconds=seconds)) for seconds in (0.0, inf)]
+        return self.met if self.met in possible else possible[0]
 
     def ends(self, now: Standing) -> bool:
-        return now.evaluations >= self.evaluations
+        late = now.evaluations >= self.evaluations
+        return late or (self.rule is not None and self.rule.ends(replace(now, seconds=0.0)))
 
     def __repr__(self) -> str:
-        return self.rule
+        return self.text
+
+
+LEAVES = (Values, Payments, Ranking, Seconds)
+RULES: dict[str, Callable[..., Stop]] = {kind.__name__: kind for kind in LEAVES}
+LONGEST_RULE = 1000
+"""Letters of a rule that is read."""
+_LEAF = re.compile(rf"({'|'.join(RULES)})\(([0-9.e+-]{{1,30}})(?:, top=([0-9]{{1,9}}))?\)")
+
+
+def read_rule(text: str) -> Stop | None:
+    """A rule from what its `repr` wrote, and from nothing else; None where it is not one.
+
+    Examples
+    --------
+    >>> read_rule("(Values(0.05) | Seconds(600))")
+    (Values(0.05) | Seconds(600))
+    >>> read_rule("print(1)") is None
+    True
+    """
+    try:
+        if len(text) > LONGEST_RULE:
+            return None
+        rule, _ = _read(text)
+    except (ValueError, TypeError, RecursionError, InvalidOption):
+        return None
+    return rule if repr(rule) == text else None
+
+
+def _read(text: str) -> tuple[Stop, str]:
+    """The rule at the beginning of a text, and what follows it."""
+    if text.startswith("("):
+        one, rest = _read(text[1:])
+        other, after = _read(rest[3:])
+        return (one & other if rest.startswith(" & ") else one | other), after[1:]
+    leaf = _LEAF.match(text)
+    if leaf is None:
+        raise ValueError("this is not a rule")
+    top = {} if leaf[3] is None else {"top": int(leaf[3])}
+    return RULES[leaf[1]](float(leaf[2]), **top), text[leaf.end() :]
+
+
+def looks_at_clock(rule: Stop) -> bool:
+    """Whether it ends runs by the time they take."""
+    if isinstance(rule, (Both, Either)):
+        return looks_at_clock(rule.one) or looks_at_clock(rule.other)
+    return isinstance(rule, Seconds)
 
 
 def check_stop(stop: object, precision: float | None) -> Stop | None:
@@ -309,3 +376,8 @@ def _shares(values: FloatArray) -> FloatArray:
     worth = np.maximum(values, 0.0)
     total = worth.sum(axis=1, keepdims=True)
     return np.where(total > 0, worth / np.where(total > 0, total, 1.0), 1 / values.shape[1])
+
+
+def _shortest(number: float) -> str:
+    """A number as short as it can be read back."""
+    return short if float(short := f"{number:g}") == number else repr(float(number))

@@ -200,7 +200,7 @@ class Valuation:
 
     @property
     def total_errors(self) -> FloatArray | None:
-        """Standard errors of all sources together: what tables and plots show as ±.
+        """Standard errors of all sources together; ± in tables and plots is 1.96 of them.
 
         Sampling, training and test set; None where one of them is `unknown`, and where there is no
         error at all. Games that train nothing have errors of sampling alone.
@@ -503,10 +503,13 @@ class Valuation:
 
 def _plain(value: Any) -> Any:
     """Arrays, tuples and numpy numbers as lists and Python numbers."""
+    if type(value) in (float, int, str):  # by far the most, where owners are many
+        return value
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        done = set(map(type, value)) <= {float, int, str, bool, type(None)}
+        return list(value) if done else [_plain(item) for item in value]
     return value

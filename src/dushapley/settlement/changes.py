@@ -41,7 +41,15 @@ class Change(Protocol):
 
 @dataclass(frozen=True)
 class Leave:
-    """An owner leaves. Every pool of the others is one that the base game knows."""
+    """An owner leaves. Every pool of the others is one that the base game knows.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z @ [4.0, 3.0, 2.0], 3, names=["north", "south", "west"])
+    >>> ds.what_if(game, ds.Leave("west"), method="exact").after.values.tolist()
+    [4.0, 3.0]
+    """
 
     owner: str
 
@@ -57,7 +65,17 @@ class Leave:
 
 @dataclass(frozen=True)
 class Join:
-    """A newcomer joins with its own rows; the encoder and the test set stay as they are."""
+    """A newcomer joins with its own rows; the encoder and the test set stay as they are.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> from sklearn.linear_model import Ridge
+    >>> owners = ds.Owners.from_arrays({"a": ([[1.0], [2.0]], [1.0, 2.0]), "b": ([[3.0]], [3.1])})
+    >>> game = ds.ModelGame(owners, Ridge(), [[4.0], [5.0]], [4.0, 5.0])
+    >>> ds.what_if(game, ds.Join("c", [[6.0], [7.0]], [6.0, 7.0]), method="exact").after.owners
+    ('a', 'b', 'c')
+    """
 
     owner: str
     X: ArrayLike
@@ -110,7 +128,15 @@ def tested_rows_of(game: RowsGame, owner: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Merge:
-    """Two owners act as one. Every pool is one that the base game knows."""
+    """Two owners act as one. Every pool is one that the base game knows.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z @ [4.0, 3.0, 2.0], 3, names=["north", "south", "west"])
+    >>> ds.what_if(game, ds.Merge("south", "west"), method="exact").after.values.tolist()
+    [4.0, 5.0]
+    """
 
     first: str
     second: str
@@ -139,6 +165,13 @@ class Copy:
 
     Where only the copier is in a pool, the pool holds what the two held together before, which
     the base game knows; where both are in, the copied rows stand in it twice.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z @ [4.0, 3.0, 2.0], 3, names=["north", "south", "west"])
+    >>> ds.Copy("west", source="north")
+    Copy(owner='west', source='north')
     """
 
     owner: str
@@ -168,6 +201,14 @@ class MoreRows:
     so both worlds are shrunk until they fit what there is: with f = n/(n + more), before: everybody
     brings the part f of its rows; after: the owner brings all n of its own. The comparison is
     exact but for the smaller scale, which the result states.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.SizeGame([100, 200, 400], w=lambda n: n / (n + 100))
+    >>> found = ds.what_if(game, ds.MoreRows("owner 1", 100), method="exact")
+    >>> bool(found.after.values[0] > found.before.values[0])
+    True
     """
 
     owner: str

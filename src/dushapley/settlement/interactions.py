@@ -29,6 +29,9 @@ MOST_CHEAP = 20
 """Owners up to whom all coalitions of a game that costs nothing are asked."""
 SHOWN = 12
 """Owners up to whom a matrix is printed; pairs listed of more."""
+MOST_MATRIX, LISTED = 30, 40
+"""Owners up to whom a page holds a matrix; pairs that it lists of more."""
+CAPTION = "What every two owners are worth together beyond what each is worth alone"
 SAID = {-1: "redundant", 1: "need each other", 0: "no clear interaction"}
 
 
@@ -45,6 +48,14 @@ class Interactions:
         are redundant (one will do), above 0 they need each other.
     shapley_errors, banzhaf_errors
         Their standard errors by sampling; None where all coalitions were asked.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z.any(axis=1), 3, names=["north", "south", "west"])
+    >>> found = ds.interactions(game)
+    >>> bool(found.banzhaf[0, 1] < 0)  # one of the two will do
+    True
     """
 
     valuation: Valuation
@@ -148,33 +159,55 @@ class Interactions:
         return self.to_html()
 
     def to_html(self) -> str:
-        """A matrix for a page: red where two are redundant, blue where they need each other."""
-        strongest = float(np.abs(self.shapley).max()) or 1.0
-        names = [f"<bdi>{escape(printable(short_name(name)))}</bdi>" for name in self.owners]
-        head = "".join(f"<th scope='col'>{name}</th>" for name in names)
-        body = "".join(
-            f"<tr><th scope='row'>{name}</th>{self._html_row(i, strongest)}</tr>"
-            for i, name in enumerate(names)
-        )
-        return (
-            f"<table class='interactions'><caption>What every two owners are worth together beyond "
-            f"what each is worth alone ({self.method}). Below 0 they are redundant, above 0 they "
-            f"need each other; pale: not clearly either.</caption>"
-            f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        """For a page: red where two are redundant, blue where they need each other.
 
-    def _html_row(self, i: int, strongest: float) -> str:
-        cells = []
-        for j in range(len(self.owners)):
-            if i == j:
-                cells.append("<td></td>")
-                continue
-            text = self._cell(i, j)
-            depth = 0.0 if text.startswith("(") else abs(self.shapley[i, j]) / strongest
-            colour = "178, 83, 47" if self.shapley[i, j] < 0 else "47, 111, 178"
-            style = f"background: rgba({colour}, {0.6 * depth:.2f})"
-            cells.append(f"<td style='{style}; text-align: right'>{text}</td>")
-        return "".join(cells)
+        A matrix; of more than 30 owners the 40 strongest pairs.
+        """
+        size = len(self.owners)
+        told = (
+            f"{CAPTION} ({self.method}). Below 0 they are redundant, above 0 they need each other"
+        )
+        if size > MOST_MATRIX:
+            return _html(f"{told}. The {LISTED} strongest of {size * (size - 1) // 2:,} pairs.",
+                         "<th>first</th><th>second</th><th>interaction</th><th>± 95%</th>",
+                         self._html_pairs())  # fmt: skip
+        head = "<td></td>" + "".join(f"<th scope='col'>{_bdi(name)}</th>" for name in self.owners)
+        body = "".join(
+            f"<tr><th scope='row'>{_bdi(name)}</th>{''.join(self._html_row(i))}</tr>"
+            for i, name in enumerate(self.owners)
+        )
+        return _html(f"{told}; in brackets: not clearly either.", head, body)
+
+    def _html_row(self, i: int) -> list[str]:
+        places = range(len(self.owners))
+        return ["<td></td>" if i == j else self._html_cell(i, j) for j in places]
+
+    def _html_cell(self, i: int, j: int) -> str:
+        text, strongest = self._cell(i, j), float(np.abs(self.shapley).max()) or 1.0
+        depth = 0.0 if text.startswith("(") else abs(self.shapley[i, j]) / strongest
+        colour = "178, 83, 47" if self.shapley[i, j] < 0 else "47, 111, 178"
+        style = f"background: rgba({colour}, {0.6 * depth:.2f}); text-align: right; padding: 4px"
+        return f"<td style='{style}'>{text.replace('-', '−')}</td>"
+
+    def _html_pairs(self) -> str:
+        rows = []
+        for row in self.to_frame().head(LISTED).to_dict("records"):
+            i, j = (self.owners.index(row[name]) for name in ("first", "second"))
+            error = error_text(half_width(row["shapley_error"]))
+            names = f"<td>{_bdi(row['first'])}</td><td>{_bdi(row['second'])}</td>"
+            rows.append(f"<tr>{names}{self._html_cell(i, j)}<td>{error}</td></tr>")
+        return "".join(rows)
+
+
+def _bdi(name: str) -> str:
+    return f"<bdi>{escape(printable(short_name(name)))}</bdi>"
+
+
+def _html(caption: str, head: str, body: str) -> str:
+    return (
+        f"<table class='interactions'><caption>{caption}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
 
 
 @spoken
@@ -222,10 +255,15 @@ def interactions(
     check_choice(method, "method", ("auto", "exact", "gp"), InvalidOption)
     if played.n_players < 2:
         raise InvalidOption("Interactions are between two owners; this game has one.")
-    chosen = _chosen(played, method, check_budget(budget))
+    chosen = method_of_pairs(played, method, check_budget(budget))
     v = value(
         played, chosen, budget=budget, seed=seed, n_jobs=n_jobs, ledger=ledger, progress=progress
     )
+    return found_by(v)
+
+
+def found_by(v: Valuation) -> Interactions:
+    """The interactions that a run of one of their methods found."""
     found: Mapping[str, Any] = v.details["interactions"]
     matrix = {name: np.array(part) for name, part in found.items()}
     return Interactions(
@@ -237,7 +275,8 @@ def interactions(
     )
 
 
-def _chosen(game: Game, method: str, budget: int | None) -> Method:
+def method_of_pairs(game: Game, method: str, budget: int | None) -> Method:
+    """What answers for pairs: all coalitions, or the Gaussian process."""
     n = game.n_players
     granted = budget or 2 * n**2
     free = budget is None and game.cheap and n <= MOST_CHEAP

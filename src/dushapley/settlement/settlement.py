@@ -70,6 +70,14 @@ class Settlement:
         Why the values are what they are, where that was measured.
     cap
         Under "charge": how many times its by-size payment an owner pays in at most, or "none".
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z @ [4.0, 3.0, 2.0], 3, names=["north", "south", "west"])
+    >>> settled = ds.settle(ds.value(game, "exact"), 900, currency="EUR")
+    >>> [str(amount) for amount in settled.payments]
+    ['400.00', '300.00', '200.00']
     """
 
     valuation: Valuation
@@ -106,8 +114,10 @@ class Settlement:
         """What the intervals of the payments cover."""
         if self.low is None and self.valuation.unknown:
             return f"no interval: the error of the values is {self.valuation.interval_meaning}"
-        if self.low is None:
+        if self.low is None and self.valuation.total_errors is None:
             return "no interval: the values come without standard errors"
+        if self.low is None:
+            return "no interval: within its error, nothing at all may have been gained"
         return self.valuation.interval_meaning
 
     @property

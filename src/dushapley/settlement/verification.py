@@ -7,32 +7,29 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isclose
 from typing import Any
 
-import numpy as np
-
-from dushapley.arrays import BoolArray
 from dushapley.data.check.codes import CODES
 from dushapley.data.files import SourceFile
 from dushapley.engine.diagnosis import diagnose
-from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.value import Run
 from dushapley.errors import InvalidCall, InvalidSettlement
-from dushapley.estimators.registry import AUTO
-from dushapley.games import Game, as_game
-from dushapley.results.stopping import Replay
+from dushapley.games import as_game
 from dushapley.results.valuation import Valuation
+from dushapley.settlement.comparison import (
+    TOLERANCE,
+    first_difference,
+    place_in_words,
+    rounding_of,
+    rounding_of_reasons,
+)
 from dushapley.settlement.money import amount_of, money
+from dushapley.settlement.replay import asked, refuse_endless, replayed, stop_told
 from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
 from dushapley.settlement.stored import BOUNDS, read_stored, refuse_unreadable
 from dushapley.terminal import table
 from dushapley.validation import spoken
 
-TOLERANCE = 1e-9
-"""Relative difference of values that another machine's arithmetic may explain."""
-MEASURED = 1e-6
-"""The same of measurements of a diagnosis."""
 STATES = {True: "passed", False: "FAILED", None: "not made"}
 AS_IT_WENT = {"n_computed": "how many evaluations were computed, not found, at the time"}
 """What of a valuation nobody can compute again, and what it says."""
@@ -45,10 +42,6 @@ OF_FILES = re.compile(
 """Notes on how files were found and read, by their codes: other folders may give fewer."""
 TERMS = "terms"
 """What every verdict shows, and none can judge."""
-MOST_EVALUATIONS = 200_000
-"""Evaluations that are computed again without being agreed to."""
-UNUSED = 10_000
-"""Evaluations that a settlement may grant its method without saying that they were made."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings, and whether none of them failed."""
+    """All findings, and whether none of them failed.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z @ [4.0, 3.0, 2.0], 3, names=["north", "south", "west"],
+    ...                        fingerprint="example")
+    >>> ds.verify(ds.settle(ds.value(game, "exact"), 900, currency="EUR"), game).holds
+    True
+    """
 
     findings: tuple[Finding, ...]
 
@@ -186,6 +188,10 @@ def _terms(stored: Settlement) -> Finding:
         *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
           if getattr(v, name) is not None),
     ]  # fmt: skip
+    if (rule := replayed(v)) is not None:
+        terms.append(f"until {rule!r:.200}")
+    if "learned" in v.details:
+        terms.append("a run that began with pools which a ledger held")
     left = "; ".join(f"{name}, {meaning}" for name, meaning in AS_IT_WENT.items())
     return Finding(
         TERMS,
@@ -214,46 +220,6 @@ def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -
     return [SourceFile.read(file).record(role) for file in files]
 
 
-def rounding_of(again: Valuation) -> Callable[[str], float]:
-    """What rounding may do to a number of a valuation, by its place, at the scale of the values.
-
-    Values and errors are differences of utilities: one near 0 is rounded like the largest of them.
-    Everything else is compared with itself alone.
-    """
-    gain = abs(again.u_full - again.u_empty)
-    scale = max(gain, float(abs(again.values).max(initial=0.0)))
-
-    def slack(where: str) -> float:
-        if where.startswith(("covariance", "errors.covariance")):
-            return TOLERANCE * scale**2
-        return TOLERANCE * scale if where.startswith(("values", "std_errors", "errors.")) else 0.0
-
-    return slack
-
-
-def first_difference(
-    one: Any,
-    other: Any,
-    where: str = "",
-    tolerance: float = 0.0,
-    slack: Callable[[str], float] | None = None,
-) -> str | None:
-    """Where two plain structures differ first, in words; None if they are the same."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        keys = sorted({*one, *other}, key=str)
-        parts = [(one.get(key), other.get(key), f"{where}.{key}".lstrip(".")) for key in keys]
-    elif isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        if len(one) != len(other):
-            return f"{where} has {len(one)} entries, computed again {len(other)}"
-        parts = [(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(one, other, strict=True))]
-    else:
-        numbers = isinstance(one, float) and isinstance(other, float)
-        near = slack(where) if slack else 0.0
-        same = one == other or (numbers and isclose(one, other, rel_tol=tolerance, abs_tol=near))
-        return None if same else f"{where} is {one!r}, computed again {other!r}"
-    return next(filter(None, (first_difference(*part, tolerance, slack) for part in parts)), None)
-
-
 def _seal(data: Mapping[str, Any]) -> Finding:
     if seal(data) == data.get("seal"):
         return Finding("seal", True, "the file is as it was written")
@@ -276,7 +242,8 @@ def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
     except InvalidSettlement as error:
         return Finding("payments", False, str(error))
     written = again.to_dict()
-    difference = first_difference(_exact_part(data), _exact_part(written))
+    owners = stored.valuation.owners
+    difference = first_difference(_exact_part(data), _exact_part(written), owners=owners)
     difference = difference or _intervals_differ(data["payments"], written["payments"], stored)
     if difference:
         return Finding("payments", False, f"do not follow from the values: {difference}")
@@ -298,7 +265,8 @@ def _intervals_differ(
         for name in BOUNDS:
             a, b = (line[name] for line in lines)
             if a != b and (None in (a, b) or abs(Decimal(a) - Decimal(b)) > slack):
-                return f"payments[{i}].{name} is {a!r}, computed again {b!r}"
+                where = place_in_words(("payments", i, name), stored.valuation.owners)
+                return f"{where} is {a or 'missing'}, computed again {b or 'missing'}"
     return None
 
 
@@ -364,18 +332,20 @@ def value_findings(
         other = "this is another game"
         return [content, Finding("values", None, other), Finding("notes", None, other)]
     refuse_endless(stored, played, most_evaluations)
-    with Run(played, ledger=ledger, n_jobs=n_jobs, **_asked(stored)) as run:
+    with Run(played, ledger=ledger, n_jobs=n_jobs, **asked(stored)) as run:
         again = run.pay()
         why = [_diagnosis(data["diagnosis"], run, again, stored)] if "diagnosis" in data else []
     how = f"{again.n_computed:,} evaluations computed again"
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
     one, other_one = (_recomputed(v) for v in (stored, again))
-    difference = first_difference(one, other_one, "", TOLERANCE, rounding_of(again))
+    difference = first_difference(one, other_one, (), TOLERANCE, rounding_of(again), stored.owners)
     difference = difference or _payments_move(data, again)
     same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
     reason = f"{difference or f'the same {same}'} ({how})"
-    return [content, Finding("values", difference is None, reason), _notes(stored, again), *why]
+    ended = [Finding("stop", *told)] if (told := stop_told(stored)) else []
+    values = Finding("values", difference is None, reason)
+    return [content, values, _notes(stored, again), *ended, *why]
 
 
 def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Valuation) -> Finding:
@@ -384,14 +354,17 @@ def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Va
         found = diagnose(run.game, again, ledger=run.paid, n_jobs=run.n_jobs).to_dict()
     except Exception as error:  # it need not be measurable here to have been so there
         return Finding("diagnosis", None, f"could not be measured: {type(error).__name__}: {error}")
+    if stored["format"] != found["format"]:
+        return Finding("diagnosis", None, f"measured as {stored['format']}, here {found['format']}")
     # values under other models are not computed again
     one, other = ({k: v for k, v in d.items() if k != "alternatives"} for d in (stored, found))
-    difference = first_difference(one, other, "", MEASURED, lambda _: MEASURED)
+    slack = rounding_of_reasons(again)
+    difference = first_difference(one, other, (), TOLERANCE, slack, valued.owners)
     if difference and valued.version != again.version:
         words = f"by version {valued.version!r}, and this is {again.version!r}"
         return Finding("diagnosis", None, f"measured {words}: {difference}")
     untold = "; values under other models were not computed again" * bool(stored["alternatives"])
-    how = f"the same to {MEASURED:g}, by {found['trainings']:,} trainings{untold}"
+    how = f"the same to {TOLERANCE:g}, by {found['trainings']:,} trainings{untold}"
     same = None if stored["alternatives"] and difference is None else difference is None
     return Finding("diagnosis", same, difference or how)
 
@@ -412,70 +385,17 @@ def _payments_move(data: Mapping[str, Any], again: Valuation) -> str | None:
     except InvalidSettlement as error:
         return str(error)
     slack = _coin_slack(stored)
-    moved = (i for i, (a, b) in enumerate(zip(stored.payments, paid, strict=True))
-             if abs(a - b) > slack)  # fmt: skip
-    return next((f"payments[{i}] is {stored.payments[i]}, again {paid[i]}" for i in moved), None)
+    moved = (
+        f"{place_in_words(('payments', i), again.owners)} is {a}, computed again {b}"
+        for i, (a, b) in enumerate(zip(stored.payments, paid, strict=True))
+        if abs(a - b) > slack
+    )
+    return next(moved, None)
 
 
 def _coin_slack(stored: Settlement) -> Decimal:
     """By how much the rounding of another machine may move a payment."""
     return max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals))
-
-
-def _asked(stored: Valuation) -> dict[str, Any]:
-    """What the run was asked for."""
-    return {
-        "method": stored.method_asked,
-        "options": None if stored.method_asked == AUTO else dict(stored.options),
-        "budget": stored.budget,
-        "precision": stored.precision,
-        "seed": stored.seed,
-        "stop": replayed(stored),
-        "known": learned_pools(stored),
-    }
-
-
-def replayed(stored: Valuation) -> Replay | None:
-    """What ended the run, if it was a rule: the clock, say, cannot be asked again."""
-    ended = stored.details.get("stop")
-    if ended is None:
-        return None
-    if not isinstance(ended, Mapping) or not isinstance(ended.get("rule"), str):
-        raise InvalidSettlement("What ended its run is not recorded as it was written.")
-    return Replay(ended["rule"], bool(ended.get("met")), stored.n_evaluations)
-
-
-def learned_pools(stored: Valuation) -> BoolArray | None:
-    """The pools that the run began with, if it learned from a ledger."""
-    learned = stored.details.get("learned")
-    if learned is None:
-        return None
-    n = len(stored.owners)
-    try:
-        rows = [np.frombuffer(bytes.fromhex(row), dtype=np.uint8) for row in learned["members"]]
-        packed = np.array(rows, dtype=np.uint8).reshape(len(rows), -(-n // 8))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidSettlement(
-            f"The pools that its run began with cannot be read ({error}). Use the settlement as "
-            "it was written."
-        ) from error
-    return np.unpackbits(packed, axis=1, count=n).astype(np.bool_)
-
-
-def refuse_endless(stored: Valuation, game: Game, most: int | None = None) -> Plan:
-    """Refuse more evaluations than were agreed to, before any is paid; what would run."""
-    asked = _asked(stored)
-    plan = choose_plan(game, asked["method"], asked["options"], stored.budget)
-    stated = stored.n_evaluations
-    allowed = min(MOST_EVALUATIONS, max(UNUSED, 2 * stated)) if most is None else most
-    needed = plan.budget + (0 if asked["known"] is None else len(asked["known"]))
-    if needed > allowed:
-        raise InvalidSettlement(
-            f"To compute this settlement again, up to {needed:,} evaluations may be needed; "
-            f"it says that {stated:,} were made. Agree with most_evaluations={needed} "
-            "(--yes) if that is what it is worth."
-        )
-    return plan
 
 
 def _recomputed(valuation: Valuation) -> dict[str, Any]:
@@ -488,22 +408,31 @@ def _notes(stored: Valuation, again: Valuation) -> Finding:
     return same_notes("notes", stored.notes, again.notes, stored.version)
 
 
-def same_notes(name: str, stored: Sequence[str], again: Sequence[str], version: str) -> Finding:
-    """Whether none is left out, and none added but on how files lay in their folders."""
+def same_notes(
+    name: str,
+    stored: Sequence[str],
+    again: Sequence[str],
+    version: str,
+    words: Mapping[str, str] | None = None,
+) -> Finding:
+    """Whether none is left out, and none added but on how files lay in their folders.
+
+    `words` tells how each is shown, where that is not its own text.
+    """
     if sorted(stored) == sorted(again):
         return Finding(name, True, f"all {len(again)} are there, as they are found again")
+
+    def quoted(notes: Sequence[str]) -> str:
+        return " ".join(repr((words or {}).get(note, note)) for note in notes) or "nothing"
+
     if version != (here := versions_here()["dushapley"]):  # which words things in another way
-        words = f"they are of version {version!r}, and this is {here!r}"
-        return Finding(name, None, f"{words}: compare yourself. Here: {_quoted(again)}")
+        older = f"they are of version {version!r}, and this is {here!r}"
+        return Finding(name, None, f"{older}: compare yourself. Here: {quoted(again)}")
     missing = [note for note in again if note not in stored]
     added = [note for note in stored if note not in again]
     if missing or not added or not all(map(OF_FILES.search, added)):  # none: one stands twice
-        return Finding(name, False, f"left out: {_quoted(missing)}; added: {_quoted(added)}")
-    return Finding(name, None, f"not found again in these files: {_quoted(added)}")
-
-
-def _quoted(notes: Sequence[str]) -> str:
-    return " ".join(repr(note) for note in notes) or "nothing"
+        return Finding(name, False, f"left out: {quoted(missing)}; added: {quoted(added)}")
+    return Finding(name, None, f"not found again in these files: {quoted(added)}")
 
 
 def _game(now: str | None, settled: str | None) -> Finding:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from dushapley.games import Game, as_game
 from dushapley.results.uncertainty import MEASURES, is_clear, remedy, sampling_covariance
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
+from dushapley.settlement.money import money
 from dushapley.terminal import distinct_names, printable, table
 from dushapley.validation import spoken
 
@@ -56,6 +58,14 @@ class WhatIf:
         Part of everybody's rows at which both were measured: 1, except for more rows.
     influences
         Values of both by test row (`Run.influence`), where they are known.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z @ [4.0, 3.0, 2.0], 3, names=["north", "south", "west"])
+    >>> found = ds.what_if(game, ds.Leave("west"), method="exact")
+    >>> found.before.u_full, found.after.u_full
+    (9.0, 7.0)
     """
 
     change: Change
@@ -113,7 +123,11 @@ class WhatIf:
         return unknown if joint is None else np.diag(joint)
 
     def __repr__(self) -> str:
-        """The question, the two worlds side by side, and what it cost."""
+        """The question, the two worlds side by side, what it cost, and what it means."""
+        return self.told(self.verdict())
+
+    def told(self, verdict: Sequence[str]) -> str:
+        """The question, the two worlds side by side, what it cost, and these last sentences."""
         frame = self.to_frame()
         names = distinct_names(frame["owner"].tolist(), 32)
         rows = [
@@ -130,13 +144,42 @@ class WhatIf:
         lines.append(f"  {self.n_found:,} pools found, {self.after.n_computed:,} computed")
         if self.scale != 1:
             lines.append(f"  measured with {self.scale:.0%} of everybody's rows in both worlds")
-        return "\n".join([*lines, *(printable(f"  {sentence}") for sentence in self.verdict())])
+        return "\n".join([*lines, *(printable(f"  {sentence}") for sentence in verdict)])
+
+    @property
+    def whose(self) -> str | None:
+        """The owner for whose good the change would be made; None where there is none."""
+        if isinstance(self.change, Merge):
+            return self.change.name
+        return self.change.owner if isinstance(self.change, (Copy, MoreRows)) else None
+
+    def paid_verdict(self, before: Decimal, after: Decimal, unit: str = "") -> list[str]:
+        """What the answer means where a pot is shared: by what its owner would be paid.
+
+        Values alone would not do: under a rule that pays nothing for a negative value, two owners
+        may be paid less together than apart although their values add up to the same.
+        """
+        if self.whose is None:
+            return []
+        amounts = [f"{money(amount)} {unit}".rstrip() for amount in (before, after)]
+        pays = f"{VERBS[type(self.change)]} {'pays' if after > before else 'does not pay'}"
+        first = f"{pays}: {self.whose!r} would be paid {amounts[1]} instead of {amounts[0]}."
+        if after == before:
+            first = f"It makes no difference to {self.whose!r}, who is paid {amounts[0]} in both."
+        row: Any = self.to_frame().set_index("owner").loc[self.whose]
+        unsure = np.isnan(row["std_error"]) or not is_clear(row["change"], row["std_error"])
+        if unsure:
+            return [first, *(f"But in values: {sentence}" for sentence in self.verdict())]
+        if (row["change"] > 0) != (after > before):
+            values = f"from {row['before']:.4g} to {row['after']:.4g}"
+            return [first, f"Its value goes {values}, but the rule for negative values decides."]
+        return [first]
 
     def verdict(self) -> list[str]:
         """What the answer means, where that can be said in a sentence."""
-        if not isinstance(self.change, (Copy, MoreRows, Merge)):
+        name = self.whose
+        if name is None:
             return []
-        name = self.change.name if isinstance(self.change, Merge) else self.change.owner
         row: Any = self.to_frame().set_index("owner").loc[name]
         if np.isnan(row["std_error"]):
             blind = next((v for v in (self.after, self.before) if v.unknown), None)
@@ -271,6 +314,13 @@ def quote_change(
 
     The method's own conversations are held with what the ledger has; where it has nothing, the
     mean of what is known stands in.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda z: z @ [4.0, 3.0, 2.0], 3, names=["north", "south", "west"])
+    >>> ds.quote_change(game, ds.Leave("west"), method="exact").asked
+    12
     """
     game = as_game(game)
     refuse_no_change(change)

@@ -7,18 +7,21 @@ code (`codes`) and a severity: a *stop* would move money in silence and can be t
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 from dushapley.data.check import columns, copies, extremes, populations, spelling
 from dushapley.data.check.collection import Findings
 from dushapley.data.check.survey import Survey
 from dushapley.data.files import PathLike, SourceFile, opened
 from dushapley.data.findings import Finding
-from dushapley.data.intake import TEST, Intake, take_in
+from dushapley.data.formats.objects import as_table
+from dushapley.data.intake import TEST, Intake, take_in, take_in_table
 from dushapley.data.reading import Keys, Reading
+from dushapley.data.rows import is_table
 from dushapley.errors import InvalidOption
 
 __all__ = ["Findings", "accepted_tables", "check", "examine"]
@@ -50,7 +53,7 @@ CHECKS: tuple[Callable[[Survey], Iterator[Finding]], ...] = (
 
 
 def check(
-    files: PathLike | Iterable[PathLike | SourceFile],
+    files: Any,
     *,
     target: str,
     owner: str | None = None,
@@ -64,7 +67,8 @@ def check(
     Parameters
     ----------
     files
-        Files, or a folder of them.
+        Files, or a folder of them; or one table of pandas, polars or pyarrow that has all owners'
+        rows, without a test file.
     target
         Name of the column that is to be predicted.
     owner, by_file
@@ -89,11 +93,37 @@ def check(
     """
     if (owner is None) != by_file:
         raise InvalidOption("Say whose rows they are: either owner=COLUMN or by_file=True.")
-    tested = test if test is None or isinstance(test, SourceFile) else SourceFile.read(test)
     how = Reading.from_keys(reading)
-    found, skipped = opened(files)
+    if is_table(table := as_table(files)):
+        if owner is None or test is not None:
+            raise InvalidOption(
+                "A table in memory is checked by owner=COLUMN and without test=. Write the rows to "
+                "files to check them by_file=True, or together with a test file."
+            )
+        return examine(
+            take_in_table(table, owner=owner, target=target, reading=how), target, accept
+        )
+    named = named_files(files)
+    tested = None if test is None else named_files([test])[0]
+    if tested is not None and not isinstance(tested, SourceFile):
+        tested = SourceFile.read(tested)
+    found, skipped = opened(named)
     intake = take_in(found, target=target, owner=owner, test=tested, reading=how)
     return examine(replace(intake, findings=(*skipped, *intake.findings)), target, accept)
+
+
+def named_files(given: Any) -> list[PathLike | SourceFile]:
+    """Files as they were named; what names no file is refused."""
+    several = isinstance(given, Iterable) and not isinstance(given, (str, os.PathLike, Mapping))
+    files = list(given) if several else [given]
+    for file in files:
+        if not isinstance(file, (str, os.PathLike, SourceFile)):
+            raise InvalidOption(
+                f"Found {type(file).__name__}; check takes names of files, a folder, or one table "
+                "with owner=COLUMN. Put tables of several owners into one, with a column that says "
+                "whose. Owners were checked when they were made: their notes say what was found."
+            )
+    return files
 
 
 def examine(intake: Intake, target: str, accept: Iterable[str] = ()) -> Findings:

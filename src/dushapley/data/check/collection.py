@@ -13,7 +13,7 @@ from dushapley.data.check.codes import CODES
 from dushapley.data.findings import Finding
 from dushapley.data.intake import TEST
 from dushapley.errors import InvalidOption, UnresolvedFindings
-from dushapley.terminal import columns, short_name, table
+from dushapley.terminal import columns, html_table, printable, short_name, table
 from dushapley.validation import suggestion
 
 if TYPE_CHECKING:
@@ -156,6 +156,15 @@ class Findings(Sequence[Finding]):
         if what == "stop" and self.remedies:
             lines.append(f"  To resolve: {' '.join(self.remedies)}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: what stops a run first."""
+        cells = [
+            [one.code, one.severity, printable(one.message), printable(one.remedy or "")]
+            for one in self
+        ]
+        table = html_table(("code", "kind", "found", "resolved by"), cells)
+        return table if cells else "<p>Nothing odd was found.</p>"
 
     def __repr__(self) -> str:
         """Sizes, how files were read, and all findings, stops first."""

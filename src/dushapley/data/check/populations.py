@@ -17,9 +17,9 @@ SMALL = 10
 OUTSIDE, APART = 0.6, 5.0
 """How far one median lies from the usual one: in the width of the middle 90% of an owner's values,
 and in what owners' medians usually differ by."""
-USUAL, AGAINST, SURE = 0.3, -0.2, 3.3
+USUAL, AGAINST, BELOW_ZERO, BELOW_USUAL = 0.3, -0.1, 2.0, 6.0
 """Correlations of a score made from the others' rows with the target: usually above the first, with
-one owner below the second, and that by so many standard errors."""
+one owner below the second, and that so many standard errors below zero and below the usual one."""
 LEAST_VALUES = 10
 """Different values from which a column is taken for a measure that has a unit."""
 UNITS = {
@@ -194,7 +194,8 @@ def inverted_target(survey: Survey) -> Iterator[Finding]:
             continue
         usual = float(np.nanmedian(own))
         rows = np.array([len(rows) for rows in survey.picked])
-        against = (own < AGAINST) & (own * np.sqrt(rows) < -SURE) & (usual > USUAL)
+        sure = (own * np.sqrt(rows) < -BELOW_ZERO) & ((usual - own) * np.sqrt(rows) > BELOW_USUAL)
+        against = (own < AGAINST) & sure & (usual > USUAL)
         found |= {int(j): (float(own[j]), usual) for j in np.flatnonzero(against)}
     for j, (correlation, usual) in found.items():
         yield Finding(

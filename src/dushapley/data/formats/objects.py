@@ -41,7 +41,7 @@ class Part:
 
 
 def named_parts(blocks: Any) -> dict[str, Part]:
-    """Owners' data from a mapping, or from a list of pairs (name, data) or (X, y)."""
+    """Owners' data from a mapping, or from a list of (name, data), (name, X, y) or (X, y)."""
     pairs = blocks.items() if isinstance(blocks, Mapping) else _pairs(blocks)
     named = [(str(name), block) for name, block in pairs]
     if not named:
@@ -53,13 +53,13 @@ def named_parts(blocks: Any) -> dict[str, Part]:
 
 def _pairs(blocks: Any) -> list[tuple[str, Any]]:
     listed = list(blocks) if isinstance(blocks, (list, tuple)) else []
-    if not listed or not all(isinstance(pair, tuple) and len(pair) in (2, 3) for pair in listed):
+    if not listed or not all(isinstance(pair, tuple) and len(pair) in (2, 3, 4) for pair in listed):
         raise InvalidOwners(
             f"Found {type(blocks).__name__} where owners were needed; {HOW}, a list of pairs, or "
             "X, y and groups=."
         )
-    if all(isinstance(pair[0], str) and len(pair) == 2 for pair in listed):
-        return listed
+    if all(isinstance(pair[0], str) for pair in listed):
+        return [(one[0], one[1] if len(one) == 2 else one[1:]) for one in listed]
     return [(f"owner {j + 1}", pair) for j, pair in enumerate(listed)]
 
 
@@ -91,7 +91,11 @@ def as_part(name: str, block: Any) -> Part:
     X, y, weights = (*block, None)[:3] if isinstance(block, tuple) else (block, None, None)
     features = as_rows(name, X)
     if features.ndim == 0:
-        raise InvalidOwners(f"Owner {name!r}: found a single value; an array of rows is needed.")
+        batched = hasattr(X, "dataset")
+        raise InvalidOwners(
+            f"Owner {name!r}: found {type(X).__name__}, which holds no rows; "
+            + ("pass its .dataset." if batched else "an array of rows is needed.")
+        )
     if count(features) == 0:
         raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
     target = None if y is None else as_target(name, y, count(features))
@@ -109,10 +113,18 @@ def as_rows(name: str, X: Any) -> Rows:
 
 
 def as_table(thing: Any) -> Any:
-    """Tables of polars and pyarrow as those of pandas; anything else as it is."""
+    """Tables of polars, pyarrow and Hugging Face as those of pandas; anything else as it is.
+
+    Hugging Face keeps classes as numbers and their names apart; the names are what was meant.
+    """
     if is_table(thing) or not hasattr(thing, "to_pandas"):
         return thing
-    return thing.to_pandas()
+    table, features = thing.to_pandas(), getattr(thing, "features", {})
+    for column in table.columns if isinstance(features, Mapping) else ():
+        names = getattr(features.get(column), "names", None)
+        if names and table[column].dtype.kind in "iu" and (table[column] >= 0).all():
+            table[column] = table[column].map(dict(enumerate(names)))
+    return table
 
 
 def as_target(name: str, y: Any, rows: int) -> Array:

@@ -3,8 +3,11 @@ r"""How labels fit what others' rows predict, in a few numbers that are stored b
 Where a model says how sure it is, a row that is hard to predict explains its own disagreement: with
 :math:`e_r` the chance of another label by the model itself and K classes, a part f of wrong labels
 gives :math:`E[d_r] = e_r + f\,(1 - e_r K/(K-1))`, of which f is found by least squares. So rows of
-another kind, which are harder, are not taken for wrong labels. Of numbers, a part f of wrong ones
-makes the others rise by 1 − f as predictions rise by 1, wherever the rows lie.
+another kind, which are harder, are not taken for wrong labels. Nor is a label that is more common
+here than among the others: chances are first weighed by how common each label is with this owner
+over how common it was in training, which is Bayes' rule where rows of one label are alike. Of
+numbers, a part f of wrong ones makes the others rise by 1 − f as predictions rise by 1, wherever
+the rows lie; both are squeezed first, so that a few very large ones do not decide it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.results.diagnosis import Interval
 from dushapley.results.uncertainty import half_width
 
@@ -23,68 +26,130 @@ USUAL = 0.9
 """Part of an owner's rows that is usually within the tolerance."""
 LEAST_ROWS = 10
 """Rows below which nothing is said of labels."""
+MOST_EXCHANGED = 200
+"""Classes up to which an exchange of labels is looked for."""
+UNKNOWN = 1e6
+"""Error of what tells nothing."""
 
 
-def of_classes(model: Any, X: Array, y: Array, classes: Array) -> list[float]:
+def of_classes(model: Any, X: Array, y: Array, classes: Array, trained: Array) -> list[float]:
     """Rows, disagreement, wrong labels and their error, and the best exchange of two labels.
 
-    The last three: agreement once labels are exchanged one for another as it fits best, and the
-    positions of the predicted and the written label that this exchanges most often.
+    The last five: agreement once labels are exchanged one for another as it fits best, the
+    positions of the predicted and the written label that this exchanges most often, and by how much
+    the chances of what is written rise by it, with its error. `trained` are the labels of the rows
+    that the model was trained on.
     """
-    said, sure = _labels(model, X, classes)
+    said = np.searchsorted(classes, model.predict(X))
     written = np.searchsorted(classes, y)
-    off = said != written
-    expected = np.full(len(y), off.mean()) if sure is None else 1 - sure
-    fewer = len(classes) / max(len(classes) - 1, 1)
-    weight = np.maximum(1 - expected * fewer, 0.05)
+    usual = _shares(np.searchsorted(classes, trained), len(classes))
+    chances = _chances(model, X, classes)
+    if chances is None:
+        wrong, error = _by_class(said != written, written, usual)
+        chances = np.eye(len(classes))[said]
+    else:
+        wrong, error = _wrong(_as_common(chances, written, usual), written)
+    off = float((said != written).mean())
+    return [len(y), off, wrong, max(error, 0.5 / len(y)), *_exchange(said, written, chances)]
+
+
+def _chances(model: Any, X: Array, classes: Array) -> FloatArray | None:
+    """Chance of each class for each row; None where the model does not say."""
+    try:
+        known = np.asarray(model.predict_proba(X), dtype=np.float64)
+        places = np.searchsorted(classes, model.classes_)
+    except Exception:  # many models do not say
+        return None
+    if known.shape != (len(known), len(places)) or not np.isfinite(known).all():
+        return None
+    chances = np.zeros((len(known), len(classes)))
+    chances[:, places] = np.clip(known, 0.0, 1.0)
+    return chances
+
+
+def _shares(positions: IntArray, size: int) -> FloatArray:
+    """How common each class is; none is impossible."""
+    counts = np.bincount(positions, minlength=size) + 0.5
+    return np.asarray(counts / counts.sum())
+
+
+def _as_common(chances: FloatArray, written: IntArray, usual: FloatArray) -> FloatArray:
+    """Chances if each label is as common as it is written here."""
+    counts = np.bincount(written, minlength=len(usual)) + usual
+    weighed = chances * (counts / counts.sum() / usual) + 1e-12
+    return np.asarray(weighed / weighed.sum(axis=1, keepdims=True))
+
+
+def _wrong(chances: FloatArray, written: IntArray) -> tuple[float, float]:
+    """Part of wrong labels by least squares, and its standard error."""
+    off = chances.argmax(axis=1) != written
+    expected, k = 1 - chances.max(axis=1), chances.shape[1]
+    weight = np.maximum(1 - expected * k / max(k - 1, 1), 0.05)
     power = float((weight**2).sum())
     wrong = float((weight * (off - expected)).sum()) / power
     left = weight * (off - expected - wrong * weight)
-    error = float(np.sqrt((left**2).sum() + 1e-12)) / power
-    if sure is None:  # one chance for all rows: what it is usually is known by the other owners
-        wrong, error = float(off.mean()), float(np.sqrt(off.mean() * (1 - off.mean()) / len(y)))
-    return [len(y), float(off.mean()), wrong, max(error, 0.5 / len(y)), *_exchange(said, written)]
+    return wrong, float(np.sqrt((left**2).sum() + 1e-12)) / power
 
 
-def _labels(model: Any, X: Array, classes: Array) -> tuple[Array, FloatArray | None]:
-    """Positions of the predicted labels, and how sure the model is of each."""
-    said = np.searchsorted(classes, model.predict(X))
-    try:
-        chances = np.asarray(model.predict_proba(X), dtype=np.float64).max(axis=1)
-    except Exception:  # many models do not say
-        return said, None
-    return said, np.clip(chances, 0.0, 1.0) if np.isfinite(chances).all() else None
+def _by_class(off: Array, written: IntArray, usual: FloatArray) -> tuple[float, float]:
+    """Disagreement if each label were as common as usual, and its error, of a model of no doubt."""
+    counts = np.bincount(written, minlength=len(usual)).astype(np.float64)
+    missed = np.bincount(written, weights=off, minlength=len(usual))
+    here = counts > 0
+    share = usual[here] / usual[here].sum()
+    part_off, smooth = missed[here] / counts[here], (missed[here] + 0.5) / (counts[here] + 1)
+    variance = float((share**2 * smooth * (1 - smooth) / counts[here]).sum())
+    return float((share * part_off).sum()), float(np.sqrt(variance))
 
 
-def _exchange(said: Array, written: Array) -> list[float]:
-    """Agreement after the best exchange of labels, and which one is exchanged most often."""
+def _exchange(said: IntArray, written: IntArray, chances: FloatArray) -> list[float]:
+    """Agreement after the best exchange of labels, the one made most often, and what it gains."""
     from scipy.optimize import linear_sum_assignment
     from scipy.sparse import coo_array
 
-    size = int(max(said.max(), written.max())) + 1
-    if size > 200 or bool((written == written[0]).all()):  # too many for a square, or one for all
-        return [float((said == written).mean()), -1.0, -1.0]
+    size = chances.shape[1]
+    if size > MOST_EXCHANGED or bool((written == written[0]).all()):  # or one for all
+        return [float((said == written).mean()), -1.0, -1.0, 0.0, UNKNOWN]
     counts = coo_array((np.ones(len(said)), (said, written)), shape=(size, size)).toarray()
     rows, columns = linear_sum_assignment(-(counts + 0.5 * np.eye(size)))
     moved = np.where(rows == columns, 0, counts[rows, columns])
-    most = int(moved.argmax())
+    most, agreement = int(moved.argmax()), float(counts[rows, columns].sum() / len(said))
     if moved[most] == 0:
-        return [float(counts[rows, columns].sum() / len(said)), -1.0, -1.0]
-    return [float(counts[rows, columns].sum() / len(said)), float(rows[most]), float(columns[most])]
+        return [agreement, -1.0, -1.0, 0.0, UNKNOWN]
+    meant = np.empty(size, dtype=np.int64)
+    meant[columns] = rows
+    gains = _fit(chances, meant[written]) - _fit(chances, written)
+    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else UNKNOWN
+    return [agreement, float(rows[most]), float(columns[most]), float(gains.mean()), error]
 
 
-def of_numbers(model: Any, X: Array, y: Array) -> list[float]:
+def _fit(chances: FloatArray, labels: IntArray) -> FloatArray:
+    """How much likelier each row's label is than one drawn from all: whatever is common here."""
+    shares = np.bincount(labels, minlength=chances.shape[1]) / len(labels)
+    return np.asarray(chances[np.arange(len(labels)), labels] - chances @ shares)
+
+
+def of_numbers(model: Any, X: Array, y: Array, trained: Array) -> list[float]:
     """Rows; slope of targets over predictions, its error, and correlation; quantiles of misses.
 
     Quantiles twice: as they are, and once the line through the middles (slope and offset, which
-    stand before them) is taken back, in the others' units.
+    stand before them) is taken back, in the others' units. The slope is of squeezed numbers, by the
+    middle and spread of the targets that the model was trained on.
     """
-    said = np.asarray(model.predict(X), dtype=np.float64).reshape(len(y), -1).mean(axis=1)
-    target = np.asarray(y, dtype=np.float64).reshape(len(y), -1).mean(axis=1)
+    said, target, usual = (_line_of(one) for one in (model.predict(X), y, trained))
     slope, offset = _line(said, target)
     back = (target - offset) / slope if slope else target
     misses = [np.quantile(np.abs(one - said), GRID) for one in (target, back)]
-    return [len(y), *_trend(said, target), slope, offset, *np.concatenate(misses).tolist()]
+    low, middle, high = np.quantile(usual, [0.25, 0.5, 0.75])
+    spread = float(high - low) or float(usual.std()) or 1.0
+    trend = _trend(*(np.arcsinh((one - middle) / spread) for one in (said, target)))
+    return [len(y), *trend, slope, offset, *np.concatenate(misses).tolist()]
+
+
+def _line_of(numbers: Any) -> FloatArray:
+    """One number a row."""
+    flat = np.asarray(numbers, dtype=np.float64)
+    return np.asarray(flat.reshape(len(flat), -1).mean(axis=1))
 
 
 def _trend(said: FloatArray, target: FloatArray) -> tuple[float, float, float]:
@@ -92,7 +157,7 @@ def _trend(said: FloatArray, target: FloatArray) -> tuple[float, float, float]:
     away, off = said - said.mean(), target - target.mean()
     power = float((away**2).sum())
     if power <= 0 or len(said) < 3:
-        return 1.0, 1e6, 0.0  # a prediction that never moves tells nothing
+        return 1.0, UNKNOWN, 0.0  # a prediction that never moves tells nothing
     slope = float((away * off).sum()) / power
     left = (off - slope * away) / np.maximum(1 - 1 / len(said) - away**2 / power, 0.1)
     error = float(np.sqrt((away**2 * left**2).sum())) / power  # as of rows left out in turn
@@ -131,3 +196,10 @@ def part(share: float, rows: float) -> Interval:
     width = z * np.sqrt(share * (1 - share) / rows + z**2 / (4 * rows**2)) / (1 + z**2 / rows)
     low, high = max(0.0, middle - width), min(1.0, middle + width)
     return float(share), float(min(low, share)), float(max(high, share))
+
+
+def mean_part(shares: FloatArray, rows: FloatArray) -> tuple[float, float]:
+    """Mean of parts of so many rows each, and its error: √(Σ p(1 − p)/n) over their number."""
+    smooth = (shares * rows + 1) / (rows + 2)  # so that a part of 0 or 1 is not without error
+    error = np.sqrt((smooth * (1 - smooth) / rows).sum()) / len(shares)
+    return float(shares.mean()), float(error)

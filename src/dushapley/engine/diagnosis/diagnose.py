@@ -5,24 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.data.overlap import overlap, row_hashes
 from dushapley.data.rows import is_table, take
-from dushapley.engine.diagnosis.agreement import part
-from dushapley.engine.diagnosis.difference import MOST_COLUMN_ROWS, as_numbers, other_units
+from dushapley.engine.diagnosis.agreement import mean_part
+from dushapley.engine.diagnosis.camps import camps_of, label_shares
+from dushapley.engine.diagnosis.difference import (
+    MOST_COLUMN_ROWS,
+    UNTOLD,
+    as_numbers,
+    other_units,
+)
 from dushapley.engine.diagnosis.measures import (
     Labels,
     Measure,
     labels_of_classes,
     labels_of_numbers,
 )
-from dushapley.engine.diagnosis.models import MOST_TRIED, better_model
+from dushapley.engine.diagnosis.models import better_model, tried
 from dushapley.engine.diagnosis.probes import MOST_MATRIX, WIDEST, Probes
-from dushapley.engine.diagnosis.reasons import Evidence, reasons_for
+from dushapley.engine.diagnosis.reasons import Evidence, few_rows, reasons_for, within_one
 from dushapley.engine.evaluators.free import blas_limit
 from dushapley.engine.executors import OutOfTime, make_executor
 from dushapley.engine.ledger import Ledger
@@ -45,13 +52,24 @@ EXACT_OWNERS = 200
 
 
 def most_trainings(game: Game) -> int:
-    """How many trainings a diagnosis takes at most: three an owner, and those of usual models."""
+    """How many trainings a diagnosis takes at most: never more than three an owner.
+
+    One on all others and one on the owner alone; a forest for every 50 owners; and as many as are
+    left for the usual models.
+    """
     base = with_rows(game)
     if base is None or game.n_players < 2:
         return 0
-    if not isinstance(base, ModelGame):
-        return game.n_players
-    return 3 * game.n_players + MOST_TRIED
+    probes = Probes(base)
+    return sum(_trainings(probes, kind) for kind in range(4) if kind == 2 or probes.model)
+
+
+def _trainings(probes: Probes, kind: int) -> int:
+    """How many trainings all probes of one kind take at most."""
+    if kind < 3:
+        return len(probes.players[kind])
+    folds, others = tried(probes.n_left)
+    return folds * (1 + others) if others else 0
 
 
 def with_rows(game: Game) -> RowsGame | None:
@@ -78,8 +96,8 @@ def diagnose(
 
     For every owner: how a model of all others' rows does on its own, how a model of its rows alone
     does on everybody's, and how well a classifier tells its rows from the others'. Beside these,
-    without any training: rows shared with others and the test set, columns in other units, what
-    its value would be if only the number of rows counted.
+    without any training: how common each label is, rows shared with others and the test set,
+    columns in other units, what its value would be if only the number of rows counted.
 
     Parameters
     ----------
@@ -97,9 +115,9 @@ def diagnose(
 
     Notes
     -----
-    Cost: at most three trainings an owner, and twelve of usual models on at most 2,000 rows, apart
-    from the budget of the values. A training that fails leaves its measurement out and is noted;
-    nothing is raised for it.
+    Cost: at most three trainings an owner, those of usual models on at most 2,000 rows included,
+    apart from the budget of the values. A training that fails leaves its measurement out and is
+    noted; nothing is raised for it.
 
     Examples
     --------
@@ -135,6 +153,7 @@ class _Measured:
         n = self.n = game.n_players
         self.trainings, self.notes = 0, dict[str, None]()
         self.labels: Labels | None = None
+        self.few = few_rows(game.sizes)
         self.alone = np.full((n, 0), np.nan)
         self.usual: list[float] = []
         self.difference = Measure(np.full(n, np.nan), np.full(n, np.nan))
@@ -148,37 +167,48 @@ class _Measured:
         self.probes = Probes(base, None, left_out)
         if self.probes.model is not None:
             self._labels(self.probes, self.probes.model)
-            self.usual = self.ask(3)[0].tolist()
-        apart = self.ask(2)
-        if apart.shape[1] == 2:
-            self.difference = Measure(apart[:, 0], apart[:, 1])
+            self.usual = self.ask(3)[0].tolist() if _trainings(self.probes, 3) else []
+        self._apart(self.probes)
+
+    def _apart(self, probes: Probes) -> None:
+        """How well rows are told apart, by groups of owners."""
+        pairs = np.full((self.n, 2), UNTOLD)
+        for members, numbers in zip(probes.groups, self.ask(2), strict=True):
+            if np.isfinite(numbers).any():
+                pairs[members] = numbers[: 2 * len(members)].reshape(-1, 2)
+        area, error = np.where(pairs == UNTOLD, np.nan, pairs).T
+        self.difference = Measure(area, error, self.few)
 
     def _labels(self, probes: Probes, model: ModelGame) -> None:
         table = self.ask(0)
         if not table.shape[1]:
             return
         make = labels_of_numbers if model.classes is None else labels_of_classes
-        self.labels = make(table)
+        labels = make(table)
+        measures = {name: replace(getattr(labels, name), few=self.few)
+                    for name in ("disagreement", "wrong")}  # fmt: skip
+        self.labels = replace(labels, **measures)
         self.probes = Probes(probes.base, self.labels.tolerance, probes.left_out)
         if model.classes is not None or self.labels.tolerance is not None:
             self.alone = self.ask(1)
 
     def ask(self, kind: int) -> FloatArray:
-        """Numbers of every owner's probe of one kind, one row an owner; not numbers where none."""
+        """Numbers of every probe of one kind, one row each; not numbers where there are none."""
         assert self.probes is not None
-        asked = self.n if kind < 3 else 1
-        players = [kind * self.n + i for i in range(asked)]
+        players = self.probes.players[kind]
         rows = [self._found(player) for player in players]
         missing = [player for player, row in zip(players, rows, strict=True) if row is None]
-        queries = np.eye(3 * self.n + 1, dtype=np.bool_)
+        queries = np.eye(self.probes.n_players, dtype=np.bool_)
         blocks = [(queries[[player]], None) for player in missing]
         for position, (outcome,) in self.executor.run(self.probes, blocks):
             self._keep(missing[position], outcome)
-            rows[missing[position] - kind * self.n] = outcome.scores
-        self.trainings += self.n if kind < 3 else MOST_TRIED
+            rows[players.index(missing[position])] = outcome.scores
+        self.trainings += _trainings(self.probes, kind)
         width = max((len(row) for row in rows if row is not None), default=0)
-        nothing = np.full(width, np.nan)
-        return np.array([nothing if row is None else row for row in rows]).reshape(asked, width)
+        table = np.full((len(rows), width), np.nan)
+        for line, row in zip(table, rows, strict=True):
+            line[: 0 if row is None else len(row)] = () if row is None else row
+        return table
 
     def _found(self, player: int) -> FloatArray | None:
         """What the ledger knows of a probe."""
@@ -224,10 +254,13 @@ def _diagnosis(found: _Measured, game: Game, valuation: Valuation) -> Diagnosis:
     if model is not None:
         task = "regression" if model.classes is None else "classification"
     notes = [*found.notes]
-    if model is not None and (better := better_model(model, found.usual)):
-        notes.append(better)
+    if model is not None and found.probes is not None:
+        better = better_model(model, found.usual, found.probes.n_left)
+        notes += [] if better is None else [better]
     if model is not None and n > MOST_MATRIX:
-        notes.append(f"Each owner is judged on each up to {MOST_MATRIX} owners; here are {n:,}.")
+        notes.append(
+            f"Whose model predicts whose labels is kept of up to {MOST_MATRIX} owners, not {n:,}."
+        )
     return Diagnosis(task, evidence.target, found.trainings, owners, matrix, (), tuple(notes))
 
 
@@ -259,25 +292,43 @@ def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
         last_gain=last,
         untold=untold,
         left_out=frozenset() if found.probes is None else found.probes.left_out,
+        camps=_camps(found),
+        shares=_label_shares(base, found.few),
+        agreement=found.alone[:, 1 : n + 1] if found.alone.shape[1] == n + 2 else None,
     )
+
+
+def _camps(found: _Measured) -> tuple[tuple[int, ...], ...]:
+    """Two camps that contradict each other, where there are any."""
+    if found.probes is None or found.alone.shape[1] != found.n + 2:
+        return ()
+    rows = np.array([len(rows) for rows in found.probes.rows], dtype=np.float64)
+    return camps_of(found.alone[:, 1 : found.n + 1], rows)
+
+
+def _label_shares(base: RowsGame | None, few: BoolArray) -> list[Measure]:
+    """How common each label is with each owner; nothing of numbers."""
+    if not isinstance(base, ModelGame) or base.classes is None:
+        return []
+    targets = [y for y in base.owners.y if y is not None and y.ndim == 1]
+    if len(targets) < base.n_players:
+        return []
+    return [replace(one, few=few) for one in label_shares(targets, base.classes)]
 
 
 def _owner(found: _Measured, evidence: Evidence, i: int) -> OwnerDiagnosis:
     labels, difference = found.labels, evidence.difference
-    reach, rows = _reach(found)
+    reach = _reach(found)
     measured: dict[str, Any] = {}
     if labels is not None:
         measured |= {
             "disagreement": labels.part(i),
             "usual_disagreement": labels.disagreement.usual(i),
-            "wrong": labels.wrong.interval(i),
-            "usual_wrong": labels.wrong.usual(i),
+            "wrong": labels.wrong.interval(i, 0.0, 1.0),
+            "usual_wrong": within_one(labels.wrong.usual(i)),
         }
     if reach.known[i]:
-        measured |= {
-            "reach": part(float(reach.values[i]), float(rows[i])),
-            "usual_reach": reach.usual(i),
-        }
+        measured |= {"reach": reach.interval(i, 0.0, 1.0), "usual_reach": reach.usual(i)}
     return OwnerDiagnosis(
         owner=evidence.names[i],
         reasons=reasons_for(evidence, i),
@@ -293,17 +344,18 @@ def _owner(found: _Measured, evidence: Evidence, i: int) -> OwnerDiagnosis:
     )
 
 
-def _reach(found: _Measured) -> tuple[Measure, FloatArray]:
+def _reach(found: _Measured) -> Measure:
     """How models of single owners do on all others' rows, every owner counting the same."""
     n, nothing = found.n, np.full(found.n, np.nan)
     if found.probes is None or not found.alone.shape[1]:
-        return Measure(nothing, nothing), nothing
-    counts = np.array([len(rows) for rows in found.probes.rows], dtype=np.float64)
-    others = counts.sum() - counts
-    if found.alone.shape[1] == n + 2:
-        square = np.where(np.eye(n, dtype=bool), 0.0, found.alone[:, 1 : n + 1])
-        return Measure(square.sum(axis=1) / (n - 1), nothing), others
-    return Measure(found.alone[:, 1], nothing), others
+        return Measure(nothing, nothing)
+    if found.alone.shape[1] != n + 2:
+        return Measure(found.alone[:, 1], found.alone[:, 2], found.few)
+    rows = np.array([len(rows) for rows in found.probes.rows], dtype=np.float64)
+    square = found.alone[:, 1 : n + 1]
+    pairs = [mean_part(np.delete(square[i], i), np.delete(rows, i)) for i in range(n)]
+    means, errors = np.array(pairs).T
+    return Measure(means, errors, found.few)
 
 
 def _gains(found: _Measured, game: Game, valuation: Valuation) -> tuple[FloatArray, FloatArray]:

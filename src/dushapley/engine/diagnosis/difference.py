@@ -1,8 +1,9 @@
 """How different an owner's rows are: a classifier told to tell them apart, and its columns.
 
-The classifier is a forest of randomised trees, each grown on a part of the rows: every row is
-judged by trees that did not see it, so that one training is cross-validated by itself. An area
-under the curve of 0.5 is what coins give.
+The classifier is a forest of randomised trees that is to tell whose each row is, one for all owners
+(in groups, where they are many). Each tree is grown on a part of the rows, and every row is judged
+by trees that did not see it: one training is cross-validated by itself. An area under the curve of
+0.5 is what coins give.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.hashing import random_numbers
 from dushapley.results.diagnosis import Column
 
-MOST_OWN, MOST_OTHERS, MOST_COLUMNS = 300, 600, 500
-"""Rows of the owner and of all others that the classifier sees, and columns that are looked at."""
+MOST_OWN, MOST_TOGETHER, MOST_COLUMNS = 300, 4000, 500
+"""Rows of an owner and of all together that a forest sees, and columns that are looked at."""
+MOST_OWNERS = 50
+"""Owners whom one forest is to tell apart."""
+UNTOLD = -1.0
+"""Stands for what could not be measured, where a ledger keeps nothing but numbers."""
 LEAST_ROWS = 20
 """Rows below which no classifier is asked."""
 TREES = 50
@@ -57,15 +62,18 @@ def _ranked(column: Array) -> FloatArray:
     return np.asarray(hashed >> np.uint64(12), dtype=np.float64)
 
 
-def told_apart(own: FloatArray, others: FloatArray, seed: int) -> list[float]:
-    """Area under the curve of a forest that is to tell rows apart, and its standard error."""
+def told_apart(blocks: Sequence[FloatArray], seed: int) -> list[float]:
+    """For each block of rows the area under the curve of "its own or another's", and its error.
+
+    All of one forest that is to tell whose each row is. `UNTOLD` twice where rows are too few.
+    """
     from sklearn.ensemble import ExtraTreesClassifier
 
-    rows = np.concatenate([own, others])
-    low = np.nanmin(np.where(np.isfinite(rows), rows, np.inf), axis=0, initial=np.inf)
-    rows = np.where(np.isnan(rows), np.where(np.isfinite(low), low, 0.0) - 1.0, rows)
-    rows = np.clip(rows, -1e30, 1e30)
-    whose = np.repeat([1, 0], [len(own), len(others)])
+    enough = [k for k, block in enumerate(blocks) if len(block) >= LEAST_ROWS]
+    if len(enough) < 2:
+        return [UNTOLD, UNTOLD] * len(blocks)
+    rows = _filled(np.concatenate([blocks[k] for k in enough]))
+    whose = np.repeat(np.arange(len(enough)), [len(blocks[k]) for k in enough])
     forest = ExtraTreesClassifier(
         TREES,
         min_samples_leaf=3,
@@ -74,20 +82,31 @@ def told_apart(own: FloatArray, others: FloatArray, seed: int) -> list[float]:
         random_state=seed,
     ).fit(rows, whose)
     votes = _out_of_bag(forest, rows)
-    seen = np.isfinite(votes)
-    return area(votes[seen & (whose == 1)], votes[seen & (whose == 0)])
+    seen = np.isfinite(votes[:, 0])
+    found = [[UNTOLD, UNTOLD] for _ in blocks]
+    for place, k in enumerate(enough):
+        own = whose == place
+        found[k] = area(votes[seen & own, place], votes[seen & ~own, place]) or found[k]
+    return [number for pair in found for number in pair]
+
+
+def _filled(rows: FloatArray) -> FloatArray:
+    """Holes as below the lowest, and no number too large for trees."""
+    low = np.nanmin(np.where(np.isfinite(rows), rows, np.inf), axis=0, initial=np.inf)
+    filled = np.where(np.isnan(rows), np.where(np.isfinite(low), low, 0.0) - 1.0, rows)
+    return np.asarray(np.clip(filled, -1e30, 1e30))
 
 
 def _out_of_bag(forest: Any, rows: FloatArray) -> FloatArray:
-    """Mean vote of the trees that did not see a row; not a number where all did."""
+    """Mean votes of the trees that did not see a row; not numbers where all did."""
     small = rows.astype(np.float32)
-    votes, counts = np.zeros(len(rows)), np.zeros(len(rows))
+    votes, counts = np.zeros((len(rows), len(forest.classes_))), np.zeros((len(rows), 1))
     for tree, sample in zip(forest.estimators_, forest.estimators_samples_, strict=True):
         out = np.bincount(sample, minlength=len(rows)) == 0
-        values = tree.tree_.predict(small[out]).reshape(-1, 2)  # without checks of every tree
-        votes[out] += values[:, 1] / values.sum(axis=1)
+        values = tree.tree_.predict(small[out]).reshape(int(out.sum()), -1)  # without its checks
+        votes[out] += values / values.sum(axis=1, keepdims=True)
         counts[out] += 1
-    return np.divide(votes, counts, out=np.full(len(rows), np.nan), where=counts > 0)
+    return np.divide(votes, counts, out=np.full(votes.shape, np.nan), where=counts > 0)
 
 
 def area(own: FloatArray, others: FloatArray) -> list[float]:

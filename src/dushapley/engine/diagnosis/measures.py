@@ -2,13 +2,15 @@
 
 Nobody is judged by a fixed number alone: data differ in how well anything can be predicted. An
 owner stands out by how far it is from the middle of the *others*, in standard errors of its own
-measurement and of the spread that these have among themselves.
+measurement and of the spread that these have among themselves. How far it takes grows with the
+number of owners, so that one among many honest ones is not accused for being many.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 
@@ -17,18 +19,39 @@ from dushapley.engine.diagnosis.agreement import GRID, LEAST_ROWS, USUAL, beyond
 from dushapley.results.diagnosis import Interval, Range
 from dushapley.results.uncertainty import half_width
 
-STANDS_OUT = 3.2
-"""Standard errors from the others' middle from which an owner stands out."""
+LEAST_FAR, ANYBODY = 3.2, 0.01
+"""Standard errors from the others' middle from which an owner stands out, at least; and the chance,
+of normal errors, that any of all owners does who should not, in two measurements each."""
 NORMAL = 1.4826
 """Median distance from the median, to standard deviations."""
 
 
+def far(n_owners: int) -> float:
+    """Standard errors from the others' middle from which one of so many owners stands out.
+
+    Examples
+    --------
+    >>> [round(far(n), 2) for n in (5, 10, 100, 1000)]
+    [3.2, 3.29, 3.89, 4.42]
+    """
+    return max(LEAST_FAR, NormalDist().inv_cdf(1 - ANYBODY / (2 * max(n_owners, 1))))
+
+
 @dataclass(frozen=True)
 class Measure:
-    """A number for each owner (not a number: not measured), with its standard error."""
+    """A number for each owner (not a number: not measured), with its standard error.
+
+    Attributes
+    ----------
+    values, errors
+        One for each owner.
+    few
+        Who has few rows, so that its number is mostly chance: ranges leave it out.
+    """
 
     values: FloatArray
     errors: FloatArray
+    few: BoolArray | None = None
 
     @property
     def known(self) -> BoolArray:
@@ -42,11 +65,31 @@ class Measure:
     @cached_property
     def stands_out(self) -> BoolArray:
         """Who is so far from the others, to either side, that ranges of them leave it out."""
-        return np.array([abs(self.z(i)) > STANDS_OUT for i in range(len(self.values))])
+        limit = far(len(self.values))
+        return np.array([abs(self.z(i)) > limit for i in range(len(self.values))])
+
+    def is_above(self, i: int, least: float) -> bool:
+        """Whether an owner stands out above the others, and by at least so much."""
+        if not self.known[i] or self.z(i) <= far(len(self.values)):
+            return False
+        return float(self.values[i]) - self.middle(i) > least
+
+    def left_out(self, i: int) -> tuple[int, int]:
+        """How many of the others a range leaves out: those who stand out, those of few rows."""
+        others = self.known & (np.arange(len(self.values)) != i)
+        odd, few = others & self.stands_out, others & ~self.stands_out & self._few
+        if (others & ~odd & ~few).any():
+            return int(odd.sum()), int(few.sum())
+        return 0, 0
+
+    @property
+    def _few(self) -> BoolArray:
+        return np.zeros(len(self.values), dtype=np.bool_) if self.few is None else self.few
 
     def usual(self, i: int) -> Range | None:
-        """From the smallest to the largest of those others who do not stand out."""
-        usual = self.known & ~self.stands_out & (np.arange(len(self.values)) != i)
+        """From the smallest to the largest of the others, but for those of `left_out`."""
+        mine = np.arange(len(self.values)) == i
+        usual = self.known & ~self.stands_out & ~self._few & ~mine
         others = self.values[usual] if usual.any() else self.beside(i)
         return (float(others.min()), float(others.max())) if len(others) else None
 
@@ -74,7 +117,8 @@ class Measure:
         if not self.known[i]:
             return None
         value, width = float(self.values[i]), half_width(float(self.errors[i]))
-        return value, max(low, value - width), min(high, value + width)
+        ends = value - width, value + width
+        return tuple(min(max(low, x), high) for x in (value, *ends))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -88,7 +132,7 @@ class Labels:
     disagreement
         Part of them that is predicted otherwise.
     wrong
-        Part of the labels that look wrong.
+        Part of the labels that look wrong: an estimate, which may lie below 0 or above 1.
     mended
         Disagreement that is left once labels are exchanged, or numbers rescaled, as it fits best.
     change
@@ -99,6 +143,8 @@ class Labels:
         Of numbers: the miss up to which they count as predicted.
     correlation
         Of numbers: with their predictions, whatever its sign.
+    gain
+        Of classes: by how much an exchange of labels raises the chances of what is written.
     """
 
     rows: FloatArray
@@ -109,6 +155,7 @@ class Labels:
     score: FloatArray
     tolerance: float | None = None
     correlation: FloatArray | None = None
+    gain: Measure | None = None
 
     def part(self, i: int) -> Interval | None:
         """The disagreement with its interval."""
@@ -117,8 +164,8 @@ class Labels:
 
 
 def labels_of_classes(table: FloatArray) -> Labels:
-    """Of rows (score, rows, disagreement, wrong, error, agreement if exchanged, from, to)."""
-    score, rows, off, wrong, error, exchanged, *change = table.T
+    """Of rows (score, rows, disagreement, wrong, error, and if exchanged: agreement, gain ...)."""
+    score, rows, off, wrong, error, exchanged, *change, gain, gain_error = table.T
     enough = rows >= LEAST_ROWS
     chance = np.sqrt(np.maximum(off * (1 - off), 0.25 / np.maximum(rows, 1)) / np.maximum(rows, 1))
     return Labels(
@@ -128,6 +175,7 @@ def labels_of_classes(table: FloatArray) -> Labels:
         mended=1 - exchanged,
         change=np.stack(change, axis=1),
         score=score,
+        gain=Measure(gain, gain_error),
     )
 
 

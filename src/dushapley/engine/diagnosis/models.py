@@ -21,44 +21,58 @@ from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
 
 USUAL = {
-    "classification": ("logistic", "gbdt", "knn"),
-    "regression": ("ridge", "gbdt", "knn"),
+    "classification": ("gbdt", "logistic", "knn"),
+    "regression": ("gbdt", "ridge", "knn"),
 }
-"""Models that are tried beside the game's own."""
-FOLDS, MOST_ROWS = 3, 2000
-MOST_TRIED = FOLDS * (1 + max(map(len, USUAL.values())))
-"""Trainings that this takes at most."""
+"""Models that are tried beside the game's own, the most unlike first: few trainings try fewer."""
+MOST_FOLDS, MOST_ROWS = 3, 2000
 CLEARLY, LEAST_BETTER = 3.0, 0.05
 """Standard errors, and part of what the own model gains, by which another is clearly better."""
 UNKNOWN = -1e300
 """Stands for what could not be measured, where a ledger keeps nothing but numbers."""
 
 
-def scores_of_usual(base: ModelGame) -> list[float]:
+def tried(n_trainings: int) -> tuple[int, int]:
+    """Folds, and how many of the usual models can be tried beside the own, by so many trainings.
+
+    Examples
+    --------
+    >>> [tried(n) for n in (3, 4, 6, 8, 12, 99)]
+    [(2, 0), (2, 1), (2, 2), (2, 3), (3, 3), (3, 3)]
+    """
+    most = len(USUAL["classification"])
+    folds = MOST_FOLDS if n_trainings >= MOST_FOLDS * (1 + most) else 2
+    return folds, max(0, min(most, n_trainings // folds - 1))
+
+
+def scores_of_usual(base: ModelGame, n_trainings: int) -> list[float]:
     """Score of the own model and its gain; of each usual one its score, lead, and error of that.
 
-    Nothing where rows are of a kind that a model by name cannot be handed as they are.
+    Nothing where rows are of a kind that a model by name cannot be handed as they are, or where
+    there are too few trainings.
     """
+    folds, others = tried(n_trainings)
     X, y = base.owners.X, base.owners.y
     plain = not is_table(X[0]) and X[0].dtype.kind in "biuf" and X[0].ndim == 2
-    if not plain or any(part is None or part.ndim > 1 for part in y):
+    if not others or not plain or any(part is None or part.ndim > 1 for part in y):
         return []
     pooled = _some_of_all(base)
-    own = _tried(pooled, base, base.model)
+    own = _tried(pooled, base, base.model, folds)
     if own is None:
         return []
     numbers = [own[1].value, own[1].value - own[0].value]
-    for name in usual(base):
-        numbers += _lead(own[1], _tried(pooled, base, name))
+    for name in usual(base)[:others]:
+        numbers += _lead(own[1], _tried(pooled, base, name, folds))
     return numbers
 
 
-def better_model(base: ModelGame, numbers: Sequence[float]) -> str | None:
+def better_model(base: ModelGame, numbers: Sequence[float], n_trainings: int) -> str | None:
     """A note on the usual model that scores clearly higher on the owners' rows; None: none does."""
     if not len(numbers):
         return None
     own, gain = numbers[:2]
-    found = zip(usual(base), np.reshape(numbers[2:], (-1, 3)).tolist(), strict=True)
+    folds = tried(n_trainings)[0]
+    found = zip(usual(base), np.reshape(numbers[2:], (-1, 3)).tolist(), strict=False)
     better = {
         name: score
         for name, (score, lead, error) in found
@@ -68,7 +82,7 @@ def better_model(base: ModelGame, numbers: Sequence[float]) -> str | None:
         return None
     name = max(better, key=lambda one: better[one])
     return (
-        f"Another model would do better: {name} scores {better[name]:.4g} in {FOLDS}-fold "
+        f"Another model would do better: {name} scores {better[name]:.4g} in {folds}-fold "
         f"cross-validation of the owners' own rows, this one {own:.4g} ({base.scoring}). The test "
         f"set was not asked. --model A,{name} shows the values under both; the first named pays."
     )
@@ -89,7 +103,7 @@ def _some_of_all(base: ModelGame) -> Owners:
     return Owners.from_arrays({"all": (X, y)})
 
 
-def _tried(owners: Owners, base: ModelGame, model: Any) -> list[Outcome] | None:
+def _tried(owners: Owners, base: ModelGame, model: Any, folds: int) -> list[Outcome] | None:
     """Nobody's and everybody's rows cross-validated under a model; None where that fails."""
 
     def make(own: Owners, X_test: Any, y_test: Any) -> ModelGame:
@@ -101,7 +115,7 @@ def _tried(owners: Owners, base: ModelGame, model: Any) -> list[Outcome] | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return FoldsGame(owners, make, FOLDS).outcomes(np.array([[False], [True]]), None)
+            return FoldsGame(owners, make, folds).outcomes(np.array([[False], [True]]), None)
     except Exception:  # a usual model may lack what the score needs, or its package
         return None
 

@@ -7,17 +7,18 @@ its ledger keeps what they came to: a few numbers each, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray, IntArray, Queries, Rows
 from dushapley.data.rows import take
-from dushapley.engine.diagnosis.agreement import of_classes, of_numbers, within
+from dushapley.engine.diagnosis.agreement import mean_part, of_classes, of_numbers, within
 from dushapley.engine.diagnosis.difference import (
-    LEAST_ROWS,
-    MOST_OTHERS,
     MOST_OWN,
+    MOST_OWNERS,
+    MOST_TOGETHER,
     as_numbers,
     some_rows,
     told_apart,
@@ -30,11 +31,11 @@ from dushapley.games.model.scoring.scorer import constant_label
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import sha256, whole_number
 
-FORM = "diagnosis/2"
+FORM = "diagnosis/3"
 """Part of the ledger's keys: another way to measure takes another name."""
 KINDS = ("without", "alone", "apart", "usual")
-"""Trained on all others, on the owner alone, told to tell its rows from the others'; and, once,
-the usual models on everybody's rows."""
+"""Trained on all others, on the owner alone, told to tell whose rows are whose (once for a group of
+owners); and, once, the usual models on everybody's rows."""
 MOST_ROWS, MOST_TESTED = 2000, 20_000
 """Rows of an owner, and of all owners together, on which a model is judged."""
 MOST_MATRIX = 60
@@ -44,7 +45,10 @@ WIDEST = 250
 
 
 class Probes(Game):
-    """Trainings by kind and owner: player ``kind·I + i`` of a query is what is measured.
+    """Trainings by kind and owner: which player a query holds says what is measured.
+
+    Players are the owners twice (``without`` and ``alone``), groups of owners (``apart``), and one
+    for the usual models; `players` has them by kind.
 
     Parameters
     ----------
@@ -66,8 +70,14 @@ class Probes(Game):
     ) -> None:
         self.base, self.tolerance, self.left_out = base, tolerance, left_out
         self.model = base if isinstance(base, ModelGame) else None
-        names = [f"{kind} {name}" for kind in KINDS[:3] for name in base.names]
-        self._set_owners(None, [*names, "usual models"], len(names) + 1)
+        n = base.n_players
+        groups = -(-n // MOST_OWNERS)
+        self.groups = [part.tolist() for part in np.array_split(np.arange(n), groups)]
+        ends = np.cumsum([0, n, n, groups, 1]).tolist()
+        self.players = [range(*pair) for pair in pairwise(ends)]
+        names = [f"{kind} {k}" for kind, group in zip(KINDS, self.players, strict=True)
+                 for k in range(len(group))]  # fmt: skip
+        self._set_owners(None, names, len(names))
         self.limits = base.limits
         self.rows = [
             some_rows(f"{FORM} {hashed}", int(n), self._most)
@@ -80,10 +90,16 @@ class Probes(Game):
 
     def key(self, player: int, part: int = 0) -> bytes:
         """Under which the numbers of a probe are kept: what decides them beyond the context."""
-        kind, owner = divmod(player, self.base.n_players)
+        kind, place = self._asked(player)
         hashes = self.base.owners.hashes  # in their order: rows are joined, and numbers stand, so
-        about = f"{FORM} {KINDS[kind]} {hashes[owner]} {part} {self.tolerance!r}"
+        whose = hashes[place] if kind < 2 else str(place)
+        about = f"{FORM} {KINDS[kind]} {whose} {part} {self.tolerance!r}"
         return sha256("\n".join([about, *hashes, "", *sorted(hashes[k] for k in self.left_out)]))
+
+    def _asked(self, player: int) -> tuple[int, int]:
+        """Kind of a probe, and the owner or group that it is of."""
+        kind = next(k for k, group in enumerate(self.players) if player in group)
+        return kind, self.players[kind].index(player)
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
@@ -98,10 +114,10 @@ class Probes(Game):
         return [Outcome(0.0, training.failure_cause(error)) for _ in queries]
 
     def _outcome(self, player: int) -> Outcome:
-        kind, owner = divmod(player, self.base.n_players)
+        kind, place = self._asked(player)
         try:
             ways = (self._without, self._alone, self._apart, self._usual)
-            numbers = np.array(ways[kind](owner), dtype=float)
+            numbers = np.array(ways[kind](place), dtype=float)
             if not len(numbers) or not np.isfinite(numbers).all():
                 return Outcome(0.0, "too few rows, or numbers without end")
             return Outcome(float(len(numbers)), scores=numbers)
@@ -114,10 +130,10 @@ class Probes(Game):
         model = self.model
         assert model is not None
 
-        def measured(fitted: Any) -> list[float]:
+        def measured(fitted: Any, trained: Array) -> list[float]:
             if model.classes is None:
-                return of_numbers(fitted, X, y)
-            return of_classes(fitted, X, y, model.classes)
+                return of_numbers(fitted, X, y, trained)
+            return of_classes(fitted, X, y, model.classes, trained)
 
         others = np.arange(self.base.n_players) != owner
         usual = others & ~np.isin(np.arange(self.base.n_players), list(self.left_out))
@@ -128,29 +144,31 @@ class Probes(Game):
         model, everybody = self.model, range(self.base.n_players)
         assert model is not None
 
-        def measured(fitted: Any) -> list[float]:
+        def measured(fitted: Any, _: Array) -> list[float]:
             on = [within(fitted, *self._judged(k), self.tolerance, model.classes)
                   for k in everybody]  # fmt: skip
             test = within(fitted, model.X_test, model.y_test, self.tolerance, model.classes)
             if len(on) <= MOST_MATRIX:
                 return [*on, test]
-            return [float(np.mean([share for k, share in enumerate(on) if k != owner])), test]
+            counts = np.array([len(rows) for rows in self.rows], dtype=np.float64)
+            return [*mean_part(np.delete(on, owner), np.delete(counts, owner)), test]
 
         return self._trained(np.arange(self.base.n_players) == owner, measured)
 
-    def _trained(self, members: Array, measure: Callable[[Any], list[float]]) -> list[float]:
-        """Train as the game does, and measure beside its score."""
+    def _trained(self, members: Array, measure: Callable[[Any, Array], list[float]]) -> list[float]:
+        """Train as the game does, and measure beside its score; `measure` is told the targets."""
         model = self.model
         assert model is not None
         counts = model.counts(members)
         X, y = model.pool(counts, None)
         weights = model.weights(counts, None)
         assert y is not None
+        trained = y.copy()  # models may write into what they are given
 
         def score(fitted: Any) -> tuple[float, FloatArray | None]:
             value = float(model.scorer.value(fitted))
             value = value if model.at_least is None else max(value, model.nobody.value)
-            return value, np.array([value, *measure(fitted)])
+            return value, np.array([value, *measure(fitted, trained)])
 
         if model.classes is not None and y.ndim == 1 and bool((y == y[0]).all()):
             numbers = score(constant_label(y[0], model.classes))[1]
@@ -175,30 +193,35 @@ class Probes(Game):
         rows = self.rows[owner]
         return take(self.base.owners.X[owner], rows).copy(), y[rows].copy()
 
-    def _apart(self, owner: int) -> list[float]:
-        """Area under the curve of a classifier of the owner's rows against the others'."""
-        own = self.own_rows(owner)
-        if len(own) < LEAST_ROWS:
+    def _apart(self, group: int) -> list[float]:
+        """Areas under the curve of a forest that tells whose rows are whose."""
+        members = self.groups[group]
+        if len(members) < 2:
             return []
-        others = [k for k in range(self.base.n_players) if k != owner]
-        each = max(1, MOST_OTHERS // len(others))
-        blocks = [as_numbers(self._rows(k, each, "other")) for k in others]
-        name = self.base.owners.hashes[owner]
-        return told_apart(own, np.concatenate(blocks), whole_number(name, 4) >> 1)
+        each = min(MOST_OWN, max(40, MOST_TOGETHER // len(members)))
+        blocks = [self.own_rows(owner, each) for owner in members]
+        names = "\n".join(self.base.owners.hashes[owner] for owner in members)
+        return told_apart(blocks, whole_number(names, 4) >> 1)
 
-    def _usual(self, owner: int) -> list[float]:
-        """Of the usual models, whoever asks."""
-        del owner
-        return [] if self.model is None else scores_of_usual(self.model)
+    def _usual(self, _: int) -> list[float]:
+        """Of the usual models, by what trainings are left of three an owner."""
+        return [] if self.model is None else scores_of_usual(self.model, self.n_left)
 
-    def own_rows(self, owner: int) -> FloatArray:
+    @property
+    def n_left(self) -> int:
+        """Trainings that are left for the usual models, of three an owner."""
+        return self.base.n_players - len(self.groups)
+
+    def own_rows(self, owner: int, most: int) -> FloatArray:
         """Rows of an owner that nobody else has: copies cannot be told apart."""
-        hashes = self.base.owners.row_hashes
-        rest = [rows for k, rows in enumerate(hashes) if k != owner]
-        unshared = np.flatnonzero(~np.isin(hashes[owner], np.concatenate(rest)))
-        picked = some_rows(self.base.owners.hashes[owner], len(unshared), MOST_OWN)
+        shared = np.isin(self.base.owners.row_hashes[owner], self._shared)
+        unshared = np.flatnonzero(~shared)
+        picked = some_rows(self.base.owners.hashes[owner], len(unshared), most)
         return as_numbers(take(self.base.owners.X[owner], unshared[picked]))
 
-    def _rows(self, owner: int, most: int, why: str) -> Any:
-        name, size = self.base.owners.hashes[owner], int(self.base.sizes[owner])
-        return take(self.base.owners.X[owner], some_rows(f"{why} {name}", size, most))
+    @property
+    def _shared(self) -> Array:
+        """Hashes of rows that more than one owner holds."""
+        held = np.concatenate([np.unique(rows) for rows in self.base.owners.row_hashes])
+        values, counts = np.unique(held, return_counts=True)
+        return np.asarray(values[counts > 1])

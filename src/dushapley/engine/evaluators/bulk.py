@@ -7,7 +7,7 @@ Scores of single test rows of a million pools fit nowhere. What error bars need 
 the values as each group g of test rows would have them, with weights W that are known when a pool
 is asked: all coalitions have Shapley's, walks through orders tell theirs. So the sums are taken on
 the device, round by round, and no pool is known any longer once it was counted: pools that come
-again are trained again, which takes a microsecond.
+again are trained again, which takes a microsecond, less than to look them up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dushapley.arrays import FloatArray, Queries
 from dushapley.engine.dialogue import Ahead
 from dushapley.engine.evaluators.free import Evaluator, blas_limit
 from dushapley.engine.history import MOST_POOLS, run_history
-from dushapley.engine.ledger import Ledger
+from dushapley.engine.ledger import Ledger, Members, roster_of
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
 from dushapley.engine.propagation import Transcript, by_source, influence_error
@@ -34,12 +34,10 @@ from dushapley.games.model.batched.path import BatchedPath, Counted
 from dushapley.protocol import Ask, Estimate
 from dushapley.validation import refuse_non_finite
 
-LEAST_BULK = 2**15
-"""Pools below which every one is kept with its test rows."""
+LEAST_BULK, BULK_ROUND = 2**15, 2**12
+"""Pools below which every one is kept with its test rows, and pools of a round of so many."""
 HELPINGS, MOST_CELLS = 4, 2**26
-"""Blocks of the device asked at a time, and pools times owners at most."""
-A_BLOCK = 2**16
-"""Evaluations that are committed at a time."""
+"""Blocks of each device asked at a time, and pools times owners at most."""
 
 
 class BulkEvaluator(Evaluator):
@@ -69,6 +67,8 @@ class BulkEvaluator(Evaluator):
         self.transcript, self.shown = Transcript(plan.budget), 0
         self.answers: list[FloatArray] = []
         self.nobody_hits, self.full_hits = path.nobody_by_group, path.nobody_by_group
+        self.fresh = ledger is None or ledger.is_empty
+        self.roster = b"" if ledger is None else roster_of(game)
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         if not self.ready:
@@ -87,16 +87,19 @@ class BulkEvaluator(Evaluator):
     def _pay(self, bar: Progress) -> None:
         """Train as many rounds as the device can swallow, and count their test rows."""
         rounds: list[Ask] = []
-        room = min(HELPINGS * self.path.block, MOST_CELLS // self.game.n_players)
+        fill = HELPINGS * self.path.block * len(self.path.programs)
+        room = min(fill, MOST_CELLS // self.game.n_players)
         while room > 0 and (ask := self.ahead.take()) is not None:
             rounds.append(ask)
             room -= len(ask.queries)
         queries, _ = self.game.check(np.concatenate([ask.queries for ask in rounds]), None)
         counted = self.path.counted(queries, None)
         refuse_non_finite(queries, counted.values, self.game.names)
-        self._keep(queries, counted.values)
-        bar.advance(len(queries))
+        found = self._keep(queries, counted.values)
+        bar.advance(found, found=True)
+        bar.advance(len(queries) - found)
         self._share(rounds, counted)
+        self.n_computed -= found
 
     def _share(self, rounds: list[Ask], counted: Counted) -> None:
         """Cut what was trained into the rounds that asked for it."""
@@ -136,14 +139,31 @@ class BulkEvaluator(Evaluator):
         ends = np.outer(nobody, self.nobody_hits) + np.outer(everybody, self.full_hits)
         return counted.weighed(inner, slice(stop - inner.shape[1], stop)) + ends
 
-    def _keep(self, queries: Queries, values: FloatArray) -> None:
+    def _keep(self, queries: Queries, values: FloatArray) -> int:
+        """Commit what is new, all of it in one transaction; how many were in the ledger before.
+
+        Values that were found stand. Their pools are trained all the same: test rows of a million
+        pools are in no ledger, and a resumed run has the errors of an uninterrupted one.
+        """
         if not self.enumerated:
             self.names.append(_names(queries))
         if self.ledger is None:
-            return
-        for start in range(0, len(queries), A_BLOCK):
-            some = slice(start, start + A_BLOCK)
-            self.ledger.write_values(self.game.keys(queries[some], None), values[some].tolist())
+            return 0
+        keys = self.game.keys(queries, None)
+        if self.fresh and self.enumerated:  # no pool is asked twice
+            self.ledger.write_values(keys, values, self._members(queries))
+            return 0
+        paid = np.full(len(keys), np.nan) if self.fresh else self.ledger.values(keys)
+        known = ~np.isnan(paid)
+        values[known] = paid[known]
+        new = {keys[row]: row for row in np.flatnonzero(~known).tolist()}  # each once
+        picks = list(new.values())
+        self.ledger.write_values(list(new), values[picks], self._members(queries[picks]))
+        self.fresh = False
+        return int(known.sum())
+
+    def _members(self, pools: Queries) -> Members | None:
+        return (self.roster, pools.astype(np.bool_)) if len(pools) else None
 
     def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
         """The same with errors by source and the beginning of what was asked."""
@@ -178,6 +198,13 @@ def _names(pools: Queries) -> np.ndarray[Any, Any]:
     words = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
     words[:, : bits.shape[1]] = bits
     return words.view(np.uint64 if words.shape[1] == 8 else f"V{words.shape[1]}").ravel()
+
+
+def round_of(game: Game, budget: int, usual: int) -> int:
+    """Pools of a round: more where many are asked of a game that a GPU trains, wherever it is."""
+    path = getattr(game, "path", None)
+    large = isinstance(path, BatchedPath) and path.in_bulk and budget >= LEAST_BULK
+    return BULK_ROUND if large else usual
 
 
 def in_bulk(game: Game, plan: Plan, *, here: bool) -> BatchedPath | None:

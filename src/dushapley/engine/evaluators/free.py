@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
+from sys import modules
 from typing import Any
 
 import numpy as np
@@ -84,17 +87,22 @@ class ScoringEvaluator(Evaluator):
         return by_source(estimate, {"test set": test_set}, enumerated=self.enumerated)
 
 
-def blas_limit(game: Game) -> Any:
+def blas_limit(game: Game, loads: Sequence[str] = ()) -> Any:
     """Results of BLAS depend on its threads, and workers have one each: so has the parent.
 
-    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's alone, which
-    is looked up once; others may have loaded more of them since.
+    A library that is loaded later is not limited, so what a method `loads` is loaded before.
+    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's and SciPy's
+    alone, which are looked up once; others may have loaded more of them since.
     """
-    return _numpy_blas().limit(limits=1) if game.cheap else one_blas_thread()
+    for name in loads:
+        import_module(name)
+    return (
+        _known_blas("scipy.linalg" in modules).limit(limits=1) if game.cheap else one_blas_thread()
+    )
 
 
 @cache
-def _numpy_blas() -> Any:
+def _known_blas(_with_scipy: bool) -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

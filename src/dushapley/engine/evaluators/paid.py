@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,19 @@ from dushapley.engine.progress import Progress
 from dushapley.engine.propagation import Transcript, error_bars
 from dushapley.engine.scores import Answers, Spool
 from dushapley.engine.sheet import Begin
-from dushapley.errors import LedgerRefused, ProtocolViolated, UtilityFailed
-from dushapley.games.base import Game, Outcome
+from dushapley.errors import LedgerError, LedgerRefused, ProtocolViolated, UtilityFailed
+from dushapley.games.base import Game, Outcome, Plain
 from dushapley.hashing import sha256
 from dushapley.protocol import Ask, Estimate
-from dushapley.validation import refuse_non_finite
+from dushapley.validation import is_partial, refuse_non_finite
 
 ANOTHER_SEED = sha256("everybody's pool and small ones, trained with another seed")
 """Under which the second training of pools is kept; no pool has this name."""
+
+
+OFTEN = 0.02
+"""Seconds between two commits of blocks of values, at least: so much work more a kill may lose.
+Pools that are paid one by one are committed one by one."""
 
 
 @dataclass
@@ -40,8 +46,8 @@ class Round:
     """A question of the conversation: its pools by number, and which of them are unpaid."""
 
     ask: Ask
-    numbers: list[int]
-    unpaid: list[int]
+    numbers: IntArray
+    unpaid: IntArray
 
 
 class PaidEvaluator(Evaluator):
@@ -85,9 +91,11 @@ class PaidEvaluator(Evaluator):
         self.rounds: deque[Round] = deque()
         self.waiting = Waiting(game.block)
         self.out: dict[int, tuple[list[bytes], Queries]] = {}
-        self.results: Iterator[tuple[int, list[Outcome]]] = iter(())
+        self.results: Iterator[tuple[int, Sequence[Outcome]]] = iter(())
         self.n_blocks = 0
         self.bar = Progress(0, show=False)
+        self.pending: list[tuple[list[bytes], Queries, FloatArray]] = []
+        self.committed = monotonic()
 
     def answer(self, ask: Ask, bar: Progress) -> FloatArray:
         self.bar = bar
@@ -99,10 +107,9 @@ class PaidEvaluator(Evaluator):
                 "The method declares that its questions depend on no answer, and asked others than "
                 "were foreseen. Declare it without foreseeable=True."
             )
-        while first.unpaid:
-            if self.answers.is_known(first.unpaid[-1]):
-                first.unpaid.pop()
-            else:
+        unpaid = first.unpaid
+        while len(unpaid := self.answers.unknown(unpaid)):
+            while not self.answers.is_known(unpaid[-1]):  # most often, all others come before it
                 self._receive()
         self.transcript.add(ask, first.numbers)
         return self.answers.at(first.numbers)
@@ -128,17 +135,28 @@ class PaidEvaluator(Evaluator):
         numbers, new = self.answers.numbered(keys)
         if self.deterministic is None and self.game.is_tried:
             self.deterministic = self._train_twice(keys[-1], queries[-1:])  # of the first question
-        rows = {keys[row]: row for row in new}
-        unknown = self._look_up(rows)
-        for key in [key for key in unknown if key in self.tried]:
-            self._keep([key], queries[[rows[key]]], [self.tried.pop(key)])
-        unknown = self.answers.unknown(unknown)
-        picks = slice(None) if len(unknown) == len(keys) else [rows[key] for key in unknown]
-        self.waiting.add(unknown, queries[picks], None if draws is None else draws[picks])
-        self.bar.advance(len(keys) - len(unknown), found=True)
-        unpaid = [n for n in dict.fromkeys(numbers) if not self.answers.is_known(n)]
-        self.rounds.append(Round(ask, numbers, unpaid[::-1]))
+        rows = self._unpaid(keys, queries, numbers, new)
+        self.waiting.add(
+            [keys[row] for row in rows.tolist()],
+            queries[rows],
+            None if draws is None else draws[rows],
+        )
+        self.bar.advance(len(keys) - len(rows), found=True)
+        self.rounds.append(Round(ask, numbers, self.answers.unknown(numbers)))
         return True
+
+    def _unpaid(
+        self, keys: list[bytes], queries: Queries, numbers: IntArray, new: IntArray
+    ) -> IntArray:
+        """Rows of new pools that neither the ledger knows nor a trial has trained."""
+        new = new[np.isnan(self.answers.at(numbers[new]))]  # everybody's may have been tried
+        if self.ledger is None and not self.tried:
+            return new
+        self._look_up([keys[row] for row in new.tolist()])
+        for row in new.tolist():
+            if keys[row] in self.tried and not self.answers.is_known(numbers[row]):
+                self._keep([keys[row]], queries[[row]], [self.tried.pop(keys[row])])
+        return new[np.isnan(self.answers.at(numbers[new]))]
 
     def _receive(self) -> None:
         """Take in the next block that is paid, having handed out more if none is out."""
@@ -202,8 +220,11 @@ class PaidEvaluator(Evaluator):
         if not self.out and not len(self.waiting):
             deque(self.results, maxlen=0)
         self.results = iter(())
+        self._commit()
 
     def close(self) -> None:
+        self.results = iter(())  # ends what an executor still waits for
+        self._commit()  # however the run ends, what was paid is kept
         if self.ledger is None:
             self.store.close()
 
@@ -222,7 +243,8 @@ class PaidEvaluator(Evaluator):
         if ANOTHER_SEED in stored:
             return stored[ANOTHER_SEED].spread == 0
         ((_, outcomes),) = self.executor.run(self.game, [(everybody, None, True)])
-        if self._look_up([key]):
+        self._look_up([key])
+        if len(self.answers.unknown(self.answers.numbers([key]))):
             self._keep([key], everybody, outcomes[:1])
         second = outcomes[1:]  # none where it failed
         for pool in self.game.small_pools if second else ():
@@ -232,7 +254,7 @@ class PaidEvaluator(Evaluator):
             self.ledger.write([(ANOTHER_SEED, outcome) for outcome in second])
         return any(outcome.spread == 0 for outcome in second)
 
-    def _try_small(self, pool: Queries, draws: IntArray | None) -> list[Outcome]:
+    def _try_small(self, pool: Queries, draws: IntArray | None) -> Sequence[Outcome]:
         """The second training of a small pool; none where it fails, which need not matter."""
         try:
             ((_, outcomes),) = self.executor.run(self.game, [(pool, draws, True)])
@@ -247,20 +269,21 @@ class PaidEvaluator(Evaluator):
         """Whose pools are kept."""
         return roster_of(self.game)
 
-    def _look_up(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Learn what the ledger knows of pools not met before; those that it does not know."""
-        unknown = self.answers.unknown(keys)
-        stored = {} if self.ledger is None else self.ledger.read(unknown)
+    def _look_up(self, keys: list[bytes]) -> None:
+        """Learn what the ledger knows of pools that have no value yet."""
+        stored = {} if self.ledger is None else self.ledger.read(keys)
         for key, outcome in stored.items():
             recalled = self.game.recall(outcome)
             if recalled is outcome:
                 self.answers.learn([(key, outcome)])
             elif recalled is not None:
                 self.answers.replace(key, recalled)
-        return self.answers.unknown(unknown)
 
-    def _keep(self, keys: list[bytes], queries: Queries, outcomes: list[Outcome]) -> None:
+    def _keep(self, keys: list[bytes], queries: Queries, outcomes: Sequence[Outcome]) -> None:
         """Commit a paid block to the ledger, and remember what it came to."""
+        if isinstance(outcomes, Plain):
+            self._keep_values(keys, queries, outcomes.values)
+            return
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
         refuse_non_finite(queries, values, self.game.names)
         paid = list(zip(keys, outcomes, strict=True))
@@ -270,6 +293,37 @@ class PaidEvaluator(Evaluator):
             self.ledger.write(paid, members_of(self.roster, keys, queries))
         self.answers.learn(paid)
         self.n_computed += len(paid)
+
+    def _keep_values(self, keys: list[bytes], queries: Queries, values: FloatArray) -> None:
+        """The same of pools that came to values and nothing else."""
+        refuse_non_finite(queries, values, self.game.names)
+        self.answers.learn_values(keys, values)
+        self.n_computed += len(keys)
+        if self.ledger is not None:
+            self.pending.append((keys, queries, values))
+            if self.game.block == 1 or monotonic() - self.committed > OFTEN:
+                self._commit()
+
+    def _commit(self) -> None:
+        """Commit the values that wait for it: in one piece, or as many blocks as there is room."""
+        if not self.pending:
+            return
+        try:
+            self._write(self.pending)
+        except LedgerError:
+            for block in self.pending:
+                self._write([block])
+        self.pending.clear()
+        self.committed = monotonic()
+
+    def _write(self, blocks: Sequence[tuple[list[bytes], Queries, FloatArray]]) -> None:
+        assert self.ledger is not None
+        keys = [key for some, _, _ in blocks for key in some]
+        queries, values = (
+            np.concatenate(part) for part in zip(*[block[1:] for block in blocks], strict=True)
+        )
+        whole = queries[~is_partial(queries)] == 1
+        self.ledger.write_values(keys, values, (self.roster, whole) if len(whole) else None)
 
 
 def refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
@@ -281,7 +335,12 @@ def refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
             f"{type(game).__name__} costs nothing to evaluate, so there is nothing to keep. "
             + f"{getattr(getattr(game, 'path', None), 'note', '')} Leave ledger= out.".lstrip()
         )
-    if game.context is None:
+    refuse_nameless(game, ledger)
+
+
+def refuse_nameless(game: Game, ledger: str | os.PathLike[str] | None) -> None:
+    """Refuse to keep what could be mistaken for another game's."""
+    if ledger is not None and game.context is None:
         raise LedgerRefused(
             "This game is made from a bare function, whose content cannot be compared, so a "
             "ledger could mix up two games. Give the game a fingerprint= that names its content."

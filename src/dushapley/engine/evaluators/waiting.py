@@ -28,6 +28,7 @@ class Waiting:
     def __init__(self, block: int) -> None:
         self.block, self.count = block, 0
         self.parts: deque[Part] = deque()
+        self.gone = 0  # pools of the first part that were cut off
 
     def __len__(self) -> int:
         return self.count
@@ -49,12 +50,13 @@ class Waiting:
         room = min(self.block, self.count)
         self.count -= room
         while room:
-            part = self.parts.popleft()
-            if len(part[0]) > room:
-                self.parts.appendleft(_some(part, slice(room, None)))
-                part = _some(part, slice(room))
+            part = _some(self.parts[0], slice(self.gone, self.gone + room))
             taken.append(part)
             room -= len(part[0])
+            self.gone += len(part[0])
+            if self.gone == len(self.parts[0][0]):
+                self.parts.popleft()
+                self.gone = 0
         return joined(taken)
 
 

@@ -19,7 +19,7 @@ Numbered = tuple[int, Block]
 """A block with its position."""
 Group = list[Numbered]
 """Blocks that travel together."""
-Results = list[tuple[int, list[Outcome]]]
+Results = list[tuple[int, Sequence[Outcome]]]
 
 GROUPS = 4
 """Groups of blocks per worker and run, so that no worker waits long for the last one."""
@@ -77,7 +77,7 @@ class Executor(Protocol):
     says how many `workers()` it has is given as many blocks at a time as they can use.
     """
 
-    def run(self, game: Game, blocks: Any) -> Iterator[tuple[int, list[Outcome]]]:
+    def run(self, game: Game, blocks: Any) -> Iterator[tuple[int, Sequence[Outcome]]]:
         """Yield (position of the block, its outcomes) as blocks are finished."""
 
     def close(self) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from importlib.metadata import version
-from threading import current_thread, main_thread
 from typing import Any
 
 from dushapley.engine.executors.base import FAREWELL, Group, Results, WorkerLost, seconds_left
+from dushapley.engine.executors.interrupts import deaf_to_interrupts
 from dushapley.engine.executors.isolation import dismiss
 from dushapley.engine.executors.remote import Remote, library, pay_there
 from dushapley.engine.executors.transport import Parcel, cannot_unpack
@@ -87,7 +86,7 @@ class Dask(Remote):
             "distributed.scheduler.allowed-failures": 0,  # what dies is ours to try again
         }
         try:
-            with _deaf_to_interrupts(), config.set(settings):
+            with deaf_to_interrupts(), config.set(settings):
                 return self.dask.LocalCluster(
                     n_workers=None if n_jobs == -1 else n_jobs,
                     threads_per_worker=1,
@@ -225,19 +224,6 @@ class Dask(Remote):
 
 def _arrived(parcel: Parcel) -> Parcel:
     return parcel
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that start meanwhile do not hear Ctrl-C, which is the driver's to answer."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _refuse_unreadable(address: Any) -> None:

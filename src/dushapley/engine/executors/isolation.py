@@ -21,6 +21,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, Pipe
 from threading import Lock, Thread, get_ident
 from time import perf_counter
@@ -65,7 +66,7 @@ def pay(shipment: Shipment, group: Group, suspect: bool = False) -> tuple[float,
     return perf_counter() - started, results
 
 
-def outcomes_within(shipment: Shipment, block: Block) -> list[Outcome]:
+def outcomes_within(shipment: Shipment, block: Block) -> Sequence[Outcome]:
     """Outcomes of a block, within the limits of its game."""
     game = shipment.game
     if not game.limits.any:
@@ -76,7 +77,7 @@ def outcomes_within(shipment: Shipment, block: Block) -> list[Outcome]:
         return game.failed(block[0], WorkerLost(f"{ended}, {ATTEMPTS} times"))
 
 
-def outcomes_of_suspect(shipment: Shipment, block: Block) -> list[Outcome]:
+def outcomes_of_suspect(shipment: Shipment, block: Block) -> Sequence[Outcome]:
     """Outcomes of a block over which a worker may have died, or how its trainers ended, too."""
     game, queries = shipment.game, block[0]
     if game.limits.any:
@@ -96,7 +97,7 @@ class Ended(WorkerLost):
     """A trainer ended by itself, over the block it was given."""
 
 
-def _by_trainers(shipment: Shipment, block: Block, attempts: int) -> list[Outcome]:
+def _by_trainers(shipment: Shipment, block: Block, attempts: int) -> Sequence[Outcome]:
     """Outcomes of a block, by a trainer that lives to tell them; raises `Ended` if none does."""
     ended = Ended("the process did not start")
     for _ in range(attempts):
@@ -161,7 +162,7 @@ class Trainer:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def outcomes(self, block: Block) -> list[Outcome]:
+    def outcomes(self, block: Block) -> Sequence[Outcome]:
         """Outcomes of a block; late ones by the game's failure policy."""
         limits = self.shipment.game.limits
         seconds = None if limits.timeout is None else limits.seconds(len(block[0])) + GRACE

@@ -69,7 +69,7 @@ class Local:
         """How many blocks can be at work at once."""
         return int(effective_n_jobs(self.n_jobs))
 
-    def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Outcome]]]:
+    def run(self, game: Game, blocks: Sequence[Block]) -> Iterator[tuple[int, Sequence[Outcome]]]:
         if self._shipment is None or self._shipment.game is not game:
             self._clear()
             self._shipment = Shipment(game)
@@ -94,7 +94,7 @@ class Local:
 
     def _here(
         self, shipment: Shipment, waiting: dict[int, Block]
-    ) -> Iterator[tuple[int, list[Outcome]]]:
+    ) -> Iterator[tuple[int, Sequence[Outcome]]]:
         for numbered in waiting.items():
             seconds_left(self.until)
             seconds, results = pay(shipment, [numbered])
@@ -103,7 +103,7 @@ class Local:
 
     def _share_out(
         self, parcel: Parcel, waiting: dict[int, Block]
-    ) -> Iterator[tuple[int, list[Outcome]]]:
+    ) -> Iterator[tuple[int, Sequence[Outcome]]]:
         """Hand the waiting blocks to the workers; those lost with a dead worker keep waiting."""
         workers, self._at_rest = self._start(parcel.code), False
         alone = [[(n, block)] for n, block in waiting.items() if n in self._suspects]

@@ -27,6 +27,7 @@ from dushapley.engine.executors.base import (
     WorkerLost,
     seconds_left,
 )
+from dushapley.engine.executors.interrupts import interrupts_put_off
 from dushapley.engine.executors.isolation import pay
 from dushapley.engine.executors.transport import Parcel, Shipment, unpacked
 from dushapley.errors import DUShapleyError, InvalidOption, UtilityFailed, WorkersLost
@@ -37,7 +38,7 @@ AHEAD = 2
 PATIENCE = 60.0
 """Seconds to wait for a worker when there is none."""
 LOOK = 1.0
-"""Seconds after which a wait looks up, to see whether time or workers have run out."""
+"""Seconds after which a wait looks up: time or workers may have run out, Ctrl-C been pressed."""
 
 
 class Remote(ABC):
@@ -97,7 +98,7 @@ class Remote(ABC):
 
     def run(
         self, game: Game, blocks: Sequence[Block] | Feed
-    ) -> Iterator[tuple[int, list[Outcome]]]:
+    ) -> Iterator[tuple[int, Sequence[Outcome]]]:
         feed: Feed = Listed(blocks) if isinstance(blocks, Sequence) else blocks
         waiting: deque[Numbered] = deque()
         self._taken = 0
@@ -109,9 +110,11 @@ class Remote(ABC):
         losses: Counter[int] = Counter()
         away: dict[Any, Group] = {}
         try:
-            while self._hand_out(waiting, feed, away, losses):
-                for handle in self.wait(list(away), min(LOOK, seconds_left(self.until))):
-                    yield from self._receive(handle, away.pop(handle), waiting, losses)
+            with interrupts_put_off() as answer_interrupt:
+                while self._hand_out(waiting, feed, away, losses):
+                    for handle in self.wait(list(away), min(LOOK, seconds_left(self.until))):
+                        yield from self._receive(handle, away.pop(handle), waiting, losses)
+                    answer_interrupt()
         finally:
             self.cancel(list(away))
 

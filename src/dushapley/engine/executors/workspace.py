@@ -70,7 +70,7 @@ def _made(root: Path) -> tuple[Path, int]:
     except OSError as error:
         raise WorkersLost(
             f"Data cannot be put into {root} ({error.strerror}). Free some space, or name another "
-            "folder in JOBLIB_TEMP_FOLDER."
+            "folder in JOBLIB_TEMP_FOLDER (for a cluster or a federation in TMPDIR)."
         ) from error
 
 
@@ -93,9 +93,10 @@ def _lock(root: Path) -> int:
     lock = os.open(root, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
     flock(lock, LOCK_EX)
     about = os.fstat(lock)
-    if about.st_uid != os.getuid() or about.st_mode & 0o077:
+    if about.st_uid != os.getuid() or about.st_mode & 0o022:
         os.close(lock)
         raise PermissionError(0, "others can enter it")
+    os.fchmod(lock, 0o700)  # Ray makes what we have removed again, for all to read
     return lock
 
 

@@ -26,6 +26,7 @@ of trained models, and further where recent forecasts ask for it.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from math import comb
 
 import numpy as np
@@ -181,14 +182,16 @@ def sampled_sizes(posterior: Posterior, random: BoolArray, claimed: float) -> Bo
     n = pools.shape[1]
     size, stratum = pools.sum(axis=1), strata(n)
     missed = posterior.leave_one_out()
+    each = variances(size, missed, n, random)
     found = np.zeros(n + 1, dtype=np.bool_)
     for one in np.unique(stratum[stratum >= 0]).tolist():
         inside = stratum == one
-        if (random & inside[size]).sum() >= FEWEST:
-            slope = slope_map(pools, random, inside)
-            by_chance = float((slope**2 @ variances(size, missed, n, random)).sum())
+        here = inside[size]
+        if (random & here).sum() >= FEWEST:
+            slope = slope_map(pools[here], random[here], inside)
+            by_chance = float((slope**2 @ each[here]).sum())
             limit = 1 + SUSPECT * (2 / (n - 1)) ** 0.5
-            missing = float(((slope @ missed) ** 2).sum())
+            missing = float(((slope @ missed[here]) ** 2).sum())
             found |= inside & (missing > max(limit * by_chance, claimed))
     return found
 
@@ -224,9 +227,54 @@ def slope_map(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArr
     true slopes do.
     """
     n = pools.shape[1]
-    size = pools.sum(axis=1)
-    total = np.stack([_one_owner(member, size, random, sizes, n) for member in pools.T])
+    inside = sizes[pools.sum(axis=1)]
+    total = np.zeros((n, len(pools)))
+    total[:, inside] = _slopes_of(pools[inside], random[inside], sizes)
     return np.asarray(total - total.mean(axis=0))
+
+
+def _slopes_of(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArray:
+    """Weights of answers of pools, all of the wanted sizes, in the value of each owner."""
+    n = pools.shape[1]
+    size, owner = pools.sum(axis=1), np.arange(n)[:, None]
+    weights, found = np.zeros((n, len(pools))), []
+    for kept, out in ((pools.T, 1), (~pools.T, 0)):
+        drawn, asked = _counts(kept & random, size), _counts(kept, size)
+        share = np.minimum(asked / _ways(n, out), 1.0)
+        each = (1 - share) / np.maximum(drawn, 1)
+        weights += np.where(kept & random, each[owner, size], 0.0) * (1 if out else -1)
+        found.append(drawn > 0)
+    stands_for = _interpolated(found[0] & found[1] & sizes, np.flatnonzero(sizes))
+    return np.asarray(stands_for[owner, size] / n * weights)
+
+
+def _counts(kept: BoolArray, size: IntArray) -> IntArray:
+    """How many of the kept pools (I, pools) have each number of owners, shape (I, I+1)."""
+    counts = np.zeros((len(kept), len(kept) + 1), dtype=np.int64)
+    for one in np.unique(size).tolist():
+        counts[:, one] = kept[:, size == one].sum(axis=1)
+    return counts
+
+
+@cache
+def _ways(n_players: int, inside: int) -> FloatArray:
+    """How many pools of each size have a given owner in, or out; infinite beyond counting."""
+    ways = [comb(n_players - 1, max(k - inside, 0)) for k in range(n_players + 1)]
+    return np.array([float(w) if 0 < w < 2**60 else np.inf if w else 1.0 for w in ways])
+
+
+def _interpolated(valid: BoolArray, wanted: IntArray) -> FloatArray:
+    """How many of the wanted sizes each valid one stands for, by straight lines, (I, I+1)."""
+    found = np.zeros(valid.shape)
+    for row, mine in zip(found, valid, strict=True):
+        known = np.flatnonzero(mine)
+        if len(known):
+            place = np.interp(wanted, known, np.arange(len(known)))
+            low = np.floor(place).astype(np.int64)
+            part = place - low
+            np.add.at(row, known[low], 1 - part)
+            np.add.at(row, known[np.minimum(low + 1, len(known) - 1)], part)
+    return found
 
 
 def unseen(pools: BoolArray, sampled: BoolArray, spread: float) -> float:
@@ -240,38 +288,6 @@ def unseen(pools: BoolArray, sampled: BoolArray, spread: float) -> float:
     part = float(sampled.sum()) / (n - 1)
     left = max(0.0, 1 - len(pools) / (2.0**n - 1))
     return (part * spread / n) ** 2 * n / (n + compared) * left
-
-
-def _one_owner(
-    member: BoolArray, size: IntArray, random: BoolArray, sizes: BoolArray, n: int
-) -> FloatArray:
-    """Weights of the answers in the value of one owner."""
-    inside, outside = (
-        _mean_weights(size, kept, random, [comb(n - 1, max(k - out, 0)) for k in range(n + 1)])
-        for kept, out in ((member, 1), (~member, 0))
-    )
-    counts = [np.bincount(size[random & kept], minlength=n + 1) for kept in (member, ~member)]
-    wanted = np.flatnonzero(sizes)
-    valid = np.array([k for k in wanted if counts[0][k] and counts[1][k]], dtype=np.int64)
-    stands_for = np.zeros(n + 1)
-    if len(valid):
-        rows = np.eye(len(valid))
-        stands_for[valid] = [np.interp(wanted, valid, row).sum() for row in rows]
-    return np.asarray(stands_for[size] / n * (inside - outside))
-
-
-def _mean_weights(
-    size: IntArray, kept: BoolArray, random: BoolArray, population: list[int]
-) -> FloatArray:
-    """Weights of the kept random answers in their mean at each size, standing for all unasked."""
-    n = len(population) - 1
-    drawn = np.bincount(size[kept & random], minlength=n + 1)
-    asked = np.bincount(size[kept], minlength=n + 1)
-    seen = [
-        min(k / max(every, 1), 1.0) for k, every in zip(asked.tolist(), population, strict=True)
-    ]
-    each = (1 - np.array(seen)) / np.maximum(drawn, 1)
-    return np.asarray(np.where(kept & random, each[size], 0.0))
 
 
 def variances(size: IntArray, missed: FloatArray, n: int, random: BoolArray) -> FloatArray:

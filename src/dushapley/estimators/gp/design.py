@@ -17,6 +17,7 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.exact import bits
 from dushapley.estimators.gp import kernel
+from dushapley.estimators.gp.crowd import Crowd
 from dushapley.estimators.gp.fit import Posterior
 from dushapley.estimators.gp.functional import Functional, exact_weights, smooth_covariance
 
@@ -24,6 +25,8 @@ CANDIDATES = 1000
 """Unseen pools that compete for being asked."""
 SKETCH = 64
 """Of more owners than this, so many random combinations of their values stand for all."""
+AT_ONCE = 64
+"""Choices after which covariances between candidates are brought up to date."""
 GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -83,21 +86,31 @@ def candidates(
         first, second = np.triu_indices(n_players, 1)
         some = rng.permutation(len(first))[: least // 3]
         pairs = alone[first[some]] | alone[second[some]]
-        known = set(seen) | {p.tobytes() for p in (*alone, *pairs, *~alone)}
-        room = least - len(pairs)
-        pools = np.concatenate(
-            [
-                alone,
-                ~alone,
-                pairs,
-                spread_pools(n_players, room, by_power(n_players, 1.0), known, rng),
-            ]
-        )
-    return pools[[pool.tobytes() not in seen for pool in pools]]
+        others = drawn_pools(n_players, least - len(pairs), by_power(n_players, 1.0), rng)
+        pools = np.concatenate([alone, ~alone, pairs, others])
+    unseen = {pool.tobytes(): place for place, pool in reversed(list(enumerate(pools)))}
+    return pools[sorted(place for key, place in unseen.items() if key not in seen)]
+
+
+def drawn_pools(
+    n_players: int, count: int, chances: FloatArray, rng: np.random.Generator
+) -> BoolArray:
+    """Random pools of 2..I−1 owners, sizes spread by chances; some may be equal."""
+    chance = np.cumsum(chances)
+    place = (rng.random() + GOLDEN * np.arange(1, count + 1)) % 1.0
+    size = 2 + np.searchsorted(chance, place * chance[-1], side="right")
+    order = np.argsort(rng.random((count, n_players)), axis=1)
+    pools = np.zeros((count, n_players), dtype=np.bool_)
+    np.put_along_axis(pools, order, np.arange(n_players) < size[:, None], axis=1)
+    return pools
 
 
 def most_telling(
-    posterior: Posterior, of: Functional, with_answers: FloatArray, pools: BoolArray, count: int
+    posterior: Posterior,
+    of: Functional | Crowd,
+    with_answers: FloatArray,
+    pools: BoolArray,
+    count: int,
 ) -> BoolArray:
     """The `count` pools that together take most from the variance of the values, greedily.
 
@@ -108,7 +121,7 @@ def most_telling(
     white = posterior.whiten(posterior.cross(seen).T)
     own = posterior.whiten(with_answers.T)
     between = kernel.covariance(posterior.hyper, seen, seen) - white.T @ white
-    with_values = smooth_covariance(posterior, of, seen) - own.T @ white
+    with_values = smooth_covariance(posterior, of, seen, rough=True) - own.T @ white
     with_values += exact_weights(pools).T * nugget
     if len(with_values) > SKETCH:  # sums of squares over owners, by as many random combinations
         mixed = np.random.default_rng(0).standard_normal((SKETCH, len(with_values)))
@@ -119,19 +132,26 @@ def most_telling(
 def _greedy(
     with_values: FloatArray, between: FloatArray, nugget: FloatArray, count: int
 ) -> list[int]:
-    """Indices of the best pools; `with_values` (I, pools) is used up."""
+    """Indices of the best pools; `with_values` (I, pools) and `between` are used up.
+
+    Covariances between candidates are brought up to date every so many choices, by a product.
+    """
     variance = np.diag(between) + nugget
-    columns = np.zeros((len(nugget), count))
+    columns = np.zeros((len(nugget), AT_ONCE))
     chosen: list[int] = []
     for step in range(count):
-        gain = (with_values**2).sum(axis=0) / np.maximum(variance, kernel.JITTER)
+        place = step % AT_ONCE
+        if step and not place:
+            between -= columns @ columns.T
+        gain = np.einsum("ic,ic->c", with_values, with_values)
+        gain /= np.maximum(variance, kernel.JITTER)
         gain[chosen] = -1.0
         best = int(np.argmax(gain))
         chosen.append(best)
-        column = between[:, best] - columns[:, :step] @ columns[best, :step]
+        column = between[best] - columns[:, :place] @ columns[best, :place]
         column[best] += nugget[best]
         column /= np.sqrt(max(variance[best], kernel.JITTER))
-        columns[:, step] = column
+        columns[:, place] = column
         variance = variance - column**2
         with_values -= np.multiply.outer(with_values[:, best] / column[best], column)
     return chosen

@@ -5,9 +5,7 @@ covariance K of the observed pools, nugget included, and :math:`\alpha = K^{-1}y
 
 .. math:: \tfrac12 y^\top\alpha + \tfrac12\log|K| + \tfrac12 \sum_t ((\theta_t-\mu_t)/\sigma_t)^2
 
-by L-BFGS-B. The gradient is analytic: with :math:`G = \frac12(K^{-1} - \alpha\alpha^\top)`, the
-derivative in any quantity t is :math:`\sum G \circ \partial K/\partial t`, and derivatives in the
-owners' weights follow by the chain rule through ℓ and the mixtures.
+by L-BFGS-B (`likelihood` has the gradient).
 """
 
 from __future__ import annotations
@@ -21,12 +19,13 @@ from scipy.optimize import Bounds, minimize
 
 from dushapley.arrays import FloatArray, Queries
 from dushapley.estimators.gp import kernel
-from dushapley.estimators.gp.kernel import Hyper, Terms, View
+from dushapley.estimators.gp.kernel import View
+from dushapley.estimators.gp.likelihood import Likelihood, inverted
 
 MOST_FITTED = 400
 """Pools that hyper-parameters are fitted to; of more, as many evenly spaced in the order asked."""
-WORST_PIVOTS = 1e7
-"""How far apart pivots of a Cholesky factor may be: beyond this a likelihood is rounding."""
+FITTED_ON_THE_WAY = 256
+"""The same while there are questions to choose."""
 HOPELESS = 1e12
 """Cost of hyper-parameters whose covariance cannot be factored."""
 
@@ -82,7 +81,8 @@ class Posterior:
         self.weights = kernel.owner_weights(theta, observed.log_sizes)
         self.strength = kernel.strengths(theta, n)
         self.seen = self.view(observed.pools)
-        _, self.nugget, self.factor, info = factored(self.hyper, self.seen)
+        self.nugget = kernel.nugget(self.hyper, self.seen.z)
+        self.factor, info = cholesky(kernel.lower_covariance(self.hyper, self.seen), self.nugget)
         if info:
             raise np.linalg.LinAlgError("the covariance of the observed pools is singular")
 
@@ -118,33 +118,32 @@ class Posterior:
     @cached_property
     def alone(self) -> FloatArray:
         """Variance of each observed pool given all the others."""
-        inverse, _ = lapack.dpotri(self.factor, lower=1)
-        return np.asarray(1 / np.diag(inverse))
+        inverse = inverted(self.factor, np.zeros(self.factor.shape))
+        return np.asarray(1 / np.einsum("ij,ij->j", inverse, inverse))
 
     def leave_one_out(self) -> FloatArray:
         """Errors of predicting each observed pool from all the others."""
         return np.asarray(self.alpha * self.alone)
 
 
-def factored(hyper: Hyper, seen: View) -> tuple[Terms, FloatArray, FloatArray, int]:
-    """Terms and nuggets of the covariance of pools, its Cholesky factor, and LAPACK's complaint."""
-    terms = kernel.terms(hyper, seen, seen)
-    nugget = kernel.nugget(hyper, seen.z)
-    total = terms.total()
+def cholesky(total: FloatArray, nugget: FloatArray) -> tuple[FloatArray, int]:
+    """Lower factor of a covariance with nuggets added, in its place, and LAPACK's complaint."""
     total[np.diag_indices_from(total)] += nugget
-    factor, info = lapack.dpotrf(total, lower=1, clean=1, overwrite_a=1)
-    return terms, nugget, factor, int(info)
+    upper, info = lapack.dpotrf(total.T, lower=0, clean=1, overwrite_a=1)
+    return upper.T, int(info)
 
 
-def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatArray:
+def fit(
+    observed: Observed, start: FloatArray | None, iterations: int, most: int = MOST_FITTED
+) -> FloatArray:
     """Hyper-parameters of highest posterior density, from the prior mean or a previous fit."""
     mean, spread, low, high = kernel.prior(observed.pools.shape[1])
-    observed = observed.some(MOST_FITTED).rounded()
-    z = observed.pools.astype(np.float64)
+    observed = observed.some(most).rounded()
+    likelihood = Likelihood(observed.pools, observed.targets, observed.log_sizes)
 
     def cost(theta: FloatArray) -> tuple[float, FloatArray]:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            found = likelihood(theta, z, observed)
+            found = likelihood(theta)
         if found is None:
             return HOPELESS, np.zeros_like(theta)
         away = (theta - mean) / spread
@@ -161,93 +160,3 @@ def fit(observed: Observed, start: FloatArray | None, iterations: int) -> FloatA
         options={"maxiter": iterations, "maxcor": 20},
     )
     return np.asarray(best.x)
-
-
-def likelihood(
-    theta: FloatArray, z: FloatArray, observed: Observed
-) -> tuple[float, FloatArray] | None:
-    """Minus the log-likelihood and its gradient; None where the covariance cannot be factored."""
-    n = z.shape[1]
-    h = kernel.natural(theta, n)
-    weights = kernel.owner_weights(theta, observed.log_sizes)
-    seen = kernel.view(z, weights, kernel.strengths(theta, n))
-    terms, nugget, factor, info = factored(h, seen)
-    pivots = np.diag(factor)
-    if info or not pivots.max() < WORST_PIVOTS * pivots.min():  # a NaN too
-        return None
-    alpha, _ = lapack.dpotrs(factor, observed.targets, lower=1)
-    value = 0.5 * float(observed.targets @ alpha) + float(np.log(np.diag(factor)).sum())
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    pull = inverse + inverse.T
-    pull[np.diag_indices_from(pull)] *= 0.5
-    pull -= np.multiply.outer(alpha, alpha)
-    pull *= 0.5
-    gradient = _gradient(h, seen, terms, pull, nugget, weights, observed.log_sizes)
-    if not (np.isfinite(value) and np.isfinite(gradient).all()):
-        return None
-    return value, gradient
-
-
-def _gradient(
-    h: Hyper,
-    seen: View,
-    terms: Terms,
-    pull: FloatArray,
-    nugget: FloatArray,
-    weights: FloatArray,
-    log_sizes: FloatArray,
-) -> FloatArray:
-    """Gradient of the likelihood in `theta`; `pull` is G, and every product below G ∘ a term."""
-    curve, mix, shift = pull * terms.curve, pull * terms.mix, pull * terms.shift
-    owners, blend = (pull * terms.owners).sum(axis=1), (pull * terms.blend).sum(axis=1)
-    by_curve, mix_rows, shift_rows = curve.sum(), mix.sum(axis=1), shift.sum(axis=1)
-    size, count = seen.log_size, seen.log_count
-    trend = h.trend * (pull @ size)
-
-    curve += shift  # all that rides on R
-    rides = curve.sum(axis=1)
-    bends = (size * rides - curve @ size) / h.curve_length**2
-    mix *= 1 / h.mix_length
-    shift *= 1 / h.shift_length
-    mix_length, shift_length = np.vdot(mix, terms.overlap), np.vdot(shift, terms.overlap)
-    mix += shift  # the derivative in the overlap C
-    noise = np.diag(pull) * (nugget - kernel.JITTER)
-
-    alone = seen.strength * np.exp(-h.owners_decay * count)[:, None] * seen.z
-    fade = seen.strength * np.exp(-h.blend_decay * count)[:, None] * seen.mix
-    blended = h.blend * fade * (pull @ fade)
-    by_mix = seen.root_mix * (mix @ seen.root_mix) + 2 * blended
-    by_strength = (h.owners * alone * (pull @ alone) + blended).sum(axis=0)
-    decays = h.owners_decay * owners + h.mix_decay * mix_rows + h.blend_decay * blend
-    by_weight = _through_weights(by_mix, 2 * (trend - bends - decays), seen.mix, weights)
-    by_hyper = Hyper(
-        curve_length=2 * float(size @ bends),
-        curve=float(by_curve),
-        trend=float(size @ trend),
-        owners=float(owners.sum()),
-        owners_decay=-2 * h.owners_decay * float(owners @ count),
-        mix=float(mix_rows.sum()),
-        mix_decay=-2 * h.mix_decay * float(mix_rows @ count),
-        mix_length=-float(mix_length),
-        shift=float(shift_rows.sum()),
-        shift_length=-float(shift_length),
-        blend=float(blend.sum()),
-        blend_decay=-2 * h.blend_decay * float(blend @ count),
-        size_power=float(by_weight @ log_sizes),
-        noise=float(noise.sum()),
-        noise_decay=-float(noise @ np.log(seen.owners)),
-        step=float(np.vdot(pull, terms.step)),
-    )
-    by_knot = noise @ kernel.knot_shares(seen.owners, len(h.knots))
-    return np.concatenate([np.array(by_hyper[: kernel.COUNT]), by_knot, by_weight, by_strength])
-
-
-def _through_weights(
-    by_mix: FloatArray, by_size: FloatArray, mix: FloatArray, weights: FloatArray
-) -> FloatArray:
-    """Gradient in log w from those in log p (pools, I) and ℓ (pools,).
-
-    ∂log p_j/∂log w_k = [j = k] − p_k, and ∂ℓ/∂log w_k = p_k − w_k/Σw.
-    """
-    own = by_mix.sum(axis=0) - by_mix.sum(axis=1) @ mix
-    return np.asarray(own + by_size @ mix - by_size.sum() * weights / weights.sum())

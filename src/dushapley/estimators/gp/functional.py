@@ -31,18 +31,30 @@ from scipy.interpolate import CubicSpline
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.estimators.exact import bits, shapley_weights
 from dushapley.estimators.gp import kernel
+from dushapley.estimators.gp.crowd import Crowd, crowd, crowd_covariance
 from dushapley.estimators.gp.fit import Posterior
 from dushapley.estimators.gp.kernel import View
+from dushapley.estimators.gp.parallel import in_order
 from dushapley.estimators.subsets import all_subsets, subsets_of
 
 MOST_DOUBLE = 32
 """Owners up to which all is in double precision."""
-BLOCK = 2**17
+BLURRED = 3e-5
+"""Nugget of all pools from which on single precision cannot be told from double."""
+BLOCK = 2**19
 """Entries of a covariance matrix made at a time, so that memory stays bounded."""
+MOST_ENUMERATED = 64
+"""Owners up to which values are carried by pools; of more, by whom they join (`crowd`)."""
+MANY_OWNERS = 200
+"""Owners from which on each regression has fewer pools."""
+CROWD_SIZES = 24
+"""Sizes of pools looked at where owners are many."""
+OFTEN = 2**15
+"""Points from which on twice as many pools are drawn to be joined."""
 LEAST_SIZES, MOST_SIZES = 8, 32
 """Sizes of pools looked at; between them slopes are interpolated."""
-PER_OWNER = 3
-"""Pools of a size per owner, at least, for the regression on owners to be sound."""
+PER_OWNER, PER_MANY = 3, 2
+"""Pools of a size per owner, at least, for the regression on owners to be sound; of many owners."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +82,10 @@ def functional(n_players: int, points: int, rng: np.random.Generator) -> Functio
     if 2**n_players <= points:
         pools = bits(np.arange(1, 2**n_players), n_players)
         return Functional(pools, exact_weights(pools).T)
-    affordable = points // (PER_OWNER * n_players)
+    each = PER_OWNER if n_players <= MANY_OWNERS else PER_MANY
+    affordable = points // (each * n_players)
     sizes, shares = size_grid(n_players, min(max(affordable, LEAST_SIZES), MOST_SIZES))
-    per_size = max(points // len(sizes), PER_OWNER * n_players)
+    per_size = max(points // len(sizes), each * n_players)
     parts = [np.ones((1, n_players), dtype=np.bool_)]
     weights = [np.full((n_players, 1), 1 / n_players)]
     for size, share in zip(sizes.tolist(), shares.tolist(), strict=True):
@@ -92,19 +105,33 @@ def slopes(pools: BoolArray) -> FloatArray:
     return np.asarray(np.linalg.solve(centred.T @ centred + 1.0, centred.T))
 
 
+def carrier(n_players: int, points: int, rng: np.random.Generator) -> Functional | Crowd:
+    """What carries the values: pools, or of many owners whom they join."""
+    if n_players <= MOST_ENUMERATED:
+        return functional(n_players, points, rng)
+    sizes, stands = size_splines(n_players, CROWD_SIZES)
+    return crowd(n_players, sizes, stands, 1 if points < OFTEN else 2, rng)
+
+
 def size_grid(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
     """About `most` of the sizes 1..I−1, and how many sizes each stands for when interpolating.
 
     By cubic splines in log(k/(I−k)), in which slopes bend little: straight lines between sizes
     would lie above every learning curve's.
     """
+    sizes, stands = size_splines(n_players, most)
+    return sizes, stands.sum(axis=1)
+
+
+def size_splines(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
+    """About `most` of the sizes 1..I−1, and what each counts of all of them, (sizes, I−1)."""
     everything = np.arange(1, n_players, dtype=np.int64)
     if len(everything) <= most:
-        return everything, np.ones(len(everything))
+        return everything, np.eye(len(everything))
     low = np.unique(np.rint(np.geomspace(1, n_players / 2, most // 2)).astype(np.int64))
     sizes = np.unique(np.concatenate([low, n_players - low]))
     spline = CubicSpline(np.log(sizes / (n_players - sizes)), np.eye(len(sizes)))
-    return sizes, spline(np.log(everything / (n_players - everything))).sum(axis=0)
+    return sizes, np.asarray(spline(np.log(everything / (n_players - everything)))).T
 
 
 def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator) -> BoolArray:
@@ -145,26 +172,35 @@ def nugget_covariance(posterior: Posterior, kept: BoolArray | None = None) -> Fl
     return np.full((n, n), nu[-1] / n**2 - own / (n - 1)) + np.eye(n) * (own * n / (n - 1))
 
 
-def smooth_covariance(posterior: Posterior, of: Functional, pools: View) -> FloatArray:
+def smooth_covariance(
+    posterior: Posterior, of: Functional | Crowd, pools: View, rough: bool = False
+) -> FloatArray:
     """ΩK: prior covariance of the values with pools, nuggets left out, shape (I, pools).
 
     Terms that are products of features are added up feature by feature, which costs next to
-    nothing; of many owners, the others are made in single precision.
+    nothing. The others are made in single precision if owners are many, if a sample of pools
+    carries the values of noisy answers, or if it may be `rough`, as where questions are compared.
     """
+    if isinstance(of, Crowd):
+        return crowd_covariance(posterior, of, pools)
     h, rows, n = posterior.hyper, len(of.weights), of.pools.shape[1]
-    dtype = np.float32 if n > MOST_DOUBLE else np.float64
-    step = max(1, BLOCK // len(pools.z))
+    blurred = posterior.nugget.min() >= BLURRED and len(of.pools) < 2**n - 1
+    dtype = np.float32 if n > MOST_DOUBLE or rough or blurred else np.float64
+    step = max(n, BLOCK // len(pools.z))
     weights: FloatArray = of.weights.astype(dtype)
     other = replace(pools, root_mix=pools.root_mix.astype(dtype))
-    bent = np.zeros((rows, len(pools.z)), dtype)
+    bent = np.zeros((rows, len(pools.z)))
     made = np.zeros((rows, 2 * n + 2))
-    for start in range(0, len(of.pools), step):
-        part = posterior.view(of.pools[start : start + step])
-        curve, mix, shift, _ = kernel.bent(h, part, other, dtype)
-        curve += mix
-        curve += shift
-        bent += weights[:, start : start + step] @ curve
-        made += np.asarray(of.weights[:, start : start + step]) @ kernel.features(h, part)
+
+    def part_of(start: int) -> tuple[FloatArray, FloatArray]:
+        some = slice(start, start + step)
+        part = posterior.view(of.pools[some])
+        made_here = np.asarray(of.weights[:, some]) @ kernel.features(h, part)
+        return weights[:, some] @ kernel.bent(h, part, other, dtype), made_here
+
+    for from_terms, from_features in in_order(part_of, range(0, len(of.pools), step), bent.size):
+        bent += from_terms
+        made += from_features
     levels = np.zeros((rows, n + 1))
     np.add.at(levels.T, of.pools.sum(axis=1), of.weights.T)
     whole = np.rint(pools.owners).astype(np.int64)
@@ -173,7 +209,7 @@ def smooth_covariance(posterior: Posterior, of: Functional, pools: View) -> Floa
 
 
 def covariance_with_answers(
-    posterior: Posterior, of: Functional, kept: BoolArray | None = None
+    posterior: Posterior, of: Functional | Crowd, kept: BoolArray | None = None
 ) -> FloatArray:
     """B: covariance of the values with the observed pools, shape (I, observed).
 
@@ -185,23 +221,40 @@ def covariance_with_answers(
     return smooth_covariance(posterior, of, posterior.seen) + own.T
 
 
+def prior_covariance(posterior: Posterior, one: Functional, two: Functional) -> FloatArray:
+    """ΩKΩᵀ: covariance of the values before any answer, nuggets left out.
+
+    Two independent samples of pools keep the noise of sampling them out of it. It depends on
+    answers only through hyper-parameters.
+    """
+    return smooth_covariance(posterior, one, posterior.view(two.pools)) @ two.weights.T
+
+
 def value_covariance(
-    posterior: Posterior, one: Functional, two: Functional, kept: BoolArray | None = None
+    posterior: Posterior,
+    one: Functional,
+    two: Functional,
+    kept: BoolArray | None = None,
+    prior: FloatArray | None = None,
+    with_answers: FloatArray | None = None,
 ) -> FloatArray:
     """Covariance of the errors of the values, in standardised units, before any calibration.
 
-    Two independent samples of pools keep the noise of sampling them out of it. Of `kept` sizes
-    only, where some are left to others.
+    Of `kept` sizes only, where some are left to others. `prior_covariance`, and
+    `covariance_with_answers` of the first sample, are made where they are not known.
     """
     if kept is not None:
         same = two is one
         one = one.of_sizes(kept)
         two = one if same else two.of_sizes(kept)
-    white = posterior.whiten(covariance_with_answers(posterior, one, kept).T)
+    if with_answers is None:
+        with_answers = covariance_with_answers(posterior, one, kept)
+    white = posterior.whiten(with_answers.T)
     other = (
         white if two is one else posterior.whiten(covariance_with_answers(posterior, two, kept).T)
     )
-    prior = smooth_covariance(posterior, one, posterior.view(two.pools)) @ two.weights.T
+    if prior is None:
+        prior = prior_covariance(posterior, one, two)
     found = prior - white.T @ other
     return (found + found.T) / 2 + nugget_covariance(posterior, kept)
 

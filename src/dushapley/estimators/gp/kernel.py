@@ -47,6 +47,10 @@ from dushapley.arrays import FloatArray, Queries
 
 JITTER = 1e-8
 """Variance that every pool has of its own, for the sake of arithmetic."""
+BLOCK = 2**15
+"""Entries of a covariance matrix that are made at a time: few enough to stay in cache."""
+LONG = 512
+"""Rows of a covariance matrix from which on it is made below the diagonal only."""
 
 
 class Hyper(NamedTuple):
@@ -181,57 +185,36 @@ def view(pools: Queries, weights: FloatArray, strength: FloatArray) -> View:
     return View(z, np.log(total / weights.sum()), mix, np.sqrt(mix), strength)
 
 
-class Terms(NamedTuple):
-    """The parts of a covariance matrix that are learnt, and the overlap C−1 behind them."""
-
-    curve: FloatArray
-    trend: FloatArray
-    owners: FloatArray
-    mix: FloatArray
-    shift: FloatArray
-    blend: FloatArray
-    step: FloatArray
-    overlap: FloatArray
-
-    def total(self) -> FloatArray:
-        """The covariance itself, constant included, nugget not."""
-        total = self.curve + self.trend
-        for term in (self.owners, self.mix, self.shift, self.blend, self.step):
-            total += term
-        total += 1.0
-        return total
-
-
-def terms(h: Hyper, a: View, b: View) -> Terms:
-    """Each term of the covariance between two lists of pools, shape (len(a), len(b))."""
-    curve, mix, shift, overlap = bent(h, a, b)
-    owners = _faded(a.z, h.owners, h.owners_decay, a) @ _faded(b.z, 1.0, h.owners_decay, b).T
-    blend = _faded(a.mix, h.blend, h.blend_decay, a) @ _faded(b.mix, 1.0, h.blend_decay, b).T
-    trend = np.multiply.outer(h.trend * a.log_size, b.log_size)
-    step = h.step * (a.owners[:, None] == b.owners[None, :])
-    return Terms(curve, trend, owners, mix, shift, blend, step, overlap)
+def bent(h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
+    """The terms that no features make, curve + mix + shift, shape (len(a), len(b))."""
+    found = a.root_mix.astype(dtype, copy=False) @ b.root_mix.astype(dtype, copy=False).T
+    fade = (np.log(h.mix) - h.mix_decay * a.log_count).astype(dtype)[:, None]
+    size, other = a.log_size.astype(dtype)[:, None], b.log_size.astype(dtype)
+    less = (h.mix_decay * b.log_count).astype(dtype)
+    for rows in _blocks(*found.shape):  # in place, as this is where the time goes
+        overlap = found[rows]
+        overlap -= 1.0
+        curve = size[rows] - other
+        curve *= curve
+        curve *= -0.5 / h.curve_length**2
+        np.exp(curve, out=curve)
+        shift = overlap * dtype(1 / h.shift_length)
+        np.exp(shift, out=shift)
+        shift *= h.shift
+        shift += h.curve
+        curve *= shift
+        overlap *= 1 / h.mix_length
+        overlap += fade[rows]
+        overlap -= less
+        np.exp(overlap, out=overlap)
+        overlap += curve
+    return np.asarray(found)
 
 
-def bent(
-    h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """The terms that no features make: curve, mix and shift, and the overlap behind them."""
-    curve = a.log_size.astype(dtype)[:, None] - b.log_size.astype(dtype)[None, :]
-    np.square(curve, out=curve)
-    curve *= -0.5 / h.curve_length**2
-    np.exp(curve, out=curve)
-    overlap = a.root_mix.astype(dtype, copy=False) @ b.root_mix.astype(dtype, copy=False).T
-    overlap -= 1.0
-    shift = overlap * dtype(1 / h.shift_length)
-    np.exp(shift, out=shift)
-    shift *= curve
-    shift *= h.shift
-    curve *= h.curve
-    mix = overlap * dtype(1 / h.mix_length)
-    np.exp(mix, out=mix)
-    mix *= (h.mix * np.exp(-h.mix_decay * a.log_count)).astype(dtype)[:, None]
-    mix *= np.exp(-h.mix_decay * b.log_count).astype(dtype)[None, :]
-    return curve, mix, shift, overlap
+def _blocks(rows: int, columns: int) -> list[slice]:
+    """Rows that are few enough for their entries to stay in cache."""
+    step = max(1, BLOCK // max(columns, 1))
+    return [slice(start, start + step) for start in range(0, rows, step)]
 
 
 def features(h: Hyper, pools: View) -> FloatArray:
@@ -249,7 +232,33 @@ def features(h: Hyper, pools: View) -> FloatArray:
 
 def covariance(h: Hyper, a: View, b: View) -> FloatArray:
     """Covariance of the smooth part of the utilities of two lists of pools."""
-    return terms(h, a, b).total()
+    found = features(h, a) @ features(h, b).T
+    found += bent(h, a, b)
+    for rows in _blocks(*found.shape):
+        found[rows] += h.step * (a.owners[rows, None] == b.owners)
+    return np.asarray(found)
+
+
+def lower_covariance(h: Hyper, a: View) -> FloatArray:
+    """Covariance of a list of pools among themselves; of long lists only below the diagonal."""
+    count = len(a.z)
+    found = np.zeros((count, count))
+    for start in range(0, count, LONG):
+        stop = min(start + LONG, count)
+        found[start:stop, :stop] = covariance(h, some(a, start, stop), some(a, 0, stop))
+    return found
+
+
+def some(pools: View, start: int, stop: int) -> View:
+    """A stretch of a list of pools."""
+    part = slice(start, stop)
+    return View(
+        pools.z[part],
+        pools.log_size[part],
+        pools.mix[part],
+        pools.root_mix[part],
+        pools.strength,
+    )
 
 
 def nugget(h: Hyper, z: FloatArray) -> FloatArray:

@@ -10,12 +10,15 @@ from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.exact import below_empty
 from dushapley.estimators.gp import check, design, kernel
 from dushapley.estimators.gp.check import FitCheck, Forecasts
-from dushapley.estimators.gp.fit import Observed, Posterior, fit
+from dushapley.estimators.gp.crowd import Crowd
+from dushapley.estimators.gp.fit import FITTED_ON_THE_WAY, MOST_FITTED, Observed, Posterior, fit
 from dushapley.estimators.gp.functional import (
     Functional,
+    carrier,
     covariance_with_answers,
     functional,
     linear_map,
+    prior_covariance,
     value_covariance,
 )
 from dushapley.protocol import Estimate, Problem
@@ -30,14 +33,25 @@ ITERATIONS, LAST_ITERATIONS = 30, 80
 """Steps of the fit after each batch, from where the last fit ended, and after the last batch."""
 FEW_OWNERS = 50
 """Of more owners the fit takes half as many steps: they cost more, and matter less."""
+REFIT, ALWAYS_FITTED = 1.5, 100
+"""From so many pools on, the fit is made again when there are so many times as many as at the last
+one; up to there after every batch."""
 GROWTH, MANY = 4, 1000
-"""Each batch adds one pool for so many before it; for two, once there are so many."""
+"""Each batch adds one pool for so many before it; for two, once there are so many, or owners."""
 CHECKED, CHECK_POWER = 12, 0.0
 """One pool in so many is asked at random, whatever the process thinks of it, its size k with a
 chance in proportion to this power of 1/k."""
 MOST_RANDOM = 0.9
 """Part of a batch that is drawn at random, at most."""
+DECIDES, WIDER = 0.5, 4.0
+"""Part of the spread of the values that pools worse than nobody's make, from which on they decide
+them; of many owners few such pools are seen, and variances are wider by this factor."""
 
+WILD = (
+    "Small pools that are worse than nobody's data decide these values, and few of them were "
+    "asked: the intervals of gp are twice as wide for it. More budget narrows them; counting such "
+    "pools as nobody's data would make the values steadier."
+)
 ALL_ALIKE = (
     "All pools that were asked are worth the same, so everybody is given the same value. Errors "
     "of 0 say that nothing else was seen, not that nothing else can happen."
@@ -56,9 +70,12 @@ class Study:
         self.seen = {self.pools[0].tobytes()}
         self.forecasts: list[Forecasts] = []
         self.posterior: Posterior | None = None
-        self.medium = functional(n, MEDIUM, problem.rng)
+        self.medium = carrier(n, MEDIUM, problem.rng)
         self.coarse = functional(n, COARSE, problem.rng)
         self.twin = self.coarse if 2**n <= COARSE else functional(n, COARSE, problem.rng)
+        self.fitted = 0
+        self.prior = np.empty((n, n))
+        self.coarsely = np.empty((n, 0))
         self.with_answers = np.empty((n, 0))
         self.random = np.zeros(1, dtype=np.bool_)
         self.sampled_share = 0.0
@@ -129,7 +146,8 @@ class Study:
         return np.asarray(np.sqrt((squares + missed.mean()) / (counts + 1)))
 
     def _batch_size(self) -> int:
-        growth = GROWTH if len(self.pools) < MANY else 2
+        many = len(self.pools) >= MANY or self.problem.n_players > FEW_OWNERS
+        growth = 2 if many else GROWTH
         count = max(2, (len(self.pools) + 1) // growth)
         return self.left if self.left < 1.5 * count else count
 
@@ -144,28 +162,44 @@ class Study:
         self.answers = np.concatenate([self.answers, answers])
         self.random = np.concatenate([self.random, self.asked_random])
         self.seen |= {pool.tobytes() for pool in pools}
-        observed = Observed(self.pools, self.answers, self.log_sizes)
-        steps = ITERATIONS if self.left else LAST_ITERATIONS
-        if len(self.log_sizes) > FEW_OWNERS:
-            steps //= 2
-        self.posterior = Posterior(observed, fit(observed, start, steps))
+        self.posterior = self._fitted(start)
         self.with_answers = covariance_with_answers(self.posterior, self._carrier())
         self.covariance = self._claimed()
         claimed = 0.0 if self.covariance is None else float(np.trace(self.covariance))
         self.verdict: FitCheck = check.judge(self.forecasts, self.posterior, self.random, claimed)
+
+    def _fitted(self, start: FloatArray | None) -> Posterior:
+        """The process given all answers, its hyper-parameters fitted again where that is due."""
+        observed, count = Observed(self.pools, self.answers, self.log_sizes), len(self.pools)
+        due = not self.left or count <= ALWAYS_FITTED or count >= REFIT * self.fitted
+        if start is not None and not due:
+            return Posterior(observed, start)
+        steps = ITERATIONS if self.left else LAST_ITERATIONS
+        if len(self.log_sizes) > FEW_OWNERS:
+            steps //= 2
+        most = FITTED_ON_THE_WAY if self.left else MOST_FITTED
+        if count > most:  # the fit sees part of them, and hardly moves
+            steps //= 3
+        self.fitted = count
+        return Posterior(observed, fit(observed, start, steps, most))
 
     def _claimed(self) -> FloatArray | None:
         """Covariance of the values by the process; of very many owners only at the end."""
         assert self.posterior is not None
         if self.left and self.problem.n_players > MOST_LIVE:
             return None
-        return value_covariance(self.posterior, self.coarse, self.twin)
+        if self.fitted == len(self.pools):  # hyper-parameters have moved
+            self.prior = prior_covariance(self.posterior, self.coarse, self.twin)
+        self.coarsely = covariance_with_answers(self.posterior, self.coarse)
+        return value_covariance(
+            self.posterior, self.coarse, self.twin, None, self.prior, self.coarsely
+        )
 
-    def _carrier(self) -> Functional:
+    def _carrier(self) -> Functional | Crowd:
         """Pools that carry the functional: more of them once no question is left to choose."""
         n = self.problem.n_players
         whole = 2**n <= MEDIUM
-        return self.medium if self.left or whole else functional(n, FINE, self.problem.rng)
+        return self.medium if self.left or whole else carrier(n, FINE, self.problem.rng)
 
     def estimate(self) -> Estimate:
         """Values by the process, corrected at sizes at which it is not believed.
@@ -182,15 +216,17 @@ class Study:
             return self._finish(MODEL, weights, None)
         sampled, covariance = self.verdict.sampled, self.covariance * self.verdict.widening
         notes: tuple[str, ...] = ()
+        corrected = np.zeros(len(weights))
         if sampled.any():
             slopes, errors = self._correction()
             weights = weights + slopes
+            corrected = slopes @ (self.answers - self.problem.empty)
             believed = value_covariance(self.posterior, self.coarse, self.twin, ~sampled)
             covariance = believed * self.verdict.widening + errors
             self.sampled_share = float(np.trace(errors) / np.trace(covariance))
             notes = (sampled_note(sampled, self.pools[self.random]),)
         covariance = positive(covariance * self.posterior.observed.scale**2)
-        carried = np.eye(len(weights)) * self._carrier_variance(weights)
+        carried = np.eye(len(weights)) * self._carrier_variance(corrected)
         model = MODEL + (", corrected by samples" if sampled.any() else "")
         return self._finish(model, weights, covariance + carried, *notes)
 
@@ -208,7 +244,7 @@ class Study:
         linear = posterior.unwhiten(posterior.whiten(scaled.T)).T
         return linear - linear.mean(axis=1, keepdims=True), errors
 
-    def _carrier_variance(self, weights: FloatArray) -> float:
+    def _carrier_variance(self, corrected: FloatArray) -> float:
         """Error variance of a value from carrying the functional on a sample of pools.
 
         Two samples of P and C pools differ by a variance of σ²/P + σ²/C, of which σ²/P is ours.
@@ -217,8 +253,9 @@ class Study:
         points = MEDIUM if self.left else FINE
         if 2**self.problem.n_players <= max(points, MEDIUM):
             return 0.0
-        rough = linear_map(self.posterior, covariance_with_answers(self.posterior, self.coarse))
-        gap = (weights - rough) @ (self.answers - self.problem.empty)
+        posterior = self.posterior  # a linear map of centred answers needs no map
+        gap = (self.with_answers - self.coarsely) @ posterior.alpha * posterior.observed.scale
+        gap += corrected
         return float((gap**2).mean()) * COARSE / (COARSE + points)
 
     def _alike(self) -> Estimate:
@@ -236,6 +273,9 @@ class Study:
         values = weights @ (self.answers - empty)
         details = {"model": model, **asdict(self.verdict)}
         details |= below_empty(values, weights @ np.maximum(empty - self.answers, 0.0))
+        wild = n > FEW_OWNERS and details.get("below_empty", 0.0) >= DECIDES
+        if covariance is not None and wild:
+            covariance, notes = covariance * WIDER, (*notes, WILD)
         details["sampled"] = np.flatnonzero(self.verdict.sampled).tolist()
         return Estimate(
             values,

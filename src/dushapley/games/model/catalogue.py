@@ -312,6 +312,12 @@ def in_words(model: Any) -> str:
     return " after ".join(reversed(words))
 
 
+def check_model_name(name: str | None) -> None:
+    """Refuse a short name that no model has, before anything is read."""
+    if name is not None and name not in MODELS and "." not in name:
+        imported(name)
+
+
 def imported(path: str) -> Any:
     """What a dotted path names."""
     module, _, name = path.rpartition(".")

@@ -16,6 +16,7 @@ from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -140,6 +141,8 @@ Source = tuple[str, list[str]]
 
 _SEEN: dict[str, tuple[ModuleSpec, Source]] = {}
 """Sources as they were when first looked at: an edit after that counts once it is loaded."""
+_PARSER = Lock()
+"""Python 3.11 counts the depth of all its threads' syntax trees together, and trips over it."""
 
 
 def _source(name: str, spec: ModuleSpec) -> Source:
@@ -151,7 +154,8 @@ def _source(name: str, spec: ModuleSpec) -> Source:
 def _read(name: str, spec: ModuleSpec) -> Source:
     package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
     try:
-        tree = ast.parse(Path(str(spec.origin)).read_bytes())
+        with _PARSER:
+            tree = ast.parse(Path(str(spec.origin)).read_bytes())
         return digest(ast.dump(tree)), list(_imports(tree, package))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return "unreadable", []

@@ -18,11 +18,13 @@ from dushapley.data.owners import Owners
 from dushapley.data.rows import is_table, take
 from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
 from dushapley.games.base import Limits, Outcome, Scored
+from dushapley.games.marginals import Marginals
 from dushapley.games.model import training
 from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.batched.arithmetic import BACKENDS
 from dushapley.games.model.description import Indescribable, describe
 from dushapley.games.model.encoding import Encoding
+from dushapley.games.model.newton import newton_marginals
 from dushapley.games.model.packages import packages_of
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
@@ -294,6 +296,11 @@ class ModelGame(RowsGame):
             low = found.values < self.nobody.value
             found.values[low], found.coefficients[low] = self.nobody.value, self.path.nobody
         return found
+
+    def marginals(self) -> Marginals | None:
+        if isinstance(self.path, AdditivePath):
+            return self.path.marginals()
+        return newton_marginals(self)
 
     def outcome(self, query: Array, counts: IntArray, draw: int | None) -> Outcome:
         """Train on one pool; fast paths hand over here what they do not take."""

@@ -151,19 +151,40 @@ def wrong_sign(level: FloatArray, orders: int, size: FloatArray) -> tuple[int, i
 
 
 def rational(c: float) -> LearningCurve:
-    """w(n) = n/(n + c), the paper's 1 − c/(c + n): half of everything at n = c."""
+    """w(n) = n/(n + c), the paper's 1 − c/(c + n): half of everything at n = c.
+
+    Examples
+    --------
+    >>> from dushapley.games import rational
+    >>> float(rational(100.0)(100.0))
+    0.5
+    """
     return _monotone("rational", lambda n: n / (n + c), lambda n: -2 * c / (n + c) ** 3, c=c)
 
 
 def logarithmic(c: float = 1.0) -> LearningCurve:
-    """w(n) = ln(1 + n/c): unbounded, yet n²|w''| ≤ 1."""
+    """w(n) = ln(1 + n/c): unbounded, yet n²|w''| ≤ 1.
+
+    Examples
+    --------
+    >>> from dushapley.games import logarithmic
+    >>> round(float(logarithmic(100.0)(100.0)), 4)
+    0.6931
+    """
     return _monotone(
         "logarithmic", lambda n: np.log1p(np.divide(n, c)), lambda n: -1 / (n + c) ** 2, c=c
     )
 
 
 def power_law(c: float, p: float) -> LearningCurve:
-    """w(n) = 1 − (1 + n/c)^−p: the error of a learner that falls as a power of n."""
+    """w(n) = 1 − (1 + n/c)^−p: the error of a learner that falls as a power of n.
+
+    Examples
+    --------
+    >>> from dushapley.games import power_law
+    >>> float(power_law(100.0, 0.5)(300.0))
+    0.5
+    """
     return _monotone(
         "power law",
         lambda n: -np.expm1(-p * np.log1p(np.divide(n, c))),
@@ -174,7 +195,14 @@ def power_law(c: float, p: float) -> LearningCurve:
 
 
 def saturating(c: float) -> LearningCurve:
-    """w(n) = 1 − e^(−n/c)."""
+    """w(n) = 1 − e^(−n/c).
+
+    Examples
+    --------
+    >>> from dushapley.games import saturating
+    >>> round(float(saturating(100.0)(100.0)), 4)
+    0.6321
+    """
     return _monotone(
         "saturating",
         lambda n: -np.expm1(-np.divide(n, c)),
@@ -191,6 +219,12 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
     noise, prior
         Noise variance s² of a label and prior variance v of a bin's mean (numbers, or one per
         bin). With no row the error is the prior variance; each row adds a precision of 1/s².
+
+    Examples
+    --------
+    >>> from dushapley.games import mean_estimation
+    >>> float(mean_estimation(noise=1.0, prior=1.0)(1.0)) > float(mean_estimation(4.0, 1.0)(1.0))
+    True
     """
     s2, v = np.asarray(noise, dtype=np.float64), np.asarray(prior, dtype=np.float64)
     if not (bool((s2 > 0).all()) and bool((v > 0).all())):

@@ -15,6 +15,7 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
+from dushapley.games.marginals import SumsMarginals
 from dushapley.games.size import binning, curves
 from dushapley.games.size.closed_forms import Part, solve
 from dushapley.games.size.du import definition_values
@@ -82,6 +83,13 @@ class SizeGame(Game):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return curves.apply_curve(self.w, queries @ self.sizes)
+
+    def marginals(self) -> SumsMarginals:
+        nobody = float(curves.apply_curve(self.w, np.zeros(1))[0])
+        return SumsMarginals(self.sizes[None], self._worth, nobody, "size game")
+
+    def _worth(self, rows: FloatArray) -> FloatArray:
+        return curves.apply_curve(self.w, rows[0])
 
     def closed_form(self, method: str) -> Estimate | None:
         return solve(method, self.sizes, [Part(self.sizes, self.curve)])
@@ -217,6 +225,13 @@ class RegressogramGame(Game):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return curves.apply_curve(self.w, queries @ self.counts) @ self.probabilities
+
+    def marginals(self) -> SumsMarginals:
+        nobody = float(self._worth(np.zeros((self.counts.shape[1], 1)))[0])
+        return SumsMarginals(self.counts.T.astype(np.float64), self._worth, nobody, "bins")
+
+    def _worth(self, counts: FloatArray) -> FloatArray:
+        return curves.apply_curve(self.w, counts.T) @ self.probabilities
 
     def parts(self) -> list[Part]:
         """One size game per bin that a test point can fall in."""

@@ -14,6 +14,7 @@ that leaves is measured by a second, coarser rule, and the route is refused wher
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +32,8 @@ RULES = {0.0: (14, 11), 50.0: (8, 6), 200.0: (6, 5)}
 """Points of Gauss's rule for a binomial, and of the one that checks it, by how many are expected
 to be present: the more there are, the less a utility bends over their spread."""
 MOST_OWNERS = 5_000
+MOST_TERMS = 2**24
+"""(Owner, k, precision) triples of DU-Shapley's formula."""
 GOOD = 1e-9
 """What the rules may differ by, as a part of the largest utility."""
 Law = tuple[FloatArray, FloatArray]
@@ -75,7 +78,33 @@ def exact_by_kinds(game: RowsFormula) -> Estimate | None:
     error, scale = float(np.abs(values - check).max()), float(np.abs(table).max())
     if error > GOOD * scale:
         return None
-    details = {"route": "kinds of owners", "numerical_error": error + 1e-14 * scale}
+    details: dict[str, object] = {
+        "route": "kinds of owners",
+        "numerical_error": error + 1e-14 * scale,
+        "error_checked_only": bool((most < counts).any()),
+    }
+    return Estimate(values[member.ravel()], details=details)
+
+
+def du_by_precision(game: RowsFormula) -> Estimate | None:
+    """DU-Shapley by its formula: every other owner gives k/(I−1) of its rows; None: too many."""
+    pairs = np.stack([game.sizes, game.gamma], axis=1)
+    kinds, member = np.unique(pairs, axis=0, return_inverse=True)
+    gamma, which = np.unique(game.gamma, return_inverse=True)
+    n, all_rows = len(pairs), np.bincount(which, game.sizes)
+    if n == 1 or n * len(kinds) * len(gamma) > MOST_TERMS:
+        return None
+    share = np.arange(n)[:, None] / (n - 1)
+    values, largest = np.zeros(len(kinds)), 0.0
+    for j, (size, precision) in enumerate(kinds):
+        own = size * (gamma == precision)
+        pooled = share * np.maximum(all_rows - own, 0.0)
+        worth = game.of_rows(np.concatenate([pooled + own, pooled]), gamma)
+        if not np.isfinite(worth).all():
+            return None  # the pole of the paper's form, which those who pay refuse
+        values[j] = float(np.mean(worth[:n] - worth[n:]))
+        largest = max(largest, float(np.abs(worth).max()))
+    details = {"route": "rows of each precision", "numerical_error": 1e-14 * largest}
     return Estimate(values[member.ravel()], details=details)
 
 
@@ -101,9 +130,8 @@ def gains(
     game: RowsFormula, kinds: FloatArray, kind: int, table: FloatArray, others: IntArray, t: float
 ) -> tuple[float, float]:
     """E[u(with one more of this kind) − u] when others join with probability t, by two rules."""
-    whole = [np.arange(side, dtype=np.float64) for side in table.shape]
     if all(negligible(c, t, side - 1) for c, side in zip(others, table.shape, strict=True)):
-        law = [binomial(c, t, j) for c, j in zip(others, whole, strict=True)]
+        law = [binomial(int(c), t, side) for c, side in zip(others, table.shape, strict=True)]
         mean = table
         for g in reversed(range(len(law))):  # last axis first; the kind's own axis by differences
             worth = np.append(np.diff(mean, axis=-1), 0 * mean[..., :1], -1) if g == kind else mean
@@ -123,11 +151,12 @@ def negligible(count: int, t: float, most: int) -> bool:
     return most >= count or float(bdtrc(most, count, t)) < TINY
 
 
-def binomial(count: int, t: float, j: FloatArray) -> FloatArray:
-    """Probability that j of so many are present."""
+@lru_cache(maxsize=1024)  # every kind asks for the laws of all others
+def binomial(count: int, t: float, side: int) -> FloatArray:
+    """Probability that 0, 1, … and side − 1 of so many are present."""
     from scipy.stats import binom
 
-    return np.asarray(binom.pmf(j, count, t))
+    return np.asarray(binom.pmf(np.arange(side, dtype=np.float64), count, t))
 
 
 def gauss(count: int, t: float, points: int) -> Law:

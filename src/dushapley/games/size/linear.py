@@ -13,7 +13,7 @@ from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
 from dushapley.games.size.closed_forms import Part, solve
 from dushapley.games.size.curves import LearningCurve
-from dushapley.games.size.kinds import exact_by_kinds
+from dushapley.games.size.kinds import du_by_precision, exact_by_kinds
 from dushapley.games.size.precision import SimulatedPools, effective_rows, expected_inverse
 from dushapley.games.size.semivalues import solve_semivalue
 from dushapley.hashing import digest
@@ -66,8 +66,9 @@ class LinearRegressionGame(Game):
 
     Notes
     -----
-    Solved without a question: everything where all γ are equal, which is a `SizeGame`; `exact`
-    also where owners are of few kinds (equal in rows and γ), 1,000 owners of four kinds in seconds.
+    Solved without a question: everything where all γ are equal, which is a `SizeGame`; `du` always;
+    `exact` also where owners are of few kinds (equal in rows and γ; up to seven kinds), 1,000
+    owners of four kinds in seconds. Where γ differ and sizes vary freely, no formula is known.
 
     Examples
     --------
@@ -145,6 +146,8 @@ class LinearRegressionGame(Game):
             return None
         if len(np.unique(self.gamma)) == 1:
             return solve(method, self.sizes, [Part(self.sizes, self._curve())])
+        if method in ("du", "du++"):
+            return du_by_precision(self)
         return exact_by_kinds(self) if method == "exact" else None
 
     def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:

@@ -65,7 +65,15 @@ def gamma_from_privacy(
 def epsilon_from_gamma(
     gamma: float, delta: float, *, width: float, label_noise: float = 1.0, scale: float = 1.0
 ) -> float:
-    """The ε that a precision amounts to: infinite where no noise was added to the labels."""
+    """The ε that a precision amounts to: infinite where no noise was added to the labels.
+
+    Examples
+    --------
+    >>> from dushapley.games import epsilon_from_gamma, gamma_from_privacy
+    >>> gamma = gamma_from_privacy(2.0, 1e-5, width=1.0)
+    >>> round(epsilon_from_gamma(gamma, 1e-5, width=1.0), 6)
+    2.0
+    """
     from scipy.optimize import brentq
 
     _check(gamma=gamma, delta=delta, width=width, label_noise=label_noise, scale=scale)

@@ -121,7 +121,14 @@ def ridge_minimiser(
     lam: float,
     alpha: ArrayLike | None = None,
 ) -> FloatArray:
-    """The pooled estimate of `RidgeGame` from actual labels, weights α_i = n_i/n or as given."""
+    """The pooled estimate of `RidgeGame` from actual labels, weights α_i = n_i/n or as given.
+
+    Examples
+    --------
+    >>> from dushapley.games import ridge_minimiser
+    >>> ridge_minimiser([[[1.0], [1.0]], [[1.0]]], [[1.0, 2.0], [3.0]], lam=0.0).round(6).tolist()
+    [2.0]
+    """
     X = [np.asarray(block, dtype=np.float64) for block in designs]
     y = [np.asarray(block, dtype=np.float64) for block in labels]
     each = np.array([len(block) for block in X] if alpha is None else alpha, dtype=np.float64)

@@ -12,6 +12,7 @@ from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.data.summaries import MOST_SCATTER, Statistics, scatter_bytes
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Outcome, Scored
+from dushapley.games.marginals import SumsMarginals
 from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
 from dushapley.games.model.additive.model import Additive
 from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
@@ -73,7 +74,7 @@ class AdditivePath:
             scores = self.model.scores(self.vectors @ filled.T)
         scores[empty] = self.game.nobody.value
         for k in np.flatnonzero(np.isnan(scores[: len(shares)])).tolist():
-            scores[k] = self._constant(filled[k])[0]
+            scores[k] = self._constant(self.vectors @ filled[k])[0]
         return scores[: len(shares)]
 
     def _filled(self, shares: FloatArray) -> tuple[FloatArray, BoolArray]:
@@ -84,13 +85,26 @@ class AdditivePath:
         filled[empty] = 1.0
         return filled, empty
 
-    def _constant(self, shares: FloatArray) -> tuple[float, FloatArray | None]:
+    def _constant(self, pooled: FloatArray) -> tuple[float, FloatArray | None]:
         """Score of a pool of one class and its rows, or NaN where the arithmetic has failed."""
         classes = np.empty(0) if self.game.classes is None else self.game.classes
-        there = np.flatnonzero((self.vectors[: len(classes)] @ shares) > 0)
+        there = np.flatnonzero(pooled[: len(classes)] > 0)
         if len(there) != 1:
             return float("nan"), None
         return self.game.scorer(constant_label(classes[there[0]], classes))
+
+    def marginals(self) -> SumsMarginals:
+        """Every owner's marginal around a pool, from its sums."""
+        vectors = self.vectors[:, np.argsort(self.order)]
+        return SumsMarginals(vectors, self.worth, self.game.nobody.value, self.name, self.block)
+
+    def worth(self, pooled: FloatArray) -> FloatArray:
+        """Utilities of sums of pools that are not empty, shape (numbers, m)."""
+        scores = self.model.scores(pooled)
+        for k in np.flatnonzero(np.isnan(scores)).tolist():
+            scores[k] = self._constant(pooled[:, k])[0]
+        floor = -np.inf if self.game.at_least is None else self.game.nobody.value
+        return np.maximum(scores, floor)
 
     def scored(self, queries: Queries) -> Scored | None:
         """Utilities of pools, and coefficients of their scores by test row; None: unknown."""
@@ -110,7 +124,7 @@ class AdditivePath:
         found[:, : len(coefficients)] = coefficients.T[: len(shares)]
         values[empty], found[empty[: len(shares)]] = self.game.nobody.value, self.nobody
         for k in np.flatnonzero(np.isnan(values[: len(shares)])).tolist():
-            values[k], rows = self._constant(filled[k])
+            values[k], rows = self._constant(self.vectors @ filled[k])
             found[k] = np.nan if rows is None else grouped(rows)
         return values[: len(shares)], found
 

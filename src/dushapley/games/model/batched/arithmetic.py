@@ -8,8 +8,8 @@ arithmetic and to the key of a result, while the number of pools in a block does
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, cast
 
@@ -56,7 +56,7 @@ class Arithmetic:
     precision
         What matrix products read: see `Precision`.
     device
-        "cpu" or "cuda".
+        "cpu" or "cuda"; "cuda:1" for the second GPU.
     tile
         Pools in one matrix product, always exactly this many.
     piece
@@ -158,10 +158,28 @@ class Arithmetic:
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _current(self.device):
                 yield
         finally:
             torch.set_float32_matmul_precision(before)
+
+
+def _current(device: str) -> AbstractContextManager[Any]:
+    """Kernels run on the GPU that torch calls current: let it be this, if it has a number."""
+    if ":" not in device:
+        return nullcontext()
+    import torch
+
+    return torch.cuda.device(device)
+
+
+def on_others(numbers: Arithmetic) -> list[Arithmetic]:
+    """The same arithmetic on every other GPU of this machine."""
+    if numbers.device != "cuda":
+        return []
+    import torch
+
+    return [replace(numbers, device=f"cuda:{k}") for k in range(1, torch.cuda.device_count())]
 
 
 @cache

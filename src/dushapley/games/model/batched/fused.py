@@ -45,7 +45,12 @@ class Cut:
 
 CUTS = {"float16": Cut(64, 64, 4, 3), "tf32": Cut(128, 64, 8, 2)}
 """The fastest of those tried on an H200; part of the key of a result, like every shape."""
-SCORING = Cut(128, 64, 8, 2)
+WIDE, WIDE_CUTS = 128, {"float16": Cut(64, 64, 4, 2), "tf32": Cut(64, 32, 4, 2)}
+"""Numbers in a row from which on less of it fits the chip, and how it is cut then."""
+SCORING, WEIGHING = Cut(128, 64, 8, 2), Cut(64, 64, 4, 2)
+WIDE_SCORING, WIDE_WEIGHING = Cut(64, 32, 4, 2), Cut(32, 32, 4, 1)
+SPAN, OWNERS = 2**13, 32
+"""Pools that one instance adds up for a test row, and owners for which it does."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class FusedStep:
 
     @property
     def cut(self) -> Cut:
-        return CUTS[self.numbers.precision]
+        return (WIDE_CUTS if self.depth > WIDE else CUTS)[self.numbers.precision]
 
     @property
     def name(self) -> str:
@@ -218,38 +223,66 @@ class FusedStep:
         filled[: len(codes)] = codes
         return rows, self._whole(filled)
 
-    def hits(
-        self, test: tuple[Any, Any], weights: Any, present: BoolArray, *, apart: bool = False
-    ) -> Any:
-        """How many test rows each pool of two classes predicts rightly, on the device.
+    def edges(self, present: BoolArray) -> Any:
+        """Scores from which on each pool of two classes says the second.
 
-        `apart`: in each block of them, shape (pools, blocks).
+        A class that a pool has not seen loses whatever the score says.
         """
+        seen = np.where(present[:, 0], 0.0, -np.inf)
+        return self.numbers.array(np.where(present[:, 1], seen, np.inf))
+
+    def hits(self, test: tuple[Any, Any], weights: Any, edges: Any) -> Any:
+        """How many test rows each pool of two classes predicts rightly, on the device."""
         from dushapley.games.model.batched.kernels import hits_of_two
 
-        xp, n = self.numbers.xp, len(weights)
-        # a class that a pool has not seen loses whatever the score says
-        edge = np.where(present[:, 1], np.where(present[:, 0], 0.0, -np.inf), np.inf)
-        rows, codes = test
-        blocks = len(rows) // SCORING.block
-        kind = xp.uint8 if apart else xp.int32
-        hits = xp.zeros((n, blocks) if apart else n, dtype=kind, device=self.numbers.device)
-        hits_of_two[(-(-n // SCORING.tile),)](
+        xp, (rows, codes) = self.numbers.xp, test
+        hits = xp.zeros(len(weights), dtype=xp.int32, device=self.numbers.device)
+        cut = WIDE_SCORING if self.depth > WIDE else SCORING
+        hits_of_two[(-(-len(weights) // cut.tile),)](
             rows,
             codes,
             weights.contiguous(),
-            self.numbers.array(edge),
+            edges,
             hits,
+            len(weights),
+            len(rows),
+            self.width,
+            **self._scoring(cut),
+        )
+        return hits
+
+    def influence(self, test: tuple[Any, Any], weights: Any, edges: Any, shares: Any) -> Any:
+        """Σ shares · (rightly predicted) over pools, shape (owners, test rows), in float64.
+
+        `shares` (owners, pools). Each part of `SPAN` pools is added up in their order, and parts
+        are, so that pools that are asked together give the same bits wherever they were trained.
+        """
+        from dushapley.games.model.batched.kernels import influence_of_two
+
+        xp, (rows, codes), (n_owners, n) = self.numbers.xp, test, shares.shape
+        parts, owners = -(-n // SPAN), -(-n_owners // OWNERS)
+        shape = parts, len(rows), n_owners
+        sums = xp.zeros(shape, dtype=xp.float32, device=self.numbers.device)
+        cut = WIDE_WEIGHING if self.depth > WIDE else WEIGHING
+        influence_of_two[(len(rows) // cut.block, parts, owners)](
+            rows,
+            codes,
+            weights.contiguous(),
+            edges.clone(),  # aligned, or Triton would build the kernel twice
+            shares.to(xp.float32).contiguous(),
+            sums,
             n,
             len(rows),
             self.width,
-            D=self.depth,
-            BP=SCORING.tile,
-            BR=SCORING.block,
-            APART=apart,
-            **SCORING.launch,
+            n_owners,
+            SPAN,
+            BO=OWNERS,
+            **self._scoring(cut),
         )
-        return hits
+        return sums.sum(axis=0, dtype=xp.float64).T
+
+    def _scoring(self, cut: Cut) -> dict[str, Any]:
+        return {"D": self.depth, "BP": cut.tile, "BR": cut.block, **cut.launch}
 
 
 def fused_step(numbers: Arithmetic, columns: int, width: int) -> FusedStep | None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray
-from dushapley.games.model.batched.fused import SCORING
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.games.model.batched.program import Program, Trained
 
-GROUPS, LEAST_GROUPS = 128, 64
-"""Groups of test rows that are counted apart; the kernel's own blocks where they are so many."""
+GROUPS = 128
+"""Groups of test rows that are counted apart where no kernel adds up single rows."""
+Sums = Callable[[Any, slice], Any]
+"""(weights (I, m) on the device, which pools) -> Σ weights · hits by group, shape (I, groups)."""
 
 
 class Judge:
@@ -40,15 +41,11 @@ class Judge:
         self.pieces = [numbers.array(padded[a : a + numbers.piece].T.copy()) for a in cuts]
         self.answers = [numbers.index(codes[a : a + numbers.piece]) for a in cuts]
         self.n_rows = len(X)
-        # two classes are counted by a kernel that writes out no scores; in random order, so that
-        # its blocks are random groups of test rows
-        fused = program.fused if program.sign_only else None
-        self.order = np.random.default_rng(0).permutation(len(X))
-        self.fused_test = (
-            None if fused is None else fused.scored_rows(padded[self.order], codes[self.order])
-        )
-        self.by_kernel = self.fused_test is not None and len(X) >= LEAST_GROUPS * SCORING.block
-        self.groups = -(-len(X) // SCORING.block) if self.by_kernel else min(len(X), GROUPS)
+        # two classes are counted and weighed by kernels that write out no scores
+        self.fused = program.fused if program.sign_only else None
+        if self.fused is not None:
+            self.fused_test = self.fused.scored_rows(padded, codes)
+        self.groups = len(X) if self.fused is not None else min(len(X), GROUPS)
 
     def correct(self, trained: Trained) -> Array:
         """Which test rows each pool predicts rightly, shape (pools, test rows)."""
@@ -62,29 +59,41 @@ class Judge:
 
     def hits(self, trained: Trained) -> Any:
         """How many test rows each pool predicts rightly, still on the device."""
-        if self.fused_test is not None and self.program.fused is not None:
-            present = trained.present | (trained.n_rows == 0)[:, None]
+        if self.fused is not None:
             with self.numbers.in_force():
-                return self.program.fused.hits(self.fused_test, trained.weights[0], present)
+                edges = self.fused.edges(_seen(trained))
+                return self.fused.hits(self.fused_test, trained.weights[0], edges)
         hits = [sum(r.sum(axis=1) for r in right) for right in self._right(trained)]
         return self.numbers.xp.concatenate(hits)[: len(trained.n_rows)]
 
     @cached_property
     def group(self) -> IntArray:
-        """To which random group each test row belongs."""
+        """To which random group each test row belongs; each to its own where a kernel adds up."""
+        if self.fused is not None:
+            return np.arange(self.n_rows)
         place = np.empty(self.n_rows, dtype=np.int64)
-        place[self.order] = np.arange(self.n_rows)
-        return place // SCORING.block if self.by_kernel else place % self.groups
+        place[np.random.default_rng(0).permutation(self.n_rows)] = np.arange(self.n_rows)
+        return place % self.groups
+
+    def counted(self, parts: Sequence[Trained]) -> tuple[Any, Sums]:
+        """Hits of each pool of some blocks, and how to add them up by group, on the device."""
+        xp = self.numbers.xp
+        if self.fused is None:
+            by_group = xp.concatenate([self.hits_by_group(part) for part in parts])
+            return by_group.sum(axis=1), lambda weights, some: weights @ _double(by_group[some], xp)
+        hits = xp.concatenate([self.hits(part) for part in parts])
+        weights = xp.concatenate([part.weights[0] for part in parts])
+        edges = self.fused.edges(np.concatenate([_seen(part) for part in parts]))
+        return hits, partial(self._weighed, weights, edges)
+
+    def _weighed(self, weights: Any, edges: Any, shares: Any, some: slice) -> Any:
+        assert self.fused is not None
+        with self.numbers.in_force():
+            sums = self.fused.influence(self.fused_test, weights[some], edges[some], shares)
+        return sums[:, : self.n_rows]
 
     def hits_by_group(self, trained: Trained) -> Any:
         """How many test rows of each group each pool predicts rightly, on the device."""
-        if self.by_kernel:
-            assert self.program.fused is not None
-            assert self.fused_test is not None
-            present = trained.present | (trained.n_rows == 0)[:, None]
-            weights = trained.weights[0]
-            with self.numbers.in_force():
-                return self.program.fused.hits(self.fused_test, weights, present, apart=True)
         member = self.numbers.array(self.group[:, None] == np.arange(self.groups), self._float)
         tiles = [
             self.numbers.xp.concatenate(right, axis=1) * self._one @ member
@@ -127,7 +136,7 @@ class Judge:
 
     def _tiles(self, trained: Trained) -> Iterator[tuple[list[Any], Array]]:
         tile, n_pools = self.numbers.tile, len(trained.n_rows)
-        present = trained.present | (trained.n_rows == 0)[:, None]
+        present = _seen(trained)
         for start in range(0, n_pools, tile):
             count = min(tile, n_pools - start)
             seen = np.ones((tile, self.program.n_classes), dtype=np.bool_)
@@ -148,3 +157,12 @@ class Judge:
     def _scores(self, weights: list[Any], XT: Any) -> Any:
         below = self.program.across(weights[0], XT)
         return below if len(weights) == 1 else self.program.above(weights, below)[1]
+
+
+def _seen(trained: Trained) -> BoolArray:
+    """Classes that each pool may predict; one without rows any."""
+    return trained.present | (trained.n_rows == 0)[:, None]
+
+
+def _double(values: Any, xp: Any) -> Any:
+    return values.astype(xp.float64) if xp is np else values.to(xp.float64)

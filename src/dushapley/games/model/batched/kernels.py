@@ -149,12 +149,8 @@ def hits_of_two(
     D: tl.constexpr,
     BP: tl.constexpr,
     BR: tl.constexpr,
-    APART: tl.constexpr,
 ):
-    """How many test rows each pool predicts rightly: the second class where the score > edge.
-
-    APART: of each block of rows by itself, shape (pools, blocks).
-    """
+    """How many test rows each pool predicts rightly: the second class where the score > edge."""
     pool = tl.program_id(0) * BP + tl.arange(0, BP)
     real = pool < n_pools
     column = tl.arange(0, D)
@@ -167,10 +163,51 @@ def hits_of_two(
         x = tl.load(X + row[:, None] * D + column[None, :])
         scores = tl.dot(w, tl.trans(x), input_precision="tf32x3")  # float32 in all but name
         right = (scores > boundary[:, None]).to(tl.int32) == tl.load(codes + row)[None, :]
-        if APART:
-            place = pool.to(tl.int64) * (n_rows // BR) + start // BR
-            tl.store(hits + place, tl.sum(right.to(tl.int32), axis=1).to(tl.uint8), mask=real)
-        else:
-            count += tl.sum(right.to(tl.int32), axis=1)
-    if not APART:
-        tl.store(hits + pool, count, mask=real)
+        count += tl.sum(right.to(tl.int32), axis=1)
+    tl.store(hits + pool, count, mask=real)
+
+
+@triton.jit
+def influence_of_two(
+    X,
+    codes,
+    W,
+    edge,
+    weights,
+    sums,
+    n_pools,
+    n_rows,
+    width,
+    n_owners,
+    span,
+    D: tl.constexpr,
+    BP: tl.constexpr,
+    BR: tl.constexpr,
+    BO: tl.constexpr,
+):
+    """sums[part, row, owner] = Σ weights[owner, pool] over pools of a part that are right there.
+
+    One instance holds some test rows, walks over `span` pools in their order, and adds up: scores
+    never leave the chip, and a sum depends on the pools of its part alone.
+    """
+    row = tl.program_id(0) * BR + tl.arange(0, BR)
+    owner = tl.program_id(2) * BO + tl.arange(0, BO)
+    asked = owner < n_owners
+    column = tl.arange(0, D)
+    x = tl.load(X + row[:, None] * D + column[None, :])
+    code = tl.load(codes + row)
+    total = tl.zeros((BR, BO), dtype=tl.float32)
+    first = tl.program_id(1) * span
+    for start in range(first, first + span, BP):
+        pool = start + tl.arange(0, BP)
+        real = pool < n_pools
+        place = pool[:, None].to(tl.int64) * width + column[None, :]
+        w = tl.load(W + place, mask=real[:, None] & (column < width)[None, :], other=0.0)
+        boundary = tl.load(edge + pool, mask=real, other=0.0)
+        scores = tl.dot(x, tl.trans(w), input_precision="tf32x3")
+        right = (scores > boundary[None, :]).to(tl.int32) == code[:, None]
+        there = owner[:, None].to(tl.int64) * n_pools + pool[None, :]
+        weight = tl.load(weights + there, mask=asked[:, None] & real[None, :], other=0.0)
+        total += tl.dot(right.to(tl.float32), tl.trans(weight), input_precision="tf32x3")
+    place = (tl.program_id(1).to(tl.int64) * n_rows + row[:, None]) * n_owners + owner[None, :]
+    tl.store(sums + place, total, mask=asked[None, :])

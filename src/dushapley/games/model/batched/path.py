@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Outcome
-from dushapley.games.model.batched.arithmetic import COST, Arithmetic, arithmetic
-from dushapley.games.model.batched.judging import Judge
+from dushapley.games.model.batched.arithmetic import COST, Arithmetic, arithmetic, on_others
+from dushapley.games.model.batched.judging import Judge, Sums
 from dushapley.games.model.batched.membership import Membership, memberships, whole_memberships
 from dushapley.games.model.batched.program import Program, Trained
 from dushapley.games.model.scoring.scorer import best_constant
@@ -39,10 +40,10 @@ MOST_POOLS = {"cpu": 256, "cuda": 2**18}
 
 @dataclass(frozen=True)
 class Counted:
-    """Pools trained in bulk: utilities, and hits by group of test rows, still on the device."""
+    """Pools trained in bulk: utilities, and how to add up their hits by group of test rows."""
 
     values: FloatArray
-    hits: Any
+    sums: Sums
     numbers: Arithmetic
 
     def __len__(self) -> int:
@@ -51,7 +52,7 @@ class Counted:
     def weighed(self, weights: FloatArray, some: slice) -> FloatArray:
         """Σ weights · hits over some of the pools, shape (I, groups); weights (I, m)."""
         there = self.numbers.array(weights, self.numbers.xp.float64)
-        return np.asarray(self.numbers.to_numpy(there @ self._hits(some)))
+        return np.asarray(self.numbers.to_numpy(self.sums(there, some)))
 
     def by_coalition(self, pools: BoolArray, outside: FloatArray, some: slice) -> FloatArray:
         """The same by the Shapley weights of coalitions, which are made on the device."""
@@ -59,12 +60,7 @@ class Counted:
         inside = self.numbers.array(pools, xp.bool)
         size, chance = inside.sum(axis=1), self.numbers.array(outside, xp.float64)
         weights = xp.where(inside, chance[size - 1][:, None], -chance[size][:, None])
-        return np.asarray(self.numbers.to_numpy(weights.T @ self._hits(some)))
-
-    def _hits(self, some: slice) -> Any:
-        double = self.numbers.xp.float64
-        hits = self.hits[some]
-        return hits.astype(double) if self.numbers.name == "numpy" else hits.to(double)
+        return np.asarray(self.numbers.to_numpy(self.sums(weights.T, some)))
 
 
 class BatchedPath:
@@ -106,21 +102,30 @@ class BatchedPath:
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers lay out the rows for themselves instead of being sent them twice."""
-        return {name: part for name, part in self.__dict__.items() if name != "judges"}
+        laid_out = ("judges", "programs")
+        return {name: part for name, part in self.__dict__.items() if name not in laid_out}
 
     @cached_property
     def judges(self) -> list[Judge]:
         """One trained-and-judged program per repeat, laid out on first use."""
         game, classes = self.game, np.asarray(self.game.classes)
-        codes = [np.searchsorted(classes, y) for y in game.owners.labels()]
         judges = []
         for model in game.templates:
-            rows = [model.scaled(X) for X in game.owners.X]
-            recipe, labels = model.recipe(), list(classes)
-            program = Program(recipe, rows, codes, labels, self.numbers, game.order)
             test = model.scaled(game.X_test), np.searchsorted(classes, game.y_test)
-            judges.append(Judge(program, *test))
+            judges.append(Judge(self._program(model, self.numbers), *test))
         return judges
+
+    def _program(self, model: Any, numbers: Arithmetic) -> Program:
+        game, classes = self.game, np.asarray(self.game.classes)
+        codes = [np.searchsorted(classes, y) for y in game.owners.labels()]
+        rows = [model.scaled(X) for X in game.owners.X]
+        return Program(model.recipe(), rows, codes, list(classes), numbers, game.order)
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """The program of this game on every GPU there is; they take turns with blocks."""
+        first, model = self.judges[0].program, self.game.templates[0]
+        return [first, *(self._program(model, numbers) for numbers in on_others(self.numbers))]
 
     @property
     def in_bulk(self) -> bool:
@@ -133,14 +138,15 @@ class BatchedPath:
         """Utilities of pools, and test rows that they predict rightly by group, on the device."""
         judge, game = self.judges[0], self.game
         parts = [  # all of them are on their way before one is read
-            judge.hits_by_group(judge.program.train(len(part), self._members(part, ids)))
-            for part, ids in blocks(queries, draws, self.block)
+            program.train(len(part), self._members(part, ids)).on(self.numbers)
+            for program, (part, ids) in zip(
+                cycle(self.programs), blocks(queries, draws, self.block), strict=False
+            )
         ]
-        hits = parts[0] if len(parts) == 1 else self.numbers.xp.concatenate(parts)
-        totals = hits.sum(axis=1, dtype=self.numbers.xp.float64)
-        values = self.numbers.to_numpy(totals) / judge.n_rows
+        hits, sums = judge.counted(parts)
+        values = self.numbers.to_numpy(hits).astype(np.float64) / judge.n_rows
         values[~queries.any(axis=1)] = game.nobody.value
-        return Counted(values, hits, self.numbers)
+        return Counted(values, sums, self.numbers)
 
     @property
     def group_sizes(self) -> FloatArray:

@@ -53,6 +53,12 @@ class Trained:
     present: BoolArray
     n_rows: IntArray
 
+    def on(self, numbers: Arithmetic) -> Trained:
+        """The same where this arithmetic computes."""
+        if numbers.name == "numpy":
+            return self
+        return Trained([w.to(numbers.device) for w in self.weights], self.present, self.n_rows)
+
 
 class Program:
     """Trains many pools of the same owners from one recipe.

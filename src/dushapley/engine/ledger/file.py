@@ -2,28 +2,59 @@
 
 One SQLite file (write-ahead log) per *context*: what must be equal for evaluations of equal pools
 to be interchangeable (model, metric, test data, seed). Within it a pool is known by its content,
-so that an owner who leaves, joins or is renamed costs only what is new. Numbers are written as
-text that reads back to the last bit (SQLite's own would lose the sign of zero), and every row is
-sealed by a checksum, so that damage is noticed and never taken for an evaluation. Scores of test
-rows stand in a table of their own: they are many times larger, and only error bars need them.
+so that an owner who leaves, joins or is renamed costs only what is new. Numbers read back to the
+last bit (SQLite's own would lose the sign of zero), and every evaluation is sealed by a checksum,
+so that damage is noticed and never taken for one. Values and nothing else stand in a table of few
+bytes a row (`values`); scores of test rows in one of their own: they are many times larger, and
+only error bars need them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from itertools import chain, compress
 from pathlib import Path
 from shlex import quote
+from sqlite3 import Connection
 from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, Queries
-from dushapley.engine.database import DAMAGE, at_most, open_database, schema_of
-from dushapley.engine.scores import packed, unpacked
+from dushapley.arrays import BoolArray, FloatArray
+from dushapley.engine.ledger.database import DAMAGE, at_most, open_database, schema_of
+from dushapley.engine.ledger.rows import (
+    Row,
+    ScoresRow,
+    is_sealed,
+    sealed,
+    sealed_scores,
+    tree_order,
+    unsealed_scores,
+)
+from dushapley.engine.ledger.tables import (
+    DECLARED,
+    FORMAT,
+    INSERT,
+    INSERT_PLAIN,
+    INSERT_ROWS,
+    INSERT_SCORES,
+    ROWS,
+    SELECT_SCORES,
+    TABLES,
+    is_ledger,
+)
+from dushapley.engine.ledger.values import (
+    PlainRow,
+    Wanted,
+    key_of,
+    sealed_values,
+    value_of,
+)
+from dushapley.engine.scores import packed
 from dushapley.errors import (
     LedgerBusy,
     LedgerError,
@@ -32,56 +63,20 @@ from dushapley.errors import (
     LedgerReadOnly,
     LedgerUnreadable,
 )
-from dushapley.games.base import Game, Outcome
-from dushapley.hashing import begun_checksum, checksum, sha256
+from dushapley.games.base import Outcome
 from dushapley.terminal import printable
-from dushapley.validation import is_partial
 
-FORMAT = "dushapley.ledger/3"
-SCHEMA = {
-    "about": "CREATE TABLE about (name text primary key, value text not null) without rowid",
-    "evaluations": "CREATE TABLE evaluations (key blob primary key, value text not null, "
-    "failure text, spread text, rows text, seal blob not null) without rowid",
-    "scores": "CREATE TABLE scores (key blob primary key, packed blob not null, "
-    "seal blob not null)",  # with row numbers: what is large is appended, not sorted in
-}
-MEMBERS = {
-    "pools": "CREATE TABLE pools (roster blob, key blob, members blob not null, "
-    "primary key (roster, key)) without rowid",
-    "beginnings": "CREATE TABLE beginnings (run blob primary key, members blob not null) "
-    "without rowid",
-}
-"""Which of whose owners a pool held, and with which pools a run began: a key does not tell."""
-OLDER = {**SCHEMA, "sqlite_autoindex_scores_1": None}
-DECLARED = {**OLDER, **MEMBERS}
-"""All that a ledger declares, as SQLite tells it; older ones know no members."""
-_INSERT = """
-insert into evaluations values (?, ?, ?, ?, ?, ?) on conflict (key) do update set
-    value = excluded.value, failure = excluded.failure, spread = excluded.spread,
-    rows = excluded.rows, seal = excluded.seal
-where evaluations.failure is not null
-"""  # a failure may be tried again; an answer stands
-_INSERT_SCORES = """
-insert or replace into scores select ?1, ?2, ?3
-where ?4 = (select seal from evaluations where key = ?1)
-"""  # of the evaluation that stands
-_SELECT_SCORES = """
-select evaluations.key, rows, packed, scores.seal
-from evaluations left join scores on scores.key = evaluations.key
-where rows is not null and evaluations.key in """
 PATIENCE = 60
 """Seconds to wait while another run is writing."""
-_AT_ONCE = 10_000
-"""Keys looked up by one statement."""
+_AT_ONCE = 1_000
+"""Keys looked up by one statement: so few are sorted quickly."""
 _CACHE = 64 * 2**10
 """KiB of the file that are held in memory at most."""
 
-Row = tuple[bytes, str, str | None, str | None, str | None, bytes]
-"""Key, value, failure, spread, number of scores, and seal, as they are stored."""
-ScoresRow = tuple[bytes, bytes, bytes]
-"""Key, packed scores and seal, as they are stored."""
 MembersRow = tuple[bytes, bytes, bytes]
 """Roster of the owners, key of a pool, and which of them it holds, as packed bits."""
+Members = tuple[bytes, BoolArray]
+"""Roster of the owners, and which of them each of many pools holds, shape (m, I)."""
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -164,7 +159,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             self._db.execute(f"pragma cache_size = -{_CACHE}")
             with self._db:
                 self._db.execute("begin immediate")  # proves now that we may write
-                for statement in (SCHEMA | MEMBERS).values():
+                for statement in TABLES.values():
                     self._db.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
                 for name, value in (("format", FORMAT), ("context", self.context)):
                     self._db.execute("insert or ignore into about values (?, ?)", (name, value))
@@ -176,7 +171,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         Views and triggers are programs, and a table declared otherwise may compute what it says.
         """
         declared = schema_of(self._db)
-        if declared in ({}, OLDER, DECLARED):
+        if not declared or is_ledger(declared):
             return
         if set(declared) == {"about", "evaluations"}:
             raise LedgerUnreadable(
@@ -215,35 +210,66 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Outcome]:
         """What is known of these pools, without their scores."""
-        return {
-            key: Outcome(value, failure, None, None if spread is None else float(spread))
-            for key, value, failure, spread in self._found(keys)
-        }
+        plain = self._plain(keys)
+        known = ~np.isnan(plain)
+        found = dict(zip(compress(keys, known), map(Outcome, plain[known].tolist()), strict=True))
+        for key, value, failure, spread in self._found(list(compress(keys, ~known))):
+            found[key] = Outcome(value, failure, None, None if spread is None else float(spread))
+        return found
 
-    def values(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """Values of those of these pools that are plain: trained once, and without a failure."""
-        found = self._found(keys)
-        return {key: value for key, value, failure, spread in found if failure is spread is None}
+    def values(self, keys: Sequence[bytes]) -> FloatArray:
+        """Values of those of these pools that were trained once and did not fail; NaN of others."""
+        values = self._plain(keys)
+        others = list(compress(keys, np.isnan(values)))
+        rows = {key: value for key, value, *rest in self._found(others) if rest == [None, None]}
+        if rows:
+            values[np.isnan(values)] = [rows.get(key, np.nan) for key in others]
+        return values
+
+    def _plain(self, keys: Sequence[bytes]) -> FloatArray:
+        """What is known of these pools as values and nothing else; NaN of others."""
+        if not keys or not self._holds("plain"):
+            return np.full(len(keys), np.nan)
+        wanted = Wanted(keys, self.context)
+        rows = self._select("select body from plain where id in ", wanted.numbers)
+        values = wanted.values([body for (body,) in rows])
+        if values is None:
+            raise self._refusal(ValueError("an evaluation does not match its checksum"))
+        return values
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was paid; told at once, however much was."""
+        return not self._holds("plain") and not self._holds("evaluations")
+
+    def _holds(self, table: str) -> bool:
+        return bool(self._execute(f"select exists (select 1 from {table})", ())[0][0])  # noqa: S608
 
     def _found(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, float, Any, Any]]:
-        begun = begun_seal(self.context)
-        for row in self._select("select * from evaluations where key in ", keys):
-            key, value, failure, spread, rows, seal = row
-            plain = failure is spread is rows is None and type(key) is bytes and type(value) is str
-            sound = plain_seal(begun, key, value) == seal if plain else is_sealed(row, self.context)
-            if not sound:
+        """Key, value, failure and spread of those of these pools that have a row of their own."""
+        if not keys or not self._holds("evaluations"):
+            return
+        some = [keys[place] for place in tree_order(keys)]
+        for row in self._select("select * from evaluations where key in ", some):
+            if not is_sealed(row, self.context):
                 raise self._refusal(ValueError("an evaluation does not match its checksum"))
+            key, value, failure, spread, _, _ = row
             yield key, float(value), failure, spread
 
     def scores(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
         """Scores of test rows of those of these pools that have any."""
         scores: dict[bytes, FloatArray] = {}
-        for key, rows, body, seal in self._select(_SELECT_SCORES, keys):
+        for key, rows, body, seal in self._select(SELECT_SCORES, keys):
             values = unsealed_scores((key, body, seal), self.context)
             if values is None or str(len(values)) != rows:
                 raise self._refusal(ValueError("scores of test rows do not match their checksum"))
             scores[key] = values
         return scores
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether any pool has scores of test rows."""
+        return self._holds("scores") or self._holds("evaluations where rows is not null")
 
     def write(
         self, paid: Iterable[tuple[bytes, Outcome]], members: Sequence[MembersRow] = ()
@@ -256,16 +282,44 @@ class Ledger(AbstractContextManager["Ledger"]):
                 scores.append(sealed_scores(key, packed(outcome.scores), self.context))
         return self.adopt(rows, scores, members)
 
-    def write_values(self, keys: Sequence[bytes], values: Sequence[float]) -> int:
+    def write_values(
+        self, keys: Sequence[bytes], values: ArrayLike, members: Members | None = None
+    ) -> int:
         """Commit a block of plain values, as `write` does; how many of them were news."""
-        begun = begun_seal(self.context)
-        texts = map(repr, values)
-        rows: list[Row] = [
-            (key, text, None, None, None, plain_seal(begun, key, text))
-            for key, text in zip(keys, texts, strict=True)
-        ]
-        rows.sort()  # neighbours in the tree are written one after the other
-        return self.adopt(rows, [])
+        rows = sealed_values(keys, np.array(values, dtype=np.float64), self.context)
+
+        def insert(db: Connection) -> int:
+            if members is not None:
+                roster, pools = members
+                block = roster, np.packbits(pools, axis=1).tobytes()
+                db.execute("insert into blocks values (?, ?)", block)
+            if self._holds("evaluations"):
+                rows[:] = self._unanswered(rows, keys)
+            return self._insert_plain(db, rows)
+
+        return self._commit(insert)
+
+    def _unanswered(self, rows: list[PlainRow], keys: Sequence[bytes]) -> list[PlainRow]:
+        """Those without an answer among the evaluations, whose failures are taken back."""
+        found = {key: failure for key, _, failure, _ in self._found(keys)}
+        failed = [(key,) for key, failure in found.items() if failure is not None]
+        self._db.executemany("delete from evaluations where key = ?", failed)
+        answered = {key for key, failure in found.items() if failure is None}
+        return [row for row in rows if key_of(row) not in answered] if answered else rows
+
+    def _insert_plain(self, db: Connection, rows: Sequence[PlainRow]) -> int:
+        """Insert what is new; of two keys with one number, the second as a row of its own."""
+        whole = len(rows) // ROWS * ROWS
+        cuts = (rows[start : start + ROWS] for start in range(0, whole, ROWS))
+        many = (list(chain.from_iterable(cut)) for cut in cuts)
+        news = db.executemany(INSERT_ROWS, many).rowcount if whole else 0
+        news += db.executemany(INSERT_PLAIN, rows[whole:]).rowcount if rows[whole:] else 0
+        if news == len(rows):
+            return news
+        stored = dict(self._select("select id, body from plain where id in ", [r[0] for r in rows]))
+        apart = [row for row in rows if key_of(row) != key_of((row[0], stored[row[0]]))]
+        own = [sealed(key_of(row), Outcome(value_of(row)), self.context) for row in apart]
+        return news + (db.executemany(INSERT, own).rowcount if own else 0)
 
     def adopt(
         self,
@@ -274,19 +328,28 @@ class Ledger(AbstractContextManager["Ledger"]):
         members: Sequence[MembersRow] = (),
     ) -> int:
         """Commit evaluations as they are stored, with their scores; how many of them were news."""
+        seals = {row[0]: row[-1] for row in rows}
+
+        def insert(db: Connection) -> int:
+            unknown = np.isnan(self._plain([row[0] for row in rows]))  # an answer stands
+            news = db.executemany(INSERT, compress(rows, unknown)).rowcount
+            db.executemany(INSERT_SCORES, [(*row, seals[row[0]]) for row in scores])
+            db.executemany("insert or ignore into pools values (?, ?, ?)", members)
+            return news
+
+        return self._commit(insert)
+
+    def _commit(self, insert: Callable[[Connection], int]) -> int:
+        """Write in one transaction: all of it, or nothing."""
         if self._standing() != self._file:  # SQLite would go on writing into a file without a name
             raise LedgerUnreadable(
                 f"The ledger {self.path} was deleted, moved or replaced during the run, so what is "
                 "paid now could not be found again. Put it back, and run the same again to go on."
             )
-        seals = {row[0]: row[-1] for row in rows}
         try:
             with self._db:  # which commits, or takes all of it back
                 self._db.execute("begin immediate")
-                news = self._db.executemany(_INSERT, rows).rowcount
-                self._db.executemany(_INSERT_SCORES, [(*row, seals[row[0]]) for row in scores])
-                self._db.executemany("insert or ignore into pools values (?, ?, ?)", members)
-                return news
+                return insert(self._db)
         except DAMAGE as error:
             raise self._refusal(error) from error
 
@@ -295,6 +358,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         return self._execute(
             "select key, members from pools where roster = ? order by key", [roster]
         )
+
+    def blocks(self, roster: bytes) -> list[bytes]:
+        """Members of pools of these owners that were paid in bulk, block by block."""
+        found = self._execute("select members from blocks where roster = ?", [roster])
+        return [body for (body,) in found if isinstance(body, bytes)]
 
     def begin(self, run: bytes, members: bytes) -> bytes:
         """Fix with which pools a run begins; what was fixed when it first began."""
@@ -308,13 +376,16 @@ class Ledger(AbstractContextManager["Ledger"]):
         return bytes(fixed[0][0])
 
     def __len__(self) -> int:
-        return int(self._execute("select count(*) from evaluations", ())[0][0])
+        tables = "select (select count(*) from evaluations) + (select count(*) from plain)"
+        return int(self._execute(tables, ())[0][0])
 
-    def _select(self, statement: str, keys: Sequence[bytes]) -> Iterator[Any]:
-        """Rows of these keys, looked up some hundreds at a time."""
+    def _select(self, statement: str, keys: Sequence[Any]) -> list[Any]:
+        """Rows of these keys, looked up a thousand at a time."""
+        found = []
         for start in range(0, len(keys), _AT_ONCE):
             some = keys[start : start + _AT_ONCE]
-            yield from self._execute(f"{statement} ({','.join('?' * len(some))})", some)
+            found += self._execute(f"{statement} ({','.join('?' * len(some))})", some)
+        return found
 
     def _execute(self, statement: str, values: Sequence[object]) -> list[Any]:
         try:
@@ -329,102 +400,3 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def sealed(key: bytes, outcome: Outcome, context: str) -> Row:
-    """An evaluation as it is stored."""
-    spread = None if outcome.spread is None else repr(float(outcome.spread))
-    rows = None if outcome.scores is None else str(len(outcome.scores))
-    content = key, repr(float(outcome.value)), outcome.failure, spread, rows
-    return *content, _seal(context, content)
-
-
-def unsealed(row: Row, context: str) -> Outcome | None:
-    """A stored evaluation, or None when it is not what was once stored."""
-    _, value, failure, spread, _, _ = row
-    if not is_sealed(row, context):
-        return None
-    return Outcome(float(value), failure, None, None if spread is None else float(spread))
-
-
-def sealed_scores(key: bytes, body: bytes, context: str) -> ScoresRow:
-    """Packed scores as they are stored."""
-    return key, body, checksum(context, key, body)
-
-
-def unsealed_scores(row: ScoresRow, context: str) -> FloatArray | None:
-    """Stored scores, or None when they are not what was once stored."""
-    return unpacked(row[1]) if is_sealed(row, context) else None
-
-
-def is_sealed(row: Sequence[Any], context: str) -> bool:
-    """Whether a row is what was once stored."""
-    *content, seal = row
-    if not all(isinstance(part, (str, bytes, type(None))) for part in content):
-        return False  # damage can change the type of a number, too
-    return _seal(context, content) == seal
-
-
-def _seal(context: str, content: Sequence[Any]) -> bytes:
-    key, value, *rest = content
-    if len(rest) == 3 and rest == [None] * 3 and type(value) is str:
-        return plain_seal(begun_seal(context), key, value)
-    return checksum(context, *content)
-
-
-def plain_seal(begun: Any, key: bytes, value: str) -> bytes:
-    """The checksum of a value without failure, spread and scores, the common case, in one go."""
-    seal = begun.copy()
-    body = value.encode()
-    seal.update(_PLAIN % (len(key), key, len(body), body))
-    return bytes(seal.digest())
-
-
-_PLAIN = b"bytes %d %bstr %d %b" + 3 * b"NoneType 4 none"
-
-
-@lru_cache(maxsize=8)
-def begun_seal(context: str) -> Any:
-    """A checksum that has the context already."""
-    return begun_checksum(context)
-
-
-def roster_of(game: Game) -> bytes:
-    """Names whose owners a game has, and in which order: what their pools of one are called."""
-    alone = np.eye(game.n_players, dtype=np.bool_)
-    return sha256(*game.keys(*game.check(alone, None)))
-
-
-def members_of(roster: bytes, keys: Sequence[bytes], queries: Queries) -> list[MembersRow]:
-    """Who is in the pools of these keys; those that hold part of an owner's rows are left out."""
-    whole = ~is_partial(queries)
-    packed_bits = np.packbits(queries == 1, axis=1)
-    return [
-        (roster, key, row.tobytes())
-        for key, row, kept in zip(keys, packed_bits, whole, strict=True)
-        if kept
-    ]
-
-
-def paid_pools(game: Game, ledger: Ledger, run: bytes) -> BoolArray:
-    """Every pool that a ledger holds of this game, but nobody's and everybody's; shape (m, I).
-
-    They are fixed when the `run` of this name first begins, so that it can be resumed. Members
-    without a value count as not known; they are asked by their content, like any pool, so that
-    wrong ones could only cost evaluations.
-    """
-    roster = roster_of(game)
-    stored = ledger.members(roster)
-    width = -(-game.n_players // 8)
-    sound = [(key, row) for key, row in stored if isinstance(row, bytes) and len(row) == width]
-    paid = ledger.read([key for key, _ in sound])
-    named = [row for key, row in sound if key in paid and game.recall(paid[key]) is not None]
-    pools = _unpacked_members(ledger.begin(sha256(roster, run), b"".join(named)), game.n_players)
-    some = pools.any(axis=1) & ~pools.all(axis=1)
-    return pools[some]
-
-
-def _unpacked_members(body: bytes, n_players: int) -> BoolArray:
-    width = -(-n_players // 8)
-    rows = np.frombuffer(body[: len(body) // width * width], dtype=np.uint8).reshape(-1, width)
-    return np.unpackbits(rows, axis=1, count=n_players).astype(np.bool_)

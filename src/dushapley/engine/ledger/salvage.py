@@ -12,16 +12,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dushapley.engine.database import DAMAGE, at_most, open_database, refuse_other_files, schema_of
-from dushapley.engine.ledger import (
-    DECLARED,
-    OLDER,
-    Ledger,
-    Row,
-    ScoresRow,
-    unsealed,
-    unsealed_scores,
+from dushapley.engine.ledger.database import (
+    DAMAGE,
+    at_most,
+    open_database,
+    refuse_other_files,
+    schema_of,
 )
+from dushapley.engine.ledger.file import Ledger
+from dushapley.engine.ledger.rows import Row, ScoresRow, unsealed, unsealed_scores
+from dushapley.engine.ledger.tables import is_ledger
+from dushapley.engine.ledger.values import PlainRow, each_row, unsealed_values
 from dushapley.errors import LedgerUnreadable
 
 _PAGE = 4096
@@ -107,6 +108,10 @@ def _copy_intact(db: sqlite3.Connection, ledger: Ledger, pages: int) -> int:
         }
         rows = [row for row in some if row[4] is None or row[0] in whole]
         ledger.adopt(rows, list(whole.values()))
+    values = _plain_rows(db, 1 if pages <= _FEW_PAGES else 2)
+    while plain := list(islice(values, _AT_ONCE)):
+        for part in unsealed_values(plain, ledger.context):
+            ledger.write_values(each_row(part.keys[part.sound]), part.values[part.sound])
     return len(ledger)
 
 
@@ -128,7 +133,7 @@ def _is_declared(path: Path) -> bool:
     """Whether the file still declares what a ledger declares, and nothing else."""
     try:
         with closing(open_database(path)) as db:
-            return schema_of(db) in (OLDER, DECLARED)
+            return is_ledger(schema_of(db))
     except DAMAGE:
         return False
 
@@ -151,6 +156,14 @@ def _rows(db: sqlite3.Connection, width: int) -> Iterator[Row]:
     inner = (start.to_bytes(width, "big") for start in range(1, 256**width))
     for bounds in pairwise([b"", *inner, b"\xff" * 128]):
         yield from _readable(db, "select * from evaluations where key >= ? and key < ?", bounds)
+
+
+def _plain_rows(db: sqlite3.Connection, width: int) -> Iterator[PlainRow]:
+    """All values that can be read, by narrow ranges of their numbers."""
+    step = 2**64 // 256**width
+    for low in range(-(2**63), 2**63, step):
+        bounds = low, low + step - 1
+        yield from _readable(db, "select id, body from plain where id between ? and ?", bounds)
 
 
 def _places(db: sqlite3.Connection, pages: int) -> Iterator[tuple[bytes, int]]:

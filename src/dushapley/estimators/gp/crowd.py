@@ -1,0 +1,262 @@
+r"""The Shapley functional of many owners, without enumerating whom they join.
+
+Under the kernel a pool is only what its weights add up to: two pools S and T overlap by
+:math:`C = A/\sqrt{x_S x_T}` with :math:`x_S = \sum_{j \in S} w_j` and
+:math:`A = \sum_{j \in S \cap T} w_j`. An owner i who joins R moves :math:`x` by :math:`w_i` and A
+by :math:`w_i z_{iT}`, whoever it is. So for pools of k owners the mean covariance with T, given
+that i is inside,
+
+.. math:: G_k(i, T) = E_{|R|=k-1}\, K(R \cup i, T),
+
+is a function of :math:`w_i` for each :math:`z_{iT} \in \{0, 1\}`; it is averaged over a few dozen
+random R at a few weights (`nodes`) and interpolated for all owners at once. Slopes are its
+deviations from the mean over owners, as in `functional`. All owners join the same R, so that the
+noise of drawing R is common to them and leaves with the mean. The covariance of two values is
+alike with two pools R and R': owners i ≠ j move :math:`x, x'` and A, and who is the same in both
+adds :math:`w_i` to A. That i may already be in R is ignored, an error of order 1/I.
+
+Cost: (pools R) × (observed pools), where a regression on I owners would need many times I pools.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.estimators.gp import kernel
+from dushapley.estimators.gp.fit import Posterior
+from dushapley.estimators.gp.kernel import Hyper, View
+from dushapley.estimators.gp.parallel import in_order
+
+NODES = 5
+"""Weights at which covariances are made if owners are alike; one more for each factor of e between
+the lightest and the heaviest owner."""
+LEAST_DRAWS, MOST_DRAWS = 24, 256
+"""Pools R of each size: the more the smaller, as small pools differ more."""
+PAIRED_DRAWS = 24
+"""Pools R of each size, at most, where all pairs of them are looked at."""
+BLOCK = 2**16
+"""Entries made at a time."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Random pools R that an owner joins.
+
+    Attributes
+    ----------
+    joined
+        Pools R, shape (pools, I).
+    grid, stands
+        Sizes k of pools with the owner in, and what each counts of the sizes 1..I−1 when slopes
+        are interpolated, shape (sizes, I−1).
+    kept
+        Numbers of owners 0..I that count.
+    """
+
+    joined: BoolArray
+    grid: IntArray
+    stands: FloatArray
+    kept: BoolArray
+
+    def of_sizes(self, kept: BoolArray) -> Crowd:
+        """The part of the functional that pools of some numbers of owners make."""
+        return replace(self, kept=kept)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """What each R counts."""
+        share = self.stands @ self.kept[1:-1]
+        place = np.searchsorted(self.grid, self.joined.sum(axis=1) + 1)
+        return np.asarray(share[place] / np.bincount(place)[place])
+
+    def paired(self) -> Crowd:
+        """At most `PAIRED_DRAWS` pools of each size."""
+        place = np.searchsorted(self.grid, self.joined.sum(axis=1) + 1)
+        rank = np.arange(len(place)) - np.searchsorted(place, place)
+        return replace(self, joined=self.joined[rank < PAIRED_DRAWS])
+
+
+def crowd(
+    n_players: int, sizes: IntArray, stands: FloatArray, often: int, rng: np.random.Generator
+) -> Crowd:
+    """Balanced pools R for each size of the grid, `often` times as many as usual."""
+    parts = []
+    for size in (sizes - 1).tolist():
+        draws = 1 if size == 0 else often * max(LEAST_DRAWS, MOST_DRAWS // size)
+        order = np.argsort(rng.random((draws, n_players)), axis=1)
+        turn = (np.arange(draws) * size)[:, None] % n_players
+        fixed = rng.permutation(n_players)
+        first = fixed[(turn + np.arange(size)) % n_players]  # owners take turns in small pools
+        members = first if size * 4 <= n_players else order[:, :size]
+        pools = np.zeros((draws, n_players), dtype=np.bool_)
+        np.put_along_axis(pools, members, True, axis=1)
+        parts.append(pools)
+    kept = np.ones(n_players + 1, dtype=np.bool_)
+    return Crowd(np.concatenate(parts), sizes, stands, kept)
+
+
+def nodes_between(low: FloatArray, high: FloatArray, count: int) -> FloatArray:
+    """Logarithms of weights to look at between two, Chebyshev's, shape (nodes, ...)."""
+    angle = np.cos(np.pi * (2 * np.arange(count) + 1) / (2 * count))
+    wide = (high - low) / 2 + 1e-3
+    return np.asarray((low + high) / 2 + np.multiply.outer(angle, wide))
+
+
+def interpolation(place: FloatArray, nodes: FloatArray) -> FloatArray:
+    """Lagrange's polynomials of `nodes` (nodes, ...) at `place`, shape (nodes, ...)."""
+    rows = []
+    for m, node in enumerate(nodes):
+        row = np.ones(np.broadcast_shapes(place.shape, node.shape))
+        for o, other in enumerate(nodes):
+            if o != m:
+                row *= (place - other) / (node - other)
+        rows.append(row)
+    return np.array(rows)
+
+
+def interpolated(place: FloatArray, nodes: FloatArray, values: FloatArray) -> FloatArray:
+    """Polynomials through values (nodes, pools) at nodes of Chebyshev's of their own, at places.
+
+    By Clenshaw's rule, shape (places, pools).
+    """
+    count = len(nodes)
+    angle = np.pi * (2 * np.arange(count) + 1) / (2 * count)
+    series = 2 / count * np.cos(np.multiply.outer(np.arange(count), angle)) @ values
+    low, high = nodes[-1], nodes[0]
+    wide = (high - low) / (np.cos(angle[0]) - np.cos(angle[-1]))
+    x = (place[:, None] - (low + high) / 2) / wide
+    later, last = np.zeros_like(x), np.zeros_like(x)
+    for term in series[:0:-1]:
+        later, last = 2 * x * later - last + term, later
+    return np.asarray(x * later - last + 0.5 * series[0])
+
+
+def all_nodes(part: FloatArray) -> FloatArray:
+    """Nodes between the lightest and the heaviest owner."""
+    place = np.log(part)
+    return nodes_between(place.min(), place.max(), NODES + int(np.ceil(np.ptp(place))))
+
+
+def bent(h: Hyper, x: FloatArray, other: FloatArray, shared: FloatArray, n: int) -> FloatArray:
+    """Curve, mix and shift between pools by their weights (of all), and those they share.
+
+    In place, as this is where the time goes.
+    """
+    first, second = np.log(x), np.log(other)
+    total = first - second
+    total *= total
+    total *= -0.5 / h.curve_length**2
+    np.exp(total, out=total)
+    overlap = shared / (np.sqrt(x) * np.sqrt(other))
+    overlap -= 1.0
+    np.minimum(overlap, 0.0, out=overlap)
+    shift = overlap * (1 / h.shift_length)
+    np.exp(shift, out=shift)
+    shift *= h.shift
+    shift += h.curve
+    total *= shift
+    overlap *= 1 / h.mix_length
+    overlap += np.log(h.mix) - h.mix_decay * (first + 2 * np.log(n))
+    overlap -= h.mix_decay * second
+    np.exp(overlap, out=overlap)
+    total += overlap
+    return total
+
+
+def bent_slopes(posterior: Posterior, of: Crowd, pools: View) -> FloatArray:
+    """Slopes in membership of the covariance of curve, mix and shift with pools, (I, pools).
+
+    An owner in T is looked at among the weights that T has: it is part of what T is. R is taken
+    without it, on average, so that nobody is counted twice.
+    """
+    h, n = posterior.hyper, len(posterior.weights)
+    part = posterior.weights / posterior.weights.sum()
+    place, member = np.log(part), pools.z > 0.5
+    outer = all_nodes(part)
+    inner = nodes_between(
+        np.where(member, place, np.inf).min(axis=1),
+        np.where(member, place, -np.inf).max(axis=1),
+        len(outer),
+    )
+    step, shares = max(1, BLOCK // len(member)), of.shares
+
+    def part_of(start: int) -> FloatArray:
+        joined, share = of.joined[start : start + step] * part, shares[start : start + step]
+        return _mean_bent(h, joined, share, pools, np.exp(outer), np.exp(inner))
+
+    means = np.zeros((2, len(outer), len(member)))
+    for made in in_order(part_of, range(0, len(of.joined), step), means.size):
+        means += made
+    among = interpolation(place, outer[:, None]).T @ means[0]
+    found = np.where(member.T, interpolated(place, inner, means[1]), among)
+    found -= found.mean(axis=0)
+    found /= n - 1
+    return np.asarray(found)
+
+
+def _mean_bent(
+    h: Hyper,
+    joined: FloatArray,
+    share: FloatArray,
+    pools: View,
+    outer: FloatArray,
+    inner: FloatArray,
+) -> FloatArray:
+    """Covariances with T of R joined by owners of some weights, less those of R and an average
+    owner: of `outer` weights who are not in T, and `inner` ones who are; (2, nodes, pools).
+    """
+    n = joined.shape[1]
+    x, own = joined.sum(axis=1)[:, None].astype(np.float32), np.exp(pools.log_size)
+    shared = (joined.astype(np.float32) @ pools.z.astype(np.float32).T) * np.float32(n / (n - 1))
+    own, usual, share = own.astype(np.float32), np.float32(1 / n), share.astype(np.float32)
+    found = np.zeros((2, len(outer), len(own)))
+    for z, nodes in enumerate((outer, inner)):
+        for m, w in enumerate(nodes.astype(np.float32)):
+            rest = x * (1 - (w - usual) / (1 - usual))
+            known = shared * (1 - z * w / own)
+            with_owner = bent(h, rest + w, own, known + z * w, n)
+            with_owner -= bent(h, rest + usual, own, known + own * usual, n)
+            found[z, m] = share @ with_owner
+    return found
+
+
+def feature_slopes(posterior: Posterior, of: Crowd) -> FloatArray:
+    """Slopes of the features of constant, trend, owners and blend, shape (I, features)."""
+    h, n = posterior.hyper, len(posterior.weights)
+    part = posterior.weights / posterior.weights.sum()
+    nodes = all_nodes(part)
+    rows, nodes = interpolation(np.log(part), nodes[:, None]), np.exp(nodes)
+    x = of.joined @ part
+    shares = of.shares
+    rests = [x * (1 - (w - 1 / n) / (1 - 1 / n)) for w in nodes]
+    trend = [shares @ np.log((r + w) / (r + 1 / n)) for r, w in zip(rests, nodes, strict=True)]
+    columns = [np.zeros((n, 1)), np.sqrt(h.trend) * (rows.T @ np.array(trend))[:, None]]
+    for size, decay, power in ((h.owners, h.owners_decay, 0), (h.blend, h.blend_decay, 1)):
+        fade = [
+            (n * (r + w)) ** -decay * (r + w) ** -power for r, w in zip(rests, nodes, strict=True)
+        ]
+        usual = [(n * (r + 1 / n)) ** -decay * (r + 1 / n) ** -power for r in rests]
+        others = (shares * (np.array(fade) - np.array(usual))) @ of.joined
+        found = rows.T @ others * part**power
+        found[np.diag_indices(n)] = rows.T @ (np.array(fade) @ shares * nodes**power)
+        columns.append(np.sqrt(size) * found * posterior.strength)
+    slopes = np.concatenate(columns, axis=1)
+    return np.asarray(slopes - slopes.mean(axis=0)) / (n - 1)
+
+
+def everybody(posterior: Posterior) -> View:
+    """The grand coalition."""
+    return posterior.view(np.ones((1, len(posterior.weights))))
+
+
+def crowd_covariance(posterior: Posterior, of: Crowd, pools: View) -> FloatArray:
+    """ΩK: prior covariance of the values with pools, nuggets left out, shape (I, pools)."""
+    h, n, every = posterior.hyper, len(posterior.weights), everybody(posterior)
+    made = feature_slopes(posterior, of) + kernel.features(h, every) / n
+    steps = h.step * (pools.owners == n) / n
+    found = bent_slopes(posterior, of, pools) + kernel.bent(h, every, pools) / n
+    return np.asarray(found + made @ kernel.features(h, pools).T + steps)

@@ -1,0 +1,516 @@
+"""A federation as an ordinary game: what a pool is worth when no row moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
+from dushapley.data.owners import Owners
+from dushapley.errors import FederationFailed, InvalidGame
+from dushapley.federated.coordinator import Federation, Refused
+from dushapley.federated.messages import Message, check_array
+from dushapley.federated.policy import LEVELS
+from dushapley.federated.schema import Table
+from dushapley.federated.sums import sums_game
+from dushapley.federated.traffic import bytes_each, in_words
+from dushapley.federated.transport import Transport
+from dushapley.games.base import Outcome, Scored
+from dushapley.games.model.batched.recipe import Optimizer, Recipe
+from dushapley.games.model.batched.reference import PlainSteps, SoftmaxRegression
+from dushapley.games.model.game import LIFTED
+from dushapley.games.model.scoring.scorer import Scorer, best_constant
+from dushapley.games.model.training import average
+from dushapley.games.rows import RowsGame
+from dushapley.hashing import content_hash, digest
+from dushapley.protocol import Estimate
+from dushapley.terminal import json_text
+from dushapley.validation import check_choice, check_whole, is_partial
+
+MOST_BLOCK, BLOCK_NUMBERS = 256, 2**21
+"""Pools that one message carries, and numbers (16 MB of weights)."""
+
+
+class FederatedGame(RowsGame):
+    """u(S) = the score of a model trained on the rows of S, which stay with their owners.
+
+    An ordinary game: estimators, ledger, precision, settlement and report work as with any other.
+    One message an owner and round carries all pools of a block, hundreds of them.
+
+    Parameters
+    ----------
+    federation
+        The owners: a `Federation`, or a transport to them.
+    level
+        What leaves an owner. "sums": once, the sums that additive models are trained from (`model`
+        "ridge", "lda" or "naive-bayes"); all pools are then arithmetic here. "gradients": in every
+        step, sums of gradients over its rows, by which softmax regression is trained as it would
+        be on pooled rows (the recipe of `dushapley.games.SoftmaxRegression`, in float64). "models":
+        federated averaging: in each of `steps` rounds owners take `local_steps` steps of their own,
+        and models are averaged by rows.
+    test
+        The coordinator's own test set, rows of nobody: a `Table`, or Owners of one. None: rows that
+        owners hold back (`hold_back` of their policies) score models where they are, by accuracy;
+        owners tell counts only.
+    scoring
+        A score of scikit-learn by name; None: what suits the task.
+    model
+        For "sums": a model by name. The other levels train softmax regression.
+    steps, learning_rate, optimizer, momentum, l2
+        See `dushapley.games.model.batched.recipe.Recipe`; `steps` are gradient steps, or rounds of
+        "models".
+    local_steps, local_batch
+        Of "models": steps that an owner takes in a round, and rows of a mini-batch (None: all).
+    columns
+        Features to use; None: all, which every owner must have.
+    empty
+        u(∅): "constant", the best constant prediction on the test set; or a number.
+    at_least
+        "empty": pools whose model is worse than none count as nobody's data.
+    on_refusal
+        "raise", or count pools as nobody's data for which an owner refuses an answer ("empty").
+    seed
+        Of mini-batches.
+    block
+        Pools that one message carries at most; each block that is done is kept in the ledger.
+
+    Examples
+    --------
+    >>> import numpy as np, dushapley as ds
+    >>> from dushapley.federated import InProcess, Owner
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(90, 2)); y = (X @ [1.0, 2.0] > 0).astype(int)
+    >>> def rows(a, b): return ds.Owners.from_arrays({"rows": (X[a:b], y[a:b])})
+    >>> here = InProcess([Owner("north", rows(0, 20)), Owner("south", rows(20, 50))])
+    >>> game = ds.FederatedGame(here, level="gradients", test=rows(50, 90), steps=5)
+    >>> v = ds.value(game)
+    >>> v.owners, v.values.round(2).tolist(), v.details["federation"]["rounds"]
+    (('north', 'south'), [0.2, 0.23], 7)
+    """
+
+    judged = True
+    deterministic = True
+    fills = True  # a round takes as long for one pool as for a hundred
+
+    def __init__(
+        self,
+        federation: Federation | Transport,
+        *,
+        level: Literal["sums", "gradients", "models"],
+        test: Owners | Table | None = None,
+        scoring: str | None = None,
+        model: str | None = None,
+        steps: int = 20,
+        learning_rate: float = 0.5,
+        optimizer: Optimizer = "sgd",
+        momentum: float = 0.9,
+        l2: float = 0.0,
+        local_steps: int = 5,
+        local_batch: int | None = None,
+        columns: Sequence[str] | None = None,
+        empty: float | Literal["constant", "zero"] = "constant",
+        at_least: Literal["empty"] | None = None,
+        on_refusal: Literal["raise", "empty"] = "raise",
+        seed: int = 0,
+        block: int = MOST_BLOCK,
+    ) -> None:
+        check_choice(level, "level", LEVELS)
+        check_choice("empty" if at_least is None else at_least, "at_least", ("empty",))
+        check_choice(on_refusal, "on_refusal", ("raise", "empty"))
+        refuse_misfit(level, test, scoring, model)
+        asked = federation if isinstance(federation, Federation) else Federation(federation)
+        asked.refuse_level(level)
+        self.federation, self.level, self.on_refusal = asked, level, on_refusal
+        self.at_least = at_least
+        self.recipe = Recipe(
+            steps=steps, learning_rate=learning_rate, optimizer=optimizer, momentum=momentum,
+            l2=l2, seed=seed,
+        )  # fmt: skip
+        self.local = replace(
+            self.recipe, steps=check_whole(local_steps, "local_steps"), batch_size=local_batch
+        )
+        self._most = check_whole(block, "block")
+        table = None if test is None else Table.of(test)
+        numbers = table is not None and table.schema(1)["target"]["kind"] == "numbers"
+        labels = () if table is None or numbers else np.unique(table.y).tolist()
+        self.said = asked.agree(scaled=level != "sums", columns=columns, labels=labels)
+        assert asked.agreement is not None
+        self.agreement = asked.agreement
+        self._known_owners()
+        tested = None if table is None else self.agreement.encode(table, "The test file")
+        self.tested = self._held_back() if tested is None else {"coordinator": len(tested[1])}
+        self.inner = None
+        if level == "sums":
+            assert tested is not None
+            self.inner = sums_game(
+                asked, self.agreement, model, *tested, scoring=scoring, empty=empty,
+                at_least=at_least,
+            )  # fmt: skip
+
+            self.cheap, self.fractions = True, "exact"
+            self.block, self.shift = self.inner.block, self.inner.shift
+        else:
+            self._train_on(tested, scoring, empty)
+        self._identify(self._describe(tested))
+
+    def _known_owners(self) -> None:
+        """Who the owners are, as `RowsGame` knows them: by content, rank and size."""
+        members = list(self.federation.members.values())
+        hashes = tuple(member.content for member in members)
+        self.owners = Owners(
+            names=self.federation.names,
+            X=tuple(np.empty((0, self.agreement.width)) for _ in members),
+            y=tuple(np.empty(0) for _ in members),
+            hashes=hashes,
+        )
+        self._set_owners([float(member.rows) for member in members], self.federation.names)
+        self.ranks = [hashes[:j].count(h) for j, h in enumerate(hashes)]
+        self.order = sorted(range(len(hashes)), key=lambda j: (hashes[j], self.names[j]))
+
+    def _train_on(self, tested: tuple[FloatArray, Array] | None, scoring: Any, empty: Any) -> None:
+        """Set up softmax regression, and what scores it."""
+        if self.agreement.classes is None:
+            raise InvalidGame(
+                f"The target {self.agreement.target!r} is a number, but level={self.level!r} "
+                "trains classes. Choose level='sums' with model='ridge'."
+            )
+        self.classes = np.array(list(self.agreement.classes))
+        self.scoring = scoring or "accuracy"
+        width = len(self.classes) * (self.agreement.width + 1)
+        self.block = int(np.clip(BLOCK_NUMBERS // width, 1, self._most))
+        self.scorer = None
+        if tested is not None:
+            self.X_test, self.y_test = tested
+            self.scorer = Scorer(self.scoring, *tested, self.classes)
+            self.shift = self.scorer.shift
+        labels = [m.schema["target"]["labels"] for m in self.federation.members.values()]
+        self.has = np.array([np.isin(self.classes, np.array(known)) for known in labels])
+        self.nobody = self._empty(empty)
+
+    def _empty(self, empty: Any) -> Outcome:
+        """What nobody's data is worth."""
+        if empty == "zero" or isinstance(empty, (int, float)):
+            return Outcome(0.0 if empty == "zero" else float(empty))
+        if self.scorer is not None:
+            return average([best_constant(self.scorer)])
+        shape = (1, len(self.classes), self.agreement.width + 1)
+        answers = self._score_there(np.zeros(shape), np.ones((1, len(self.classes)), np.bool_))
+        frequencies = np.sum([answer["labels"] for answer in answers], axis=0)
+        return Outcome(float(frequencies.max() / frequencies.sum()))
+
+    def _held_back(self) -> dict[str, int]:
+        """Rows that each owner holds back."""
+        held = {n: int(m.schema["held_back"]) for n, m in self.federation.members.items()}
+        if not any(held.values()):
+            raise InvalidGame(
+                "There is no test set: no test= was given, and no owner holds rows back. Pass "
+                "test= with rows of nobody, or have owners say hold_back = 0.2 in their policies."
+            )
+        return {name: rows for name, rows in held.items() if rows}
+
+    def _describe(self, tested: tuple[FloatArray, Array] | None) -> str:
+        """What must be equal for trainings on equal pools to be interchangeable."""
+        if self.inner is not None:
+            assert self.inner.context is not None
+            return digest("federated sums", self.inner.context)
+        local = asdict(self.local) if self.level == "models" else {}
+        recipe = json_text([self.level, asdict(self.recipe), local, self.scoring])
+        judged = (
+            [content_hash(*tested)]
+            if tested is not None
+            else [f"{name} {m.content}" for name, m in self.federation.members.items()]
+        )
+        nobody = self.nobody.value
+        least = [] if self.at_least is None else ["at least", self.at_least]
+        return digest("federated game", recipe, self.agreement.name, nobody, *least, *judged)
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]  # it grows with every round
+        """What one must know to read the values, and what it has cost the owners so far."""
+        account = self.federation.account()
+        told = {
+            "sums": "No row moved: each owner sent sums over its rows, once.",
+            "gradients": "No row moved: in every step each owner sent sums of gradients over its "
+            "rows, and models are those of training on pooled rows.",
+            "models": "No row moved: models were trained by federated averaging, each owner "
+            f"taking {self.local.steps} steps a round on its own rows.",
+        }
+        rows = ", ".join(f"{name} {count:,}" for name, count in self.tested.items())
+        tested = (
+            ()
+            if self.scoring_here
+            else (f"Models were scored where owners hold rows back, by counts alone: {rows} rows.",)
+        )
+        inner = () if self.inner is None else self.inner.notes
+        inner = inner if self.inner or self.at_least is None else (LIFTED,)
+        return (*inner, told[self.level], *tested, in_words(account), *self.said)
+
+    @property
+    def trained(self) -> str:
+        """Which model, in words."""
+        if self.inner is not None:
+            return type(self.inner.model).__name__
+        return f"SoftmaxRegression by {self.level}"
+
+    @property
+    def judged_by(self) -> str:
+        """Which score."""
+        return str(self.scoring if self.inner is None else self.inner.scoring)
+
+    @property
+    def scoring_here(self) -> bool:
+        """Whether the test set is the coordinator's own."""
+        return "coordinator" in self.tested
+
+    def account(self) -> Mapping[str, Any]:
+        """What the federation has cost, for the details of a result."""
+        return {
+            "federation": {
+                "level": self.level,
+                "test_rows": dict(self.tested),
+                "policies": {n: m.schema["policy"] for n, m in self.federation.members.items()},
+                **self.federation.account(),
+            }
+        }
+
+    def price(self, evaluations: int) -> Mapping[str, int]:
+        """Rounds, messages and bytes that so many evaluations would take, about."""
+        if self.inner is not None or evaluations == 0:
+            return {"rounds": 0, "messages": 0, "bytes": 0, "bytes_per_owner": 0}
+        blocks = -(-evaluations // self.block)
+        rounds = blocks * (self.recipe.steps + (not self.scoring_here))
+        each = bytes_each(evaluations, len(self.classes), self.agreement.width + 1)
+        total = each * self.n_players * self.recipe.steps
+        return {
+            "rounds": rounds,
+            "messages": rounds * self.n_players,
+            "bytes": total,
+            "bytes_per_owner": total // self.n_players,
+        }
+
+    def pace(self) -> float:
+        """Seconds of one evaluation, from the rounds there have been."""
+        if self.inner is not None:
+            return 0.0
+        each = self.federation.seconds / max(self.federation.rounds, 1)
+        return each * self.recipe.steps / self.block
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        if self.inner is not None:
+            return self.inner.evaluate(queries, draws)
+        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
+
+    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
+        return None if self.inner is None else self.inner.scored(queries, draws)
+
+    def closed_form(self, method: str) -> Estimate | None:
+        return None if self.inner is None or method == "knn" else self.inner.closed_form(method)
+
+    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+        return (
+            super().keys(queries, draws) if self.inner is None else self.inner.keys(queries, draws)
+        )
+
+    def outcomes(
+        self, queries: Queries, draws: IntArray | None, twice: bool = False
+    ) -> list[Outcome]:
+        """Train and score pools together, a block at a time."""
+        if self.inner is not None:
+            return self.inner.outcomes(queries, draws)
+        found: list[Outcome] = []
+        for start in range(0, len(queries), self.block):
+            some = slice(start, start + self.block)
+            found += self._paid(queries[some], None if draws is None else draws[some])
+        return found
+
+    def _paid(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        try:
+            return self._trained(queries, draws)
+        except Refused as refusal:
+            if self.on_refusal == "raise":
+                raise
+            if len(queries) == 1:
+                return [Outcome(self.nobody.value, f"refused: {refusal}", self.nobody.scores)]
+        parts = [slice(k, k + 1) for k in range(len(queries))]
+        return [self._paid(queries[p], None if draws is None else draws[p])[0] for p in parts]
+
+    def _trained(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        counts = self.counts(queries)
+        filled = np.flatnonzero(counts.any(axis=1))
+        outcomes = [self.nobody] * len(queries)
+        if not len(filled):
+            return outcomes
+        ids = np.zeros(len(queries), dtype=np.int64) if draws is None else draws
+        pools = Pools(self, counts[filled], ids[filled])
+        scores = self._judged(pools.weights(), pools.present)
+        for row, outcome in zip(filled.tolist(), scores, strict=True):
+            low = self.at_least is not None and outcome.value < self.nobody.value
+            outcomes[row] = self.nobody if low else outcome
+        return outcomes
+
+    def _judged(self, weights: FloatArray, present: BoolArray) -> list[Outcome]:
+        """Outcomes of trained pools, by the test set here or by held-back rows there."""
+        if self.scorer is not None:
+            pairs = zip(weights, present, strict=True)
+            return [average([self.scorer(self.classifier(w, p))]) for w, p in pairs]
+        answers = self._score_there(weights, present)
+        rows = np.concatenate([answer["rows"] for answer in answers])
+        right = np.concatenate([answer["right"] for answer in answers], axis=1)
+        return [_counted(pool, rows) for pool in right]
+
+    def classifier(self, weights: FloatArray, present: BoolArray) -> SoftmaxRegression:
+        """A fitted classifier of these weights."""
+        model = SoftmaxRegression(classes=self.classes)
+        model.weights_, model.present_, model.classes_ = [weights], present, self.classes
+        model.n_features_in_ = self.agreement.width
+        return model
+
+    def _score_there(self, weights: FloatArray, present: BoolArray) -> list[dict[str, Array]]:
+        """Counts of held-back rows that each model gets right, owner by owner."""
+        question = Message(
+            "scores", {"pools": len(weights)}, {"weights": weights, "present": present}
+        )
+
+        def check(name: str, answer: Message) -> dict[str, Array]:
+            groups = len(answer.arrays.get("rows", ()))
+            rows = check_array(answer.arrays, "rows", "i", (groups,))
+            right = check_array(answer.arrays, "right", "i", (len(weights), groups))
+            labels = check_array(answer.arrays, "labels", "i", (len(self.classes),))
+            if rows.sum() != self.tested[name] or labels.sum() != self.tested[name]:
+                raise FederationFailed(
+                    f"it scored {int(rows.sum())} rows, and held back {self.tested[name]}"
+                )
+            if (right < 0).any() or (right > rows).any() or (rows < 1).any():
+                raise FederationFailed("it counts more rows as right than there are")
+            return {"rows": rows, "right": right, "labels": labels}
+
+        return list(self.federation.ask(dict.fromkeys(self.tested, question), check).values())
+
+    def with_owners(self, owners: Owners) -> NoReturn:
+        raise InvalidGame(
+            "A federation is made of those who joined it. Start a coordinator with the owners that "
+            "are to be valued."
+        )
+
+    def __getstate__(self) -> NoReturn:
+        raise InvalidGame(
+            "A federation is asked from the process that coordinates it, and each owner computes "
+            "for itself. Leave out n_jobs= and executor=."
+        )
+
+
+class Pools:
+    """A block of pools on its way to trained weights.
+
+    Parameters
+    ----------
+    game
+        Whose owners are asked.
+    counts, draws
+        Rows taken of each owner, shape (m, I), and draw ids, shape (m,).
+    """
+
+    def __init__(self, game: FederatedGame, counts: IntArray, draws: IntArray) -> None:
+        self.game, self.counts, self.draws = game, counts, draws
+        self.members = [
+            (j, np.flatnonzero(counts[:, j] > 0)) for j in game.order if (counts[:, j] > 0).any()
+        ]
+        self.present = self._present()
+
+    def weights(self) -> FloatArray:
+        """Train by the game's recipe; shape (m, C, d+1)."""
+        game = self.game
+        shape = (len(self.counts), len(game.classes), game.agreement.width + 1)
+        every = [np.zeros(shape)]
+        if game.level == "models":
+            for round_ in range(game.recipe.steps):
+                every[0] = self._averaged(every[0], round_)
+            return every[0]
+        steps = [PlainSteps(game.recipe, [pool]) for pool in every[0]]
+        rows = self.counts.sum(axis=1)
+        for _ in range(game.recipe.steps):
+            slopes = self._slopes(every[0])
+            for step, slope, n in zip(steps, slopes, rows, strict=True):
+                step.take([slope / n])
+        return every[0]
+
+    def _slopes(self, weights: FloatArray) -> FloatArray:
+        """Gradients summed over owners, in the order of content."""
+        answers = self._ask("gradients", {}, weights)
+        total = np.zeros_like(weights)
+        for j, pools in self.members:
+            total[pools] += answers[self.game.names[j]]
+        return total
+
+    def _averaged(self, weights: FloatArray, round_: int) -> FloatArray:
+        """Means of the owners' models, by rows."""
+        about = {"recipe": asdict(self.game.local), "training_round": round_}
+        answers = self._ask("steps", about, weights)
+        total = np.zeros_like(weights)
+        for j, pools in self.members:
+            parts = self.counts[pools, j] / self.counts[pools].sum(axis=1)
+            total[pools] += parts[:, None, None] * answers[self.game.names[j]]
+        return total
+
+    def _present(self) -> BoolArray:
+        """Which classes each pool has; asked where somebody gives part of its rows."""
+        game = self.game
+        whole = self.counts == game.sizes
+        present = (whole @ game.has.astype(np.int64)) > 0
+        if is_partial(self.counts / np.maximum(game.sizes, 1)).any():
+            answers = self._ask("classes", {"level": game.level}, None)
+            for j, pools in self.members:
+                present[pools] |= answers[game.names[j]]
+        return np.asarray(present)
+
+    def _ask(self, kind: str, about: dict[str, Any], weights: FloatArray | None) -> dict[str, Any]:
+        """One round: each owner is asked about the pools that it is in."""
+        names = {"gradients": "slopes", "steps": "weights", "classes": "seen"}
+        shapes, questions = {}, {}
+        for j, pools in self.members:
+            arrays: dict[str, Array] = {"counts": self.counts[pools, j], "draws": self.draws[pools]}
+            if weights is not None:
+                arrays |= {"weights": weights[pools], "present": self.present[pools]}
+            told = {**about, "pools": len(pools), "rank": self.game.ranks[j]}
+            name = self.game.names[j]
+            questions[name] = Message(kind, told, arrays)
+            classes = (len(pools), len(self.game.classes))
+            shapes[name] = classes if weights is None else (*classes, weights.shape[2])
+        types = "b" if kind == "classes" else "f"
+
+        def check(name: str, answer: Message) -> Array:
+            return check_array(answer.arrays, names[kind], types, shapes[name])
+
+        return self.game.federation.ask(questions, check)
+
+
+def _counted(right: IntArray, rows: IntArray) -> Outcome:
+    """The accuracy over all held-back rows, and its influence by group (see `grouped`)."""
+    n, groups = rows.sum(), len(rows)
+    mean = float(right.sum() / n)
+    if groups < 2:
+        return Outcome(mean)
+    scores = mean + (rows * groups / n) * (right / rows - mean)
+    return Outcome(mean, scores=scores)
+
+
+def refuse_misfit(level: str, test: object, scoring: str | None, model: str | None) -> None:
+    """Refuse what does not go together, before anybody is asked."""
+    if level == "sums" and test is None:
+        raise InvalidGame(
+            "level='sums' trains models here, so that owners could not score them. Pass test= with "
+            "rows of nobody, or choose level='gradients'."
+        )
+    if level != "sums" and model is not None:
+        raise InvalidGame(
+            f"model={model!r} was given, but level={level!r} trains softmax regression. Leave it "
+            "out, or choose level='sums'."
+        )
+    if test is None and scoring not in (None, "accuracy"):
+        raise InvalidGame(
+            f"scoring={scoring!r} was given, but rows that owners hold back are scored by counts "
+            "alone, which is accuracy. Leave it out, or pass test=."
+        )
