@@ -133,6 +133,26 @@ def test_one_and_two_workers_and_a_kill_give_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_kill_before_workers_got_work_leaves_none_behind(tmp_path):
+    killed = start_and_wait(tmp_path, 2, "killed.sqlite", some=0)
+    workers: list[int] = []
+    while killed.poll() is None and len(workers) < 2:  # two workers and who counts their files
+        time.sleep(0.01)
+        workers = [
+            pid for pid in children_of(killed.pid) if "loky.backend.popen" in started_as(pid)
+        ]
+    killed.kill()
+    killed.communicate(timeout=60)  # a worker that stays would hold the output open
+    assert gone(killed.pid, workers)
+
+
+def started_as(pid):
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
+@pytest.mark.slow
 def test_an_interrupt_ends_workers_and_files(tmp_path):
     process = start_and_wait(tmp_path, 2, "stopped.sqlite")
     workers = children_of(process.pid)

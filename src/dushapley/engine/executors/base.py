@@ -137,8 +137,12 @@ def one_blas_thread() -> Iterator[None]:
 
 
 @cache
+@cache
 def leave_with(parent: int) -> None:
-    """Make this process end soon after its parent does, even when that was killed."""
+    """Make this process end soon after its parent does, even when that was killed.
+
+    One watcher is enough, however often it is asked for.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

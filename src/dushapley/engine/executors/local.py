@@ -112,7 +112,7 @@ class Local:
         self._limit(workers)
         try:
             for seconds, results in workers(
-                delayed(_pay)(parcel, group, os.getpid(), suspect)
+                delayed(_pay)(parcel, group, suspect)
                 for suspect, groups in (
                     (True, alone),
                     (False, self.groups_of(others, workers.n_jobs, given)),
@@ -240,11 +240,16 @@ def _crew(code: dict[str, str]) -> dict[str, Any]:
     """
     _EDITS.extend(name for name in code if _LOADED.get(name, code[name]) != code[name])
     _LOADED.update(code)
-    return {"initializer": _join, "initargs": (len(_EDITS),)} if _EDITS else {}
+    return {"initializer": _join, "initargs": (os.getpid(), len(_EDITS))}
 
 
-def _join(crew: int) -> None:
-    """Nothing is done: it is enough that workers of another crew are other workers."""
+def _join(parent: int, _edits: int) -> None:
+    """Leave with the parent, even if that is killed before it gives this worker any work.
+
+    Joblib's workers wait minutes for some, and hold the parent's output open. Another number of
+    edits makes another crew, which is all that it is for.
+    """
+    leave_with(parent)
 
 
 def _end_trainer(token: str) -> int:
@@ -253,6 +258,5 @@ def _end_trainer(token: str) -> int:
     return os.getpid()
 
 
-def _pay(parcel: Parcel, group: Group, parent: int, suspect: bool) -> tuple[float, Results]:
-    leave_with(parent)
+def _pay(parcel: Parcel, group: Group, suspect: bool) -> tuple[float, Results]:
     return pay(unpacked(parcel), group, suspect)
