@@ -62,10 +62,12 @@ def run_history(
             draws = None if ask.draws is None else [draw.tobytes() for draw in ask.draws]
             worth = values[answers[: len(some)]].tolist()
             pools |= zip(_keys(some, draws), zip(some, worth, strict=True), strict=True)
+    held = np.array([holds for holds, _ in pools.values()])
+    worth = np.array([value for _, value in pools.values()])
     return {
         "history": _history([*steps, (asked, final)]),
-        "curve": _curve(sizes, pools),
-        "stages": _stages(sizes, pools),
+        "curve": _curve(sizes, held, worth),
+        "stages": _stages(sizes, pools, held, worth),
         "alone": _ends(pools, np.eye(len(sizes))),
         "without": _ends(pools, 1 - np.eye(len(sizes))),
     }
@@ -82,28 +84,29 @@ def _history(steps: list[tuple[int, Estimate]]) -> dict[str, Any]:
     }
 
 
-def _curve(sizes: FloatArray, pools: Pools) -> dict[str, list[float]]:
+def _curve(sizes: FloatArray, pools: FloatArray, worth: FloatArray) -> dict[str, list[float]]:
     """Rows and worth of the pools, by rows; thinned evenly."""
-    shares, worth = _asked(pools)
-    points = sorted(zip((shares @ sizes).tolist(), worth.tolist(), strict=True))
+    points = sorted(zip((pools @ sizes).tolist(), worth.tolist(), strict=True))
     rows, values = zip(*_thinned(points, MOST_POINTS), strict=True)
     return {"rows": list(rows), "values": list(values)}
 
 
-def _stages(sizes: FloatArray, pools: Pools) -> dict[str, Any]:
+def _stages(
+    sizes: FloatArray, known: Pools, pools: FloatArray, worth: FloatArray
+) -> dict[str, Any]:
     """Gain of each owner by how much of the others' rows the pool holds.
 
     The mean over pairs of pools that differ by the owner alone; where the method asked for
     too few such pairs, the slopes of a local regression on who is in the pool.
     """
-    sums, squares, counts = _pairs(sizes, pools)
+    sums, squares, counts = _pairs(sizes, _finder(known, pools), pools, worth)
     unknown = np.full(sums.shape, np.nan)
     means = np.divide(sums, counts, out=unknown.copy(), where=counts > 0)
     left = np.maximum(squares - sums * np.nan_to_num(means), 0.0)
     errors = np.sqrt(np.divide(left, counts * (counts - 1.0), out=unknown, where=counts > 1))
     fitted = bool((counts > 0).mean() < ENOUGH_PAIRS)
     if fitted:
-        means, errors = _slopes(sizes, pools)
+        means, errors = _slopes(sizes, pools, worth)
     gains, errors_of = (
         [[float(x) if np.isfinite(x) else None for x in row] for row in table]
         for table in (means, errors)
@@ -111,15 +114,19 @@ def _stages(sizes: FloatArray, pools: Pools) -> dict[str, Any]:
     return {"gains": gains, "std_errors": errors_of, "fitted": fitted}
 
 
-def _pairs(sizes: FloatArray, known: Pools) -> tuple[FloatArray, FloatArray, IntArray]:
+Finder = Callable[[IntArray, int], IntArray]
+"""(numbers of pools, owner) -> numbers of the same pools without the owner; −1 where unknown."""
+
+
+def _pairs(
+    sizes: FloatArray, without_of: Finder, pools: FloatArray, worth: FloatArray
+) -> tuple[FloatArray, FloatArray, IntArray]:
     """Sum, sum of squares and number of the gains seen, by owner and stage."""
     n = len(sizes)
     sums, counts = np.zeros((n, STAGES)), np.zeros((n, STAGES), dtype=np.int64)
     squares = np.zeros((n, STAGES))
     others = np.maximum(sizes.sum() - sizes, 1e-300)
-    pools, worth = _asked(known)
     rows = pools @ sizes
-    without_of = _finder(known, pools)
     for i in range(n):
         inside = np.flatnonzero(pools[:, i] == 1)
         before = without_of(inside, i)
@@ -130,10 +137,6 @@ def _pairs(sizes: FloatArray, known: Pools) -> tuple[FloatArray, FloatArray, Int
         squares[i] = np.bincount(stage, gains**2, STAGES)
         counts[i] = np.bincount(stage, minlength=STAGES)
     return sums, squares, counts
-
-
-Finder = Callable[[IntArray, int], IntArray]
-"""(numbers of pools, owner) -> numbers of the same pools without the owner; −1 where unknown."""
 
 
 def _finder(known: Pools, pools: FloatArray) -> Finder:
@@ -170,18 +173,13 @@ def _slow_finder(known: Pools, pools: FloatArray) -> Finder:
     return find
 
 
-def _asked(known: Pools) -> tuple[FloatArray, FloatArray]:
-    """All pools, and what they are worth."""
-    pools, worth = zip(*known.values(), strict=True)
-    return np.array(pools), np.array(worth)
-
-
-def _slopes(sizes: FloatArray, known: Pools) -> tuple[FloatArray, FloatArray]:
+def _slopes(
+    sizes: FloatArray, pools: FloatArray, worth: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Ridge regression of worth on membership, pools weighted by their distance in rows.
 
     With standard errors of what it leaves unexplained, pool by pool.
     """
-    pools, worth = _asked(known)
     n, part = len(sizes), pools @ sizes / max(float(sizes.sum()), 1e-300)
     slopes, errors = np.full((n, STAGES), np.nan), np.full((n, STAGES), np.nan)
     for stage in range(STAGES):
@@ -196,8 +194,9 @@ def _slopes(sizes: FloatArray, known: Pools) -> tuple[FloatArray, FloatArray]:
         square = gram + ridge * np.eye(n)
         slopes[:, stage] = np.linalg.solve(square, target)
         left = worth - weights @ worth / weights.sum() - centred @ slopes[:, stage]
-        scores = np.linalg.solve(square, (centred * (weights * left)[:, None]).T)
-        errors[:, stage] = np.sqrt((scores**2).sum(axis=1))
+        scores = centred * (weights * left)[:, None]
+        half = np.linalg.solve(square, scores.T @ scores)
+        errors[:, stage] = np.sqrt(np.maximum(np.diag(np.linalg.solve(square, half.T)), 0))
     return slopes, errors
 
 
