@@ -13,8 +13,6 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from time import monotonic
 from typing import Any, Self
 
-import numpy as np
-
 from dushapley.arrays import BoolArray, FloatArray
 from dushapley.engine.dialogue import ROUND, Ahead, Dialogue, ends
 from dushapley.engine.evaluators import (
@@ -38,39 +36,23 @@ from dushapley.engine.ledger import Ledger, paid_pools
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress, Watch
 from dushapley.engine.propagation import formula_errors
+from dushapley.engine.remarks import judged, remarked
 from dushapley.engine.sheet import Begin
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
-from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
 from dushapley.games.marginals import Marginals
 from dushapley.hashing import digest, package_version
 from dushapley.protocol import Estimate
-from dushapley.results.stopping import ENOUGH_REPLICATES, Standing, Stop, Values, check_stop
-from dushapley.results.uncertainty import ADAPTIVE, half_width, remedy
+from dushapley.results.stopping import Stop, check_stop
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import json_text
 from dushapley.validation import check_seed, is_number, spoken
 
 CHEAP_BATCH, CHEAP_CELLS = 2**16, 2**21
 """Pools of a round where they cost nothing: many, but no more than fit in memory."""
-DECIDES = 0.5
-"""Part of the spread of the values that is made by pools worse than nobody's, from which on they
-decide."""
-WILD = (
-    "Pools whose model is worse than none decide these values: without them owners would be told "
-    'apart differently. If nobody would deploy such a model, pass at_least="empty" '
-    "(--at-least empty), which counts those pools as nobody's data."
-)
-CHANCE = (
-    "Another seed would train another model, or may. How much that moves the values, one training "
-    "a pool cannot tell: repeated ones (ModelGame(..., repeats=3), --repeats 3) would measure it."
-)
-"""What must be said where training has an error of unknown size."""
-MOST_GAP = 0.1
-"""Part of the gain by which the values of an unbiased method may miss it without a note."""
 
 
 @spoken
@@ -306,7 +288,7 @@ class Run:
         valuation = self._valuation(talk, evaluator, self.converse)
         valuation = replace(valuation, precision=self.precision)
         self.influence = evaluator.influence
-        return self._judged(valuation, talk.estimate, self._seconds)
+        return judged(valuation, talk.estimate, self.stop, self._seconds)
 
     def _evaluator(self, talk: Dialogue, watch: Watch, until: float, stack: ExitStack) -> Evaluator:
         if talk.around:
@@ -393,25 +375,7 @@ class Run:
             complete=talk.finished,
             **evaluator.account(talk.estimate, self.plan, begin),
         )
-        if self.known is not None:
-            valuation = _with_learned(valuation, self.known)
-        said = (*self._chance(valuation), *_shortfall(valuation), *self._wild(valuation))
-        return replace(valuation, notes=(*valuation.notes, *said))
-
-    def _wild(self, valuation: Valuation) -> tuple[str, ...]:
-        """What must be said where pools worse than nobody's data decide the values."""
-        share = valuation.details.get("below_empty", 0.0)
-        if not self.game.judged or self.game.at_least or share < DECIDES:
-            return ()
-        return (WILD,)
-
-    def _chance(self, valuation: Valuation) -> tuple[str, ...]:
-        """What must be said where training has an error of unknown size: the true cause of it."""
-        if "training" not in valuation.unknown:
-            return ()
-        if self.plan.method.adaptive:
-            return (f"By {self.plan.method.name}: {ADAPTIVE[0].lower()}{ADAPTIVE[1:]}",)
-        return (CHANCE,) if self.game.repeats == 1 else ()
+        return remarked(valuation, self.game, self.plan, self.known)
 
     @property
     def _is_biased(self) -> bool:
@@ -439,49 +403,6 @@ class Run:
             version=package_version("dushapley"),
             **counted,
         )
-
-    def _judged(self, valuation: Valuation, estimate: Estimate | None, seconds: float) -> Valuation:
-        """Say so when what the run was to find was not found, and what would help."""
-        if self.stop is None or estimate is None:
-            return valuation
-        total = valuation.total_errors
-        certain = total is None and not valuation.unknown
-        now = Standing(
-            estimate.values,
-            estimate.std_errors,
-            total,
-            valuation.total_covariance,
-            rest=0.0,
-            unknown=bool(valuation.unknown),
-            replicates=estimate.replicates,
-            evaluations=valuation.n_evaluations,
-            seconds=seconds,
-            fresh=True,
-        )
-        met = certain or self.stop.is_met(now)
-        if self.precision is None:
-            told = {"stop": {"rule": repr(self.stop), "met": met}}
-            valuation = replace(valuation, details={**valuation.details, **told})
-        return (
-            valuation
-            if met
-            else replace(valuation, notes=(*valuation.notes, self._unmet(valuation, estimate)))
-        )
-
-    def _unmet(self, valuation: Valuation, estimate: Estimate) -> str:
-        """Why the run ended without what it was to find."""
-        asked = (
-            f"The wanted precision of {self.stop.precision:g} "
-            if isinstance(self.stop, Values)
-            else f"The rule {self.stop!r} "
-        )
-        if valuation.unknown:
-            unknown = f"cannot be judged: the error is {valuation.interval_meaning}. "
-            return f"{asked}{unknown}{remedy(valuation)}"
-        if isinstance(self.stop, Values):
-            return asked + _shortage(valuation, self.stop.precision, estimate)
-        evaluations = f"{valuation.n_evaluations:,} evaluations"
-        return f"{asked}was not met within {evaluations}; raise the budget, or ask for less."
 
     def _stopped(self, talk: Dialogue, evaluator: Evaluator, *, late: bool) -> Stopped:
         ledger = (
@@ -516,36 +437,6 @@ def refuse_learning(plan: Plan, ledger: object) -> None:
         )
 
 
-def _with_learned(valuation: Valuation, pools: BoolArray) -> Valuation:
-    """Record with which pools a run began."""
-    bits = np.packbits(pools, axis=1)
-    whole = digest("learned", bits)
-    told = {"pools": len(pools), "digest": whole, "members": [row.tobytes().hex() for row in bits]}
-    note = (
-        f"gp began with {len(pools):,} pools that the ledger held of this game, whoever had paid "
-        f"for them (digest {whole[:12]}); {valuation.n_evaluations - len(pools):,} more were asked."
-    )
-    return replace(
-        valuation,
-        notes=(*valuation.notes, note),
-        details={**valuation.details, "learned": told},
-    )
-
-
-def _shortfall(valuation: Valuation) -> tuple[str, ...]:
-    """What must be said of an unbiased method whose values do not add up, not even roughly."""
-    due, gap = valuation.u_full - valuation.u_empty, valuation.efficiency_gap
-    if valuation.options.get("semivalue", SHAPLEY) != SHAPLEY:  # which need not add up
-        return ()
-    if valuation.biased or abs(gap) <= max(MOST_GAP * abs(due), valuation.rounding):
-        return ()
-    return (
-        f"The values add up to {valuation.values.sum():.3g} where {due:.3g} is due: the budget of "
-        f"{valuation.n_evaluations:,} evaluations is too small for {valuation.method_run} to share "
-        "out the gain. Raise it, or choose a method that adds up (gp, permutation).",
-    )
-
-
 def check_wishes(
     precision: object, executor: object, n_jobs: object, address: object, max_seconds: object
 ) -> None:
@@ -560,35 +451,6 @@ def check_wishes(
         raise InvalidOption(
             f"max_seconds is {max_seconds!r}; it must be a positive number of seconds."
         )
-
-
-def _shortage(valuation: Valuation, wish: float, estimate: Estimate) -> str:
-    """Why a precision was not reached: for lack of evaluations, or by what they cannot remove."""
-    spread = float(np.ptp(valuation.values)) or 1.0
-    fixed = np.zeros(1)
-    for name in ("training", "test set"):
-        fixed = fixed + np.square(valuation.errors.get(name) or [0.0])
-    rest, total = (
-        half_width(float(np.max(errors))) / spread
-        for errors in (np.sqrt(fixed), valuation.total_errors)
-        if errors is not None
-    )
-    evaluations = f"{valuation.n_evaluations:,} evaluations"
-    if total <= wish:  # so what is missing is trust in it
-        few = f"{estimate.replicates} replicates" if estimate.replicates else evaluations
-        return (
-            f"is met by ±{total:.2g}, but that rests on {few}, too few to be relied on "
-            f"({ENOUGH_REPLICATES} replicates are); raise the budget."
-        )
-    if rest <= wish:
-        return f"was not reached within {evaluations} (±{total:.2g} was); raise the budget."
-    larger = max(("training", "test set"), key=lambda s: max(valuation.errors.get(s) or [0.0]))
-    help_ = "more test rows would" if larger == "test set" else "more repeats would"
-    return (
-        f"is out of reach: training and test set alone leave ±{rest:.2g} of the spread of the "
-        f"values, which more evaluations cannot remove; {help_}. The run ended after {evaluations} "
-        f"with ±{total:.2g}."
-    )
 
 
 def _batch(game: Game, budget: int) -> int:
