@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 import dushapley as ds
-from dushapley.estimators.gp.study import Study
+from dushapley.arrays import FloatArray
+from dushapley.estimators.gp.study import CHECKED, Study
 from stored_games import StoredGame, stored_games
 
 RESULT = Path(__file__).parent / "results" / "gp_lag.json"
@@ -27,13 +28,23 @@ RESULT = Path(__file__).parent / "results" / "gp_lag.json"
 
 @contextmanager
 def one_by_one() -> Iterator[None]:
-    """Let gp ask one question after the other once the pilot is answered."""
-    usual = Study._batch_size
+    """Let gp ask one question after the other once the pilot is answered.
+
+    As many of them are drawn at random as of twelve that are asked together.
+    """
+    size, at_random = Study._batch_size, Study._at_random
+
+    def in_turn(self: Study, count: int) -> tuple[int, FloatArray]:
+        wanted, chances = at_random(self, CHECKED)
+        asked = len(self.pools)
+        return count * ((asked + 1) * wanted // CHECKED - asked * wanted // CHECKED), chances
+
     Study._batch_size = lambda _self: 1  # type: ignore[method-assign]
+    Study._at_random = in_turn  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Study._batch_size = usual  # type: ignore[method-assign]
+        Study._batch_size, Study._at_random = size, at_random  # type: ignore[method-assign]
 
 
 def one_run(stored: StoredGame, seed: int) -> dict[str, float]:
