@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any, Protocol
@@ -121,12 +122,10 @@ def one_blas_thread() -> Iterator[None]:
     Results of BLAS depend on its threads. The limit holds for the whole process, so the first
     thread to enter sets it and the last to leave lifts it.
     """
-    from threadpoolctl import threadpool_limits
-
     with _BLAS_LOCK:
         _BLAS["inside"] += 1
         if _BLAS["inside"] == 1:
-            _BLAS["limit"] = threadpool_limits(1)
+            _BLAS["limit"] = _thread_pools(len(sys.modules)).limit(limits=1)
     try:
         yield
     finally:
@@ -134,6 +133,14 @@ def one_blas_thread() -> Iterator[None]:
             _BLAS["inside"] -= 1
             if _BLAS["inside"] == 0:
                 _BLAS["limit"].restore_original_limits()
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(_modules: int) -> Any:
+    """Those of loaded libraries. To look takes milliseconds, and libraries come with modules."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 @cache
