@@ -8,6 +8,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -496,6 +497,7 @@ def test_a_workbook_with_a_cell_far_out_is_refused(tmp_path: Path) -> None:
     book.active["A1"] = "age"
     book.active["XFD1048576"] = 1
     book.save(tmp_path / "far.xlsx")
+    assert (tmp_path / "far.xlsx").stat().st_size < 10_000
     refused(tmp_path / "far.xlsx", "17,179,869,184 cells")
 
 
@@ -525,7 +527,12 @@ def test_pipes_devices_and_odd_names_are_refused(tmp_path: Path) -> None:
 
 def test_damaged_files_end_in_sentences(tmp_path: Path) -> None:
     whole = gzip.compress(b"a,y\n1,0\n" * 1000)
+    with zipfile.ZipFile(packed := BytesIO(), "w") as archive:
+        archive.writestr("a.csv", "a,y\n1,0\n")
+    strange = bytearray(packed.getvalue())
+    strange[8] = strange[strange.index(b"PK\1\2") + 10] = 99  # a way to compress nobody knows
     for name, content, message in [
+        ("strange.zip", bytes(strange), "cannot be unpacked"),
         ("cut.csv.gz", whole[:-20], "cannot be unpacked"),
         ("bad.csv.gz", whole[:20] + b"\xff" * 20 + whole[40:], "cannot be unpacked"),
         ("no.csv.gz", b"a,y\n1,0\n", "cannot be unpacked"),

@@ -61,7 +61,9 @@ def test_round_trip_through_json_text_is_exact(values, with_errors, data) -> Non
 @pytest.mark.parametrize("method", ["exact", "permutation", "loo", "random", "auto"])
 def test_every_method_survives_the_round_trip(method: str) -> None:
     found = ds.value(ds.TableGame(np.random.default_rng(0).normal(size=16)), method)
-    same(found, ds.Valuation.from_dict(json.loads(found.to_json())))
+    read = ds.Valuation.from_dict(json.loads(found.to_json()))
+    same(found, read)
+    assert found == read
 
 
 def test_equality_sees_the_last_bit() -> None:

@@ -16,9 +16,12 @@ from dushapley.errors import InvalidOwners
 CHUNK = 1 << 20
 PACKED = (".gz", ".zip")
 Opener = Callable[[], Any]
-DAMAGED = (OSError, EOFError, zlib.error, BadZipFile, LargeZipFile, NotImplementedError,
-           RuntimeError, ValueError, OverflowError)  # fmt: skip
-"""What the standard library raises on archives that are cut short, damaged, or locked."""
+DAMAGED = (OSError, EOFError, zlib.error, BadZipFile, LargeZipFile, RuntimeError, ValueError,
+           OverflowError)  # fmt: skip
+"""What the standard library raises on archives that are cut short, damaged, or locked.
+
+RuntimeError and what is derived from it: of locked ones, and of ways to compress that it lacks.
+"""
 
 
 def unpacked(name: str, content: bytes, reading: Reading) -> tuple[str, bytes]:
