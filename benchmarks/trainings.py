@@ -15,6 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,9 @@ def main() -> None:
     target = HERE / "results" / "trainings.json"
     target.parent.mkdir(exist_ok=True)
     machine = {"python": platform.python_version(), "machine": platform.machine()}
-    target.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    versions = {name: version(name) for name in ("scikit-learn", "lightgbm")}
+    found = {"machine": machine, "versions": versions, "rows": rows}
+    target.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,15 @@ import textwrap
 import time
 from contextlib import closing, suppress
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dushapley as ds
 from dushapley.engine.executors import make_executor
+from dushapley.engine.executors.base import _thread_pools, one_blas_thread
 from dushapley.engine.executors.interrupts import interrupts_put_off
 from dushapley.engine.executors.local import Local
 from dushapley.errors import InvalidOption, UtilityFailed, WorkersLost
@@ -284,3 +287,17 @@ def test_whoever_insists_on_ctrl_c_is_heard_at_once() -> None:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_one_thread_while_inside_and_libraries_that_come_later_are_found(monkeypatch) -> None:
+    def threads() -> set[int]:
+        return {library["num_threads"] for library in threadpool_info()}
+
+    with threadpool_limits(2):
+        with one_blas_thread(), one_blas_thread():
+            assert threads() == {1}
+        assert 2 in threads()
+    known = _thread_pools(len(sys.modules))
+    assert _thread_pools(len(sys.modules)) is known
+    monkeypatch.setitem(sys.modules, "one more", ModuleType("one more"))
+    assert _thread_pools(len(sys.modules)) is not known
