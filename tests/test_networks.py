@@ -51,6 +51,19 @@ class Transformer(torch.nn.Module):
         return self.head(self.block(x.reshape(-1, 8, 8)).mean(dim=1))
 
 
+class Sums(torch.nn.Module):
+    """Two weights that are added and have one gradient, and one whose numbers are alike in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10, bias=False)
+        self.here, self.there = (torch.nn.Parameter(torch.zeros(10)) for _ in range(2))
+        self.slope = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        return self.layer(x) + (self.here + self.there) + self.slope.sum() * x[:, 20:30]
+
+
 def for_numbers():
     return torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 
@@ -73,11 +86,21 @@ def game(make, **more):
 POOLS = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]])
 
 
-@pytest.mark.parametrize("make", [mlp, convolutional, Transformer])
+@pytest.mark.parametrize("make", [mlp, convolutional, Transformer, Sums])
 def test_stacked_training_is_the_training_of_each(make) -> None:
     stacked, alone = game(make), game(make, fast=False)
     assert "at a time" in stacked.notes[0]
     np.testing.assert_allclose(stacked(POOLS), alone(POOLS), atol=2e-5)
+
+
+def test_weights_that_share_a_gradient_take_the_same_steps() -> None:
+    """Beside a network of one weight that takes both their steps."""
+
+    class One(Sums):
+        def forward(self, x):
+            return self.layer(x) + 2 * self.here + 3 * self.slope[0] * x[:, 20:30]
+
+    np.testing.assert_allclose(game(Sums)(POOLS), game(One)(POOLS), atol=2e-5)
 
 
 def test_same_bits_in_any_company() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
@@ -128,9 +128,17 @@ class Stack:
         return judged(answer.reshape(y.shape), y)
 
     def _slopes(self, weights: dict[str, Any], x: Any, y: Any, lack: Any) -> dict[str, Any]:
+        """Gradients of every network's own loss: those of all losses, for none shares a weight.
+
+        `torch.func.grad` would give them too, slower, and first load what compiles programs.
+        """
         self.net.train()
         with torch.enable_grad():
-            return vmap(grad(self._loss))(weights, x, y, lack)
+            free = {name: w.detach().requires_grad_() for name, w in weights.items()}
+            losses = vmap(self._loss)(free, x, y, lack)
+            each = torch.ones(len(x)).to(losses)  # one number a network, or it is refused
+            slopes = torch.autograd.grad(losses, list(free.values()), each, materialize_grads=True)
+        return dict(zip(free, slopes, strict=True))
 
     def _lacking(self, present: BoolArray | None, n: int) -> Any:
         """What to add to the answers so that a class that a pool lacks takes no part."""
@@ -167,7 +175,8 @@ class Stack:
         for step in range(self.recipe.steps):
             batch = on_device[:, step * size : (step + 1) * size]
             slopes = self._slopes(weights, self.X[batch], self.targets[batch], absent)
-            self._take(steps, list(weights.values()), [slopes[name] for name in weights])
+            # a step uses them up, and weights that are added share theirs
+            self._take(steps, list(weights.values()), [g.clone() for g in slopes.values()])
         return weights
 
     def _take(self, steps: Steps, weights: list[Any], slopes: list[Any]) -> None:
