@@ -144,7 +144,6 @@ def _thread_pools(_modules: int) -> Any:
 
 
 @cache
-@cache
 def leave_with(parent: int) -> None:
     """Make this process end soon after its parent does, even when that was killed.
 
