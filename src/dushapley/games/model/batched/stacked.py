@@ -138,7 +138,10 @@ class Stack:
             losses = vmap(self._loss)(free, x, y, lack)
             each = torch.ones(len(x)).to(losses)  # one number a network, or it is refused
             slopes = torch.autograd.grad(losses, list(free.values()), each, materialize_grads=True)
-        return dict(zip(free, slopes, strict=True))
+        # a step uses them up, weights that are added share theirs, and fused steps of a GPU want
+        # them in memory as the weights are
+        own = (torch.empty_like(w).copy_(g) for w, g in zip(weights.values(), slopes, strict=True))
+        return dict(zip(weights, own, strict=True))
 
     def _lacking(self, present: BoolArray | None, n: int) -> Any:
         """What to add to the answers so that a class that a pool lacks takes no part."""
@@ -175,8 +178,7 @@ class Stack:
         for step in range(self.recipe.steps):
             batch = on_device[:, step * size : (step + 1) * size]
             slopes = self._slopes(weights, self.X[batch], self.targets[batch], absent)
-            # a step uses them up, and weights that are added share theirs
-            self._take(steps, list(weights.values()), [g.clone() for g in slopes.values()])
+            self._take(steps, list(weights.values()), [slopes[name] for name in weights])
         return weights
 
     def _take(self, steps: Steps, weights: list[Any], slopes: list[Any]) -> None:
