@@ -191,14 +191,17 @@ def bent(h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64)
     fade = (np.log(h.mix) - h.mix_decay * a.log_count).astype(dtype)[:, None]
     size, other = a.log_size.astype(dtype)[:, None], b.log_size.astype(dtype)
     less = (h.mix_decay * b.log_count).astype(dtype)
-    for rows in _blocks(*found.shape):  # in place, as this is where the time goes
+    blocks = _blocks(*found.shape)
+    room = np.empty((2, blocks[0].stop if blocks else 0, found.shape[1]), dtype)
+    for rows in blocks:  # in place, as this is where the time goes, much of it in getting memory
         overlap = found[rows]
+        curve, shift = room[:, : len(overlap)]
         overlap -= 1.0
-        curve = size[rows] - other
+        np.subtract(size[rows], other, out=curve)
         curve *= curve
         curve *= -0.5 / h.curve_length**2
         np.exp(curve, out=curve)
-        shift = overlap * dtype(1 / h.shift_length)
+        np.multiply(overlap, dtype(1 / h.shift_length), out=shift)
         np.exp(shift, out=shift)
         shift *= h.shift
         shift += h.curve

@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, Rows
+from dushapley.arrays import Array, FloatArray, IntArray, Rows
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Limits, Outcome
 from dushapley.games.model.randomness import derived_seeds, same_behaviour, seeded_generators
@@ -250,7 +251,7 @@ def grouped(rows: FloatArray, most: int = MOST_SCORES) -> FloatArray:
     """
     if len(rows) <= most:
         return rows
-    group = np.random.default_rng(0).permutation(len(rows)) % most
+    group = _groups(len(rows), most)
     mean = rows.mean(axis=0)
     if rows.ndim == 1:
         sums = np.asarray(np.bincount(group, rows - mean, minlength=most), dtype=np.float64)
@@ -259,6 +260,14 @@ def grouped(rows: FloatArray, most: int = MOST_SCORES) -> FloatArray:
         starts = np.searchsorted(group[order], np.arange(most))
         sums = np.add.reduceat((rows - mean)[order], starts, axis=0)
     return np.asarray(mean + sums * (most / len(rows)))
+
+
+@lru_cache(maxsize=8)
+def _groups(rows: int, most: int) -> IntArray:
+    """To which random group each of so many rows belongs: the same for all pools."""
+    group: IntArray = np.random.default_rng(0).permutation(rows) % most
+    group.setflags(write=False)
+    return group
 
 
 def compared(first: Trained, second: Trained) -> Outcome:

@@ -49,9 +49,14 @@ class Judge:
 
     def correct(self, trained: Trained) -> Array:
         """Which test rows each pool predicts rightly, shape (pools, test rows)."""
-        tiles = [[self.numbers.to_numpy(r) for r in right] for right in self._right(trained)]
-        pools = np.concatenate([np.concatenate(tile, axis=1) for tile in tiles])
-        return pools[: len(trained.n_rows)]
+        tile, n_pools = self.numbers.tile, len(trained.n_rows)
+        found = np.empty((n_pools, self.n_rows), dtype=np.bool_)
+        for start, right in zip(range(0, n_pools, tile), self._right(trained), strict=True):
+            pools = found[start : start + tile]
+            # what fills the tile up stays on the device: of few pools it is most of the tile
+            parts = [self.numbers.to_numpy(r[: len(pools)]) for r in right]
+            np.concatenate(parts, axis=1, out=pools)
+        return found
 
     def accuracy(self, trained: Trained) -> FloatArray:
         """Share of the test rows that each pool predicts rightly, shape (pools,)."""
