@@ -19,6 +19,7 @@ import argparse
 import json
 import resource
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
@@ -28,8 +29,7 @@ import numpy as np
 from sklearn.linear_model import Ridge
 
 import dushapley as ds
-from dushapley.estimators.centres import Sizes, drawn_pools
-from dushapley.games.marginals import Marginals
+from dushapley.estimators.centres import POWER, ROUND, Sizes, drawn_pools
 
 RESULTS = Path(__file__).parent / "results" / "many_owners.json"
 COLUMNS, ROWS, FLIPPED, TEST_ROWS = 8, 16, 7, 2000
@@ -165,55 +165,51 @@ def ridge(n_owners: int, centres: int, reference: int, folder: Path, *, shifted:
     store(f"ridge {n_owners} {'shifted' if shifted else 'i.i.d.'}", entry)
 
 
-def block_errors(path: Path, centres: int, runs: int) -> None:
-    """The error of runs of a file, from the spread of several among the first block of owners.
+def of_first_block(game: ds.StreamedGame, centres: int, runs: int) -> np.ndarray:
+    """Values of the first block of owners by several runs of `centres`, each with mean zero.
 
-    Pools are of everybody, marginals of the block only. Values add up, so their errors have mean
-    zero over all owners; hence runs are compared up to a common number.
+    Pools are of everybody, marginals of the block only, which is cheap. Values add up, so errors
+    have mean zero over all owners; hence those of a block are compared up to a common number.
     """
-    game = streamed(path)
     whole, n = game.marginals(), game.n_players
     blocks = [slice(a, min(a + whole.block, n)) for a in range(0, n, whole.block)]
-    nobody = np.zeros((1, n), dtype=bool)
-    state = np.zeros((1, whole.states(nobody[:, blocks[0]], blocks[0]).shape[1]))
-    alone = [whole.gains(nobody[:, owners], state, owners)[0] for owners in blocks]
-    order, rng = np.argsort(np.concatenate(alone), kind="stable"), np.random.default_rng(0)
-    strata, found = Sizes(n, (centres - 2) // 2, 1.5), []
+    first = blocks[0]
+
+    def states(pools: np.ndarray) -> np.ndarray:
+        return np.sum([whole.states(pools[:, owners], owners) for owners in blocks], axis=0)
+
+    ends = np.repeat([[False], [True]], n, axis=1)
+    known = whole.gains(ends[:, first], states(ends), first).sum(axis=0) / (n + 1)
+    nobody = states(ends[:1])
+    alone = [whole.gains(ends[:1, owners], nobody, owners)[0] for owners in blocks]
+    order, rng = np.argsort(np.concatenate(alone), kind="stable"), np.random.default_rng(100)
+    rounds = max(1, (centres - 2) // ROUND)
+    strata, found = Sizes(n, (centres - 2) // (2 * rounds), POWER), []
     for _ in range(runs):
-        sizes, weights = strata.draw(rng)
-        pools = drawn_pools(rng, sizes, order)
-        states = sum(whole.states(pools[:, owners], owners) for owners in blocks)
-        gains = whole.gains(pools[:, blocks[0]], states, blocks[0])
-        drawn = weights @ gains / len(weights) + alone[0] / (n + 1)
+        drawn = known.copy()
+        for _ in range(rounds):
+            sizes, weights = strata.draw(rng)
+            pools = drawn_pools(rng, sizes, order)
+            gains = whole.gains(pools[:, first], states(pools), first)
+            drawn += weights @ gains / len(weights) / rounds
         found.append(drawn - drawn.mean())
+    return np.stack(found)
+
+
+def block_errors(path: Path, centres: int, runs: int) -> None:
+    """The error of runs of a file, from the spread of several among the first block of owners."""
+    game = streamed(path)
+    found = of_first_block(game, centres, runs)
     noise = float(np.mean(np.var(found, axis=0, ddof=1)))
     spread = float(np.var(np.mean(found, axis=0))) - noise / runs
     told = {"centres": centres, "runs": runs, "relative_mse": noise / spread}
-    store(f"error {n}", {**told, "cpu_seconds": process_time()})
-
-
-class FirstBlock(Marginals):
-    """Marginals of the first block of owners only, around pools of everybody: a cheap reference."""
-
-    additive = True
-
-    def __init__(self, whole: Marginals) -> None:
-        self.whole, self.name, self.note = whole, f"first block of {whole.name}", whole.note
-
-    def states(self, pools, owners):
-        return self.whole.states(pools, owners)
-
-    def gains(self, pools, states, owners):
-        if owners.start:
-            return np.zeros(pools.shape)
-        return self.whole.gains(pools, states, owners)
+    store(f"error {game.n_players}", {**told, "cpu_seconds": process_time()})
 
 
 def stream(path: Path, centres: int, reference: int, jobs: int) -> None:
     """Time and memory of a file's values, and what an update costs.
 
-    Values add up, so their errors have mean zero over all owners; hence a block of owners is
-    compared with longer runs up to a common number, which the form "plain" leaves in these.
+    The first block of owners is compared with four longer runs, drawn by another seed.
     """
     began, used = perf_counter(), cpu()
     game = streamed(path)
@@ -232,19 +228,15 @@ def stream(path: Path, centres: int, reference: int, jobs: int) -> None:
         "memory_gb_of_the_largest_worker": memory(resource.RUSAGE_CHILDREN),
         "flipped_below_median": float(np.mean(found.values[~honest] < np.median(found.values))),
     }
-    store(f"stream {game.n_players}", entry)
+    store(f"stream {game.n_players} {centres} centres", entry)
     if reference:
-        block = FirstBlock(game.marginals())
-        game.marginals = lambda: block  # type: ignore[method-assign, assignment]
-        plain = {"form": "plain"}
-        runs = [
-            valued(game, reference // 4, seed=100 + k, options=plain).values[: block.block]
-            for k in range(4)
-        ]
-        long = np.stack(runs)
-        long += found.values[: block.block].mean() - long.mean(axis=1, keepdims=True)
-        told = apart(found, found.values[: block.block], long)
-        store(f"stream {game.n_players}", {**entry, **told, "reference_centres": reference})
+        long = of_first_block(game, reference // 4, 4)
+        block = found.values[: long.shape[1]]
+        told = apart(found, block, long + block.mean())
+        store(
+            f"stream {game.n_players} {centres} centres",
+            {**entry, **told, "reference_centres": reference},
+        )
 
 
 def covered_games() -> dict[str, Callable[[], Any]]:
@@ -353,25 +345,35 @@ def two_logistic(centres: int) -> None:
     store("logistic adult 1000, two runs", entry)
 
 
-def dask(path: Path, centres: int) -> None:
-    """Two Dask workers against one, on the same file."""
-    seconds, values = {}, {}
-    for workers in (1, 2):
-        from distributed import Client, LocalCluster
+def dask(path: Path, centres: int, repetitions: int = 5) -> None:
+    """Two Dask workers against one on the same file: clusters that stand ready, turn by turn."""
+    from distributed import Client, LocalCluster
 
-        with LocalCluster(workers, threads_per_worker=1) as cluster, Client(cluster) as client:
-            game = streamed(path)
-            valued(game, 3, executor="dask", address=client)  # workers import and read
-            began = perf_counter()
-            found = valued(game, centres, executor="dask", address=client)
-            seconds[workers], values[workers] = perf_counter() - began, found.values
+    game = streamed(path)
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    values = set()
+    with ExitStack() as stack:
+        clients = {}
+        for workers in seconds:
+            cluster = LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
+            clients[workers] = stack.enter_context(Client(stack.enter_context(cluster)))
+            valued(game, 3, executor="dask", address=clients[workers])  # workers import
+        for _ in range(repetitions):
+            for workers, client in clients.items():
+                began = perf_counter()
+                found = valued(game, centres, executor="dask", address=client)
+                seconds[workers].append(perf_counter() - began)
+                values.add(found.values.tobytes())
+    one, two = (float(np.median(seconds[workers])) for workers in (1, 2))
     entry = {
-        "owners": len(values[1]),
+        "owners": game.n_players,
         "centres": centres,
-        "seconds_one": seconds[1],
-        "seconds_two": seconds[2],
-        "speedup": seconds[1] / seconds[2],
-        "same_bits": values[1].tobytes() == values[2].tobytes(),
+        "repetitions": repetitions,
+        "seconds_one": one,
+        "seconds_two": two,
+        "speedup": one / two,
+        "each": seconds,
+        "same_bits": len(values) == 1,
     }
     store("dask", entry)
 
