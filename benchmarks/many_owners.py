@@ -2,8 +2,7 @@
 
 python benchmarks/many_owners.py write 1000000 rows.parquet   example data: ridge, 8 columns
 python benchmarks/many_owners.py ridge 10000 [--shifted]      error against long runs, and time
-python benchmarks/many_owners.py stream rows.parquet          values of a file, time and memory
-python benchmarks/many_owners.py error rows.parquet           error of such runs, by their spread
+python benchmarks/many_owners.py stream rows.parquet          a file's values: time, memory, error
 python benchmarks/many_owners.py coverage size                intervals, 1,000 owners, 100 seeds
 python benchmarks/many_owners.py knn 10000                    against exact values
 python benchmarks/many_owners.py logistic                     adult, Newton steps and refits
@@ -26,6 +25,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 from sklearn.linear_model import Ridge
 
 import dushapley as ds
@@ -37,7 +37,6 @@ COMMANDS = (
     "write",
     "ridge",
     "stream",
-    "error",
     "coverage",
     "knn",
     "logistic",
@@ -196,16 +195,6 @@ def of_first_block(game: ds.StreamedGame, centres: int, runs: int) -> np.ndarray
     return np.stack(found)
 
 
-def block_errors(path: Path, centres: int, runs: int) -> None:
-    """The error of runs of a file, from the spread of several among the first block of owners."""
-    game = streamed(path)
-    found = of_first_block(game, centres, runs)
-    noise = float(np.mean(np.var(found, axis=0, ddof=1)))
-    spread = float(np.var(np.mean(found, axis=0))) - noise / runs
-    told = {"centres": centres, "runs": runs, "relative_mse": noise / spread}
-    store(f"error {game.n_players}", {**told, "cpu_seconds": process_time()})
-
-
 def stream(path: Path, centres: int, reference: int, jobs: int) -> None:
     """Time and memory of a file's values, and what an update costs.
 
@@ -215,7 +204,10 @@ def stream(path: Path, centres: int, reference: int, jobs: int) -> None:
     game = streamed(path)
     read = cpu() - used
     found = valued(game, centres, progress=True, n_jobs=jobs)
-    wall, taken = perf_counter() - began, cpu() - used
+    wall = perf_counter() - began
+    if jobs > 1:
+        get_reusable_executor().shutdown(wait=True)  # what workers used is told when they end
+    taken = cpu() - used
     honest = np.arange(game.n_players) % FLIPPED != 0
     entry: dict[str, object] = {
         "centres": centres,
@@ -355,7 +347,7 @@ def dask(path: Path, centres: int, repetitions: int = 5) -> None:
     with ExitStack() as stack:
         clients = {}
         for workers in seconds:
-            cluster = LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             clients[workers] = stack.enter_context(Client(stack.enter_context(cluster)))
             valued(game, 3, executor="dask", address=clients[workers])  # workers import
         for _ in range(repetitions):
@@ -397,8 +389,6 @@ def main() -> None:
         ridge(int(first), asked.centres, asked.reference, files, shifted=asked.shifted)
     elif asked.what == "stream":
         stream(Path(first), asked.centres, asked.reference, asked.jobs)
-    elif asked.what == "error":
-        block_errors(Path(first), asked.centres, 8)
     elif asked.what == "coverage":
         coverage(first, asked.centres, asked.seeds)
     elif asked.what == "knn":
