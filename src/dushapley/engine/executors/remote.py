@@ -193,13 +193,13 @@ def keep_freed_memory() -> None:
     """Keep up to 64 MB of what this process frees, as the C library does if nobody interferes.
 
     Dask has its workers hand back every freed array at once. Arithmetic then begins on new memory
-    again and again, which took models made of sums five times as long.
+    again and again, which takes models made of sums several times as long.
     """
     if os.environ.get("MALLOC_TRIM_THRESHOLD_") == DASKS_OWN:
         with suppress(AttributeError, OSError, TypeError):  # of systems that have no such setting
-            library = ctypes.CDLL(None)
-            library.mallopt(M_MMAP_THRESHOLD, 2**25)
-            library.mallopt(M_TRIM_THRESHOLD, 2**26)
+            own = ctypes.CDLL(None)
+            own.mallopt(M_MMAP_THRESHOLD, 2**25)
+            own.mallopt(M_TRIM_THRESHOLD, 2**26)
 
 
 def pay_there(parcel: Parcel, group: Group, suspect: bool = False) -> tuple[float, Results]:
