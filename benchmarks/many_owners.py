@@ -20,6 +20,7 @@ import resource
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from os import getloadavg
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -338,11 +339,16 @@ def two_logistic(centres: int) -> None:
 
 
 def dask(path: Path, centres: int, repetitions: int = 5) -> None:
-    """Two Dask workers against one on the same file: clusters that stand ready, turn by turn."""
+    """Two Dask workers against one on the same file: clusters that stand ready, turn by turn.
+
+    Elapsed times mean something on a quiet machine only, so the load is told, and what the busiest
+    worker and the driver computed, which depends on others less.
+    """
     from distributed import Client, LocalCluster
 
-    game = streamed(path)
+    game, load = streamed(path), getloadavg()[0]
     seconds: dict[int, list[float]] = {1: [], 2: []}
+    busiest, driver = ({workers: [] for workers in seconds} for _ in range(2))
     values = set()
     with ExitStack() as stack:
         clients = {}
@@ -352,9 +358,12 @@ def dask(path: Path, centres: int, repetitions: int = 5) -> None:
             valued(game, 3, executor="dask", address=clients[workers])  # workers import
         for _ in range(repetitions):
             for workers, client in clients.items():
-                began = perf_counter()
+                before, own, began = client.run(process_time), process_time(), perf_counter()
                 found = valued(game, centres, executor="dask", address=client)
                 seconds[workers].append(perf_counter() - began)
+                driver[workers].append(process_time() - own)
+                after = client.run(process_time)
+                busiest[workers].append(max(after[name] - before[name] for name in after))
                 values.add(found.values.tobytes())
     one, two = (float(np.median(seconds[workers])) for workers in (1, 2))
     entry = {
@@ -365,6 +374,9 @@ def dask(path: Path, centres: int, repetitions: int = 5) -> None:
         "seconds_two": two,
         "speedup": one / two,
         "each": seconds,
+        "cpu_seconds_of_the_busiest_worker": {w: float(np.median(busiest[w])) for w in busiest},
+        "cpu_seconds_of_the_driver": {w: float(np.median(driver[w])) for w in driver},
+        "load_average_before": load,
         "same_bits": len(values) == 1,
     }
     store("dask", entry)
