@@ -2,8 +2,7 @@
 
 python benchmarks/many_owners.py write 1000000 rows.parquet   example data: ridge, 8 columns
 python benchmarks/many_owners.py ridge 10000 [--shifted]      error against long runs, and time
-python benchmarks/many_owners.py stream rows.parquet          values of a file, time and memory
-python benchmarks/many_owners.py error rows.parquet           error of such runs, by their spread
+python benchmarks/many_owners.py stream rows.parquet          a file's values: time, memory, error
 python benchmarks/many_owners.py coverage size                intervals, 1,000 owners, 100 seeds
 python benchmarks/many_owners.py knn 10000                    against exact values
 python benchmarks/many_owners.py logistic                     adult, Newton steps and refits
@@ -19,17 +18,19 @@ import argparse
 import json
 import resource
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
+from os import getloadavg
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 from sklearn.linear_model import Ridge
 
 import dushapley as ds
-from dushapley.estimators.centres import Sizes, drawn_pools
-from dushapley.games.marginals import Marginals
+from dushapley.estimators.centres import POWER, ROUND, Sizes, drawn_pools
 
 RESULTS = Path(__file__).parent / "results" / "many_owners.json"
 COLUMNS, ROWS, FLIPPED, TEST_ROWS = 8, 16, 7, 2000
@@ -37,7 +38,6 @@ COMMANDS = (
     "write",
     "ridge",
     "stream",
-    "error",
     "coverage",
     "knn",
     "logistic",
@@ -165,61 +165,50 @@ def ridge(n_owners: int, centres: int, reference: int, folder: Path, *, shifted:
     store(f"ridge {n_owners} {'shifted' if shifted else 'i.i.d.'}", entry)
 
 
-def block_errors(path: Path, centres: int, runs: int) -> None:
-    """The error of runs of a file, from the spread of several among the first block of owners.
+def of_first_block(game: ds.StreamedGame, centres: int, runs: int) -> np.ndarray:
+    """Values of the first block of owners by several runs of `centres`, each with mean zero.
 
-    Pools are of everybody, marginals of the block only. Values add up, so their errors have mean
-    zero over all owners; hence runs are compared up to a common number.
+    Pools are of everybody, marginals of the block only, which is cheap. Values add up, so errors
+    have mean zero over all owners; hence those of a block are compared up to a common number.
     """
-    game = streamed(path)
     whole, n = game.marginals(), game.n_players
     blocks = [slice(a, min(a + whole.block, n)) for a in range(0, n, whole.block)]
-    nobody = np.zeros((1, n), dtype=bool)
-    state = np.zeros((1, whole.states(nobody[:, blocks[0]], blocks[0]).shape[1]))
-    alone = [whole.gains(nobody[:, owners], state, owners)[0] for owners in blocks]
-    order, rng = np.argsort(np.concatenate(alone), kind="stable"), np.random.default_rng(0)
-    strata, found = Sizes(n, (centres - 2) // 2, 1.5), []
+    first = blocks[0]
+
+    def states(pools: np.ndarray) -> np.ndarray:
+        return np.sum([whole.states(pools[:, owners], owners) for owners in blocks], axis=0)
+
+    ends = np.repeat([[False], [True]], n, axis=1)
+    known = whole.gains(ends[:, first], states(ends), first).sum(axis=0) / (n + 1)
+    nobody = states(ends[:1])
+    alone = [whole.gains(ends[:1, owners], nobody, owners)[0] for owners in blocks]
+    order, rng = np.argsort(np.concatenate(alone), kind="stable"), np.random.default_rng(100)
+    rounds = max(1, (centres - 2) // ROUND)
+    strata, found = Sizes(n, (centres - 2) // (2 * rounds), POWER), []
     for _ in range(runs):
-        sizes, weights = strata.draw(rng)
-        pools = drawn_pools(rng, sizes, order)
-        states = sum(whole.states(pools[:, owners], owners) for owners in blocks)
-        gains = whole.gains(pools[:, blocks[0]], states, blocks[0])
-        drawn = weights @ gains / len(weights) + alone[0] / (n + 1)
+        drawn = known.copy()
+        for _ in range(rounds):
+            sizes, weights = strata.draw(rng)
+            pools = drawn_pools(rng, sizes, order)
+            gains = whole.gains(pools[:, first], states(pools), first)
+            drawn += weights @ gains / len(weights) / rounds
         found.append(drawn - drawn.mean())
-    noise = float(np.mean(np.var(found, axis=0, ddof=1)))
-    spread = float(np.var(np.mean(found, axis=0))) - noise / runs
-    told = {"centres": centres, "runs": runs, "relative_mse": noise / spread}
-    store(f"error {n}", {**told, "cpu_seconds": process_time()})
-
-
-class FirstBlock(Marginals):
-    """Marginals of the first block of owners only, around pools of everybody: a cheap reference."""
-
-    additive = True
-
-    def __init__(self, whole: Marginals) -> None:
-        self.whole, self.name, self.note = whole, f"first block of {whole.name}", whole.note
-
-    def states(self, pools, owners):
-        return self.whole.states(pools, owners)
-
-    def gains(self, pools, states, owners):
-        if owners.start:
-            return np.zeros(pools.shape)
-        return self.whole.gains(pools, states, owners)
+    return np.stack(found)
 
 
 def stream(path: Path, centres: int, reference: int, jobs: int) -> None:
     """Time and memory of a file's values, and what an update costs.
 
-    Values add up, so their errors have mean zero over all owners; hence a block of owners is
-    compared with longer runs up to a common number, which the form "plain" leaves in these.
+    The first block of owners is compared with four longer runs, drawn by another seed.
     """
     began, used = perf_counter(), cpu()
     game = streamed(path)
     read = cpu() - used
     found = valued(game, centres, progress=True, n_jobs=jobs)
-    wall, taken = perf_counter() - began, cpu() - used
+    wall = perf_counter() - began
+    if jobs > 1:
+        get_reusable_executor().shutdown(wait=True)  # what workers used is told when they end
+    taken = cpu() - used
     honest = np.arange(game.n_players) % FLIPPED != 0
     entry: dict[str, object] = {
         "centres": centres,
@@ -232,19 +221,15 @@ def stream(path: Path, centres: int, reference: int, jobs: int) -> None:
         "memory_gb_of_the_largest_worker": memory(resource.RUSAGE_CHILDREN),
         "flipped_below_median": float(np.mean(found.values[~honest] < np.median(found.values))),
     }
-    store(f"stream {game.n_players}", entry)
+    store(f"stream {game.n_players} {centres} centres", entry)
     if reference:
-        block = FirstBlock(game.marginals())
-        game.marginals = lambda: block  # type: ignore[method-assign, assignment]
-        plain = {"form": "plain"}
-        runs = [
-            valued(game, reference // 4, seed=100 + k, options=plain).values[: block.block]
-            for k in range(4)
-        ]
-        long = np.stack(runs)
-        long += found.values[: block.block].mean() - long.mean(axis=1, keepdims=True)
-        told = apart(found, found.values[: block.block], long)
-        store(f"stream {game.n_players}", {**entry, **told, "reference_centres": reference})
+        long = of_first_block(game, reference // 4, 4)
+        block = found.values[: long.shape[1]]
+        told = apart(found, block, long + block.mean())
+        store(
+            f"stream {game.n_players} {centres} centres",
+            {**entry, **told, "reference_centres": reference},
+        )
 
 
 def covered_games() -> dict[str, Callable[[], Any]]:
@@ -292,24 +277,24 @@ def knn_game(n_owners: int, rows: int = 3, points: int = 100) -> ds.KNNGame:
     return ds.KNNGame(owners, T, (T.sum(axis=1) > 0).astype(int))
 
 
-def knn(n_owners: int, centres: int) -> None:
-    """Against the exact values."""
+def knn(n_owners: int, centres: int, seeds: int = 8) -> None:
+    """Against the exact values, over several seeds."""
     game = knn_game(n_owners)
-    began = perf_counter()
+    began = process_time()
     exact = ds.value(game, "exact").values
-    formula = perf_counter() - began
-    began = perf_counter()
-    found = valued(game, centres, seed=0)
-    store(
-        f"knn {n_owners}",
-        {
-            "centres": centres,
-            "relative_mse": float(np.mean((found.values - exact) ** 2) / exact.var()),
-            "covered": float(np.mean(np.abs(found.values - exact) <= 1.96 * found.std_errors)),
-            "seconds": perf_counter() - began,
-            "exact_seconds": formula,
-        },
-    )
+    formula, began = process_time() - began, process_time()
+    runs = [valued(game, centres, seed=seed) for seed in range(seeds)]
+    off = [np.abs(run.values - exact) for run in runs]
+    covered = [np.mean(o <= 1.96 * run.std_errors) for o, run in zip(off, runs, strict=True)]
+    entry = {
+        "seeds": seeds,
+        "relative_mse": float(np.mean(np.square(off)) / exact.var()),
+        "covered": float(np.mean(covered)),
+        "cpu_seconds": (process_time() - began) / seeds,
+        "exact_cpu_seconds": formula,
+        "memory_gb": memory(),
+    }
+    store(f"knn {n_owners} {centres} centres", entry)
 
 
 def adult_game() -> ds.ModelGame:
@@ -353,25 +338,46 @@ def two_logistic(centres: int) -> None:
     store("logistic adult 1000, two runs", entry)
 
 
-def dask(path: Path, centres: int) -> None:
-    """Two Dask workers against one, on the same file."""
-    seconds, values = {}, {}
-    for workers in (1, 2):
-        from distributed import Client, LocalCluster
+def dask(path: Path, centres: int, repetitions: int = 5) -> None:
+    """Two Dask workers against one on the same file: clusters that stand ready, turn by turn.
 
-        with LocalCluster(workers, threads_per_worker=1) as cluster, Client(cluster) as client:
-            game = streamed(path)
-            valued(game, 3, executor="dask", address=client)  # workers import and read
-            began = perf_counter()
-            found = valued(game, centres, executor="dask", address=client)
-            seconds[workers], values[workers] = perf_counter() - began, found.values
+    Elapsed times mean something on a quiet machine only, so the load is told, and what the busiest
+    worker and the driver computed, which depends on others less.
+    """
+    from distributed import Client, LocalCluster
+
+    game, load = streamed(path), getloadavg()[0]
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    busiest, driver = ({workers: [] for workers in seconds} for _ in range(2))
+    values = set()
+    with ExitStack() as stack:
+        clients = {}
+        for workers in seconds:
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            clients[workers] = stack.enter_context(Client(stack.enter_context(cluster)))
+            valued(game, 3, executor="dask", address=clients[workers])  # workers import
+        for _ in range(repetitions):
+            for workers, client in clients.items():
+                before, own, began = client.run(process_time), process_time(), perf_counter()
+                found = valued(game, centres, executor="dask", address=client)
+                seconds[workers].append(perf_counter() - began)
+                driver[workers].append(process_time() - own)
+                after = client.run(process_time)
+                busiest[workers].append(max(after[name] - before[name] for name in after))
+                values.add(found.values.tobytes())
+    one, two = (float(np.median(seconds[workers])) for workers in (1, 2))
     entry = {
-        "owners": len(values[1]),
+        "owners": game.n_players,
         "centres": centres,
-        "seconds_one": seconds[1],
-        "seconds_two": seconds[2],
-        "speedup": seconds[1] / seconds[2],
-        "same_bits": values[1].tobytes() == values[2].tobytes(),
+        "repetitions": repetitions,
+        "seconds_one": one,
+        "seconds_two": two,
+        "speedup": one / two,
+        "each": seconds,
+        "cpu_seconds_of_the_busiest_worker": {w: float(np.median(busiest[w])) for w in busiest},
+        "cpu_seconds_of_the_driver": {w: float(np.median(driver[w])) for w in driver},
+        "load_average_before": load,
+        "same_bits": len(values) == 1,
     }
     store("dask", entry)
 
@@ -395,8 +401,6 @@ def main() -> None:
         ridge(int(first), asked.centres, asked.reference, files, shifted=asked.shifted)
     elif asked.what == "stream":
         stream(Path(first), asked.centres, asked.reference, asked.jobs)
-    elif asked.what == "error":
-        block_errors(Path(first), asked.centres, 8)
     elif asked.what == "coverage":
         coverage(first, asked.centres, asked.seeds)
     elif asked.what == "knn":

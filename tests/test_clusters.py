@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from platform import libc_ver
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,32 @@ def test_dask_gives_the_bits_of_this_process(client: Any, tmp_path: Path) -> Non
     assert client.status == "running"  # it was lent, and is still the owner's
     with ds.Ledger(tmp_path / "l.sqlite", sleepy_game().context) as ledger:
         assert len(ledger) == there.n_computed
+
+
+FAULTS = """
+import numpy as np
+from resource import RUSAGE_SELF, getrusage
+from dushapley.engine.executors.remote import keep_freed_memory
+def faults():
+    before = getrusage(RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        np.ones(100_000)
+    return getrusage(RUSAGE_SELF).ru_minflt - before
+first = faults()
+keep_freed_memory()
+faults()
+print(first, faults())
+"""
+
+
+@pytest.mark.skipif(libc_ver()[0] != "glibc", reason="only glibc is told by Dask to keep nothing")
+def test_workers_do_not_hand_back_every_array_that_they_will_need_again() -> None:
+    told = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}
+    words = [sys.executable, "-c", FAULTS]
+    ran = subprocess.run(words, env=told, capture_output=True, text=True, check=True)
+    before, after = map(int, ran.stdout.split())
+    assert before > 10_000
+    assert after < 1000
 
 
 def test_a_models_own_error_is_not_tried_again_on_dask(client: Any, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
+from dushapley.engine import propagation
 from dushapley.estimators.calibration import student
 from dushapley.estimators.registry import REGISTRY
 from dushapley.games import Game, Outcome
@@ -188,6 +189,23 @@ def test_errors_of_owners_are_known_jointly():
     joint = sampled.total_covariance
     assert np.sqrt(np.diag(joint)) == pytest.approx(sampled.total_errors, rel=1e-12)
     assert np.linalg.eigvalsh(joint).min() > -1e-12
+
+
+@pytest.mark.parametrize("method", ["exact", "permutation", "gp", "knn"])
+def test_errors_of_very_many_owners_are_kept_without_their_squares(method, monkeypatch):
+    rows = ds.KNNGame(owners(labels, 5), *labels(60, np.random.default_rng(6)))
+    game = rows if method == "knn" else Rows(5, 60, spread=0.05)
+    few = ds.value(game, method)
+    monkeypatch.setattr(propagation, "MOST_JOINT", 4)
+    many = ds.value(game, method)
+    assert few.total_covariance is not None
+    assert many.total_covariance is None
+    assert "independent" in many.interval_meaning
+    assert "independent" not in few.interval_meaning
+    assert many.errors["dominant"] == few.errors["dominant"]
+    for source in ("sampling", "training", "test set", "total"):
+        np.testing.assert_allclose(many.errors[source], few.errors[source], rtol=1e-9)
+    assert ds.Valuation.from_dict(many.to_dict()) == many
 
 
 def test_games_without_rows_have_no_further_errors():

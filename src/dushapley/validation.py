@@ -106,7 +106,7 @@ def is_partial(queries: Queries) -> BoolArray:
 
 def is_unicode(text: str) -> bool:
     """Whether it can be written as UTF-8: no halves of characters, as odd file names have."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def is_whole(thing: object, least: float = -inf, most: float = inf) -> TypeGuard[int]:

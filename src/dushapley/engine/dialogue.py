@@ -120,11 +120,11 @@ class Dialogue:
         """Answer the oldest open round, one number per pool."""
         if not self.open:
             raise ProtocolViolated("Nothing was asked; the conversation is over.")
+        if self.open[0].around:  # gigabytes, so not copied
+            self._tell_marginals(np.asarray(values, dtype=np.float64))
+            return
         queries = self.open[0].queries
         answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
-        if self.open[0].around:
-            self._tell_marginals(answers)
-            return
         if answers.shape != (len(queries),):
             raise ProtocolViolated(
                 f"The answers have shape {answers.shape}; {len(queries)} pools were "
@@ -288,9 +288,8 @@ class Ahead:
 
 def refuse_odd_gains(gains: FloatArray, names: Sequence[str]) -> None:
     """Refuse marginals that are not numbers, or whose squares are none."""
-    odd = ~(np.abs(gains) < 1e150)
-    if odd.any():
-        centre, owner = np.argwhere(odd)[0].tolist()
+    if not (gains.min() > -1e150 and gains.max() < 1e150):  # NaN is neither
+        centre, owner = np.argwhere(~(np.abs(gains) < 1e150))[0].tolist()
         raise UtilityFailed(
             f"The marginal of {names[owner]!r} around a pool came to {gains[centre, owner]}; "
             "values need finite numbers below 1e150. Mend the utility, or leave the owner out."

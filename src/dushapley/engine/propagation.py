@@ -18,7 +18,8 @@ utilities: the test set without one group of its rows (jackknife), or utilities 
 noise of their standard error. No further question is asked of the game. A method that chooses its
 questions by the answers would then ask others; its errors are reported only if it states weights.
 Errors of different owners come from the same pools and test rows, so they are kept as a covariance:
-shares of a pot depend on it.
+shares of a pot depend on it. Of more than `MOST_JOINT` owners they are variances, one an owner, and
+wherever a covariance is spoken of below.
 
 The spread of a sampling method already holds part of the training noise, so for these the total
 errs on the safe side.
@@ -32,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.engine.scores import AT_ONCE, Answers
 from dushapley.engine.sheet import GROUPS, Begin, coalition_weights, pseudo_values
 from dushapley.estimators.calibration import (
@@ -47,7 +48,7 @@ from dushapley.estimators.calibration import (
 )
 from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.protocol import Ask, Estimate
-from dushapley.results.uncertainty import std_errors_of, with_errors
+from dushapley.results.uncertainty import MOST_JOINT, std_errors_of, variances_of, with_errors
 
 NOISES = 100
 """Replays with noise on the utilities."""
@@ -161,7 +162,8 @@ def by_source(
     `measured` has those of training and test set: None where one is unknown, and none at all where
     nothing is left to chance.
     """
-    nothing = np.zeros((len(estimate.values),) * 2)
+    n = len(estimate.values)
+    nothing = np.zeros((n, n) if n <= MOST_JOINT else n)
     covariances = {
         "sampling": nothing if enumerated else _sampling_error(estimate),
         "training": measured.get("training", nothing),
@@ -196,6 +198,8 @@ def _sampling_error(estimate: Estimate) -> FloatArray | None:
     """As the method knows it; owners are independent where it does not say otherwise."""
     if estimate.std_errors is None:
         return None
+    if len(estimate.values) > MOST_JOINT:
+        return estimate.std_errors**2
     if estimate.covariance is None:
         return np.diag(estimate.std_errors**2)
     return with_errors(estimate.covariance, estimate.std_errors)
@@ -205,13 +209,14 @@ def _total(covariances: Mapping[str, FloatArray | None]) -> dict[str, Any]:
     """Of all sources; None where one is unknown, since the rest would promise too much."""
     known = {name: joint for name, joint in covariances.items() if joint is not None}
     unknown = [name for name in covariances if name not in known]
-    dominant = max(known, key=lambda name: float(np.trace(known[name]))) if known else None
+    sizes = {name: float(variances_of(joint).sum()) for name, joint in known.items()}
+    dominant = max(sizes, key=lambda name: sizes[name]) if sizes else None
     if unknown:
         return {"total": None, "dominant": dominant, "unknown": unknown}
     joint = np.sum(list(known.values()), axis=0)
     total = std_errors_of(joint)
-    known_of = {"total": total.tolist(), "covariance": joint.tolist()}
-    return {**known_of, "dominant": dominant, "unknown": unknown}
+    between = {} if joint.ndim == 1 else {"covariance": joint.tolist()}
+    return {"total": total.tolist(), **between, "dominant": dominant, "unknown": unknown}
 
 
 Columns = Callable[[IntArray], FloatArray]
@@ -315,6 +320,8 @@ def influence_error(influence: FloatArray | None, shift: float = 0.0) -> FloatAr
             return None
         away, largest = np.zeros_like(away), shift
     away[:, np.ptp(away, axis=0) <= ALIKE * largest] = 0.0
+    if away.shape[1] > MOST_JOINT:
+        return np.square(largest * _own_errors(away / largest, shift / largest))
     errors = largest * _difference_errors(away / largest, shift / largest)
     joint = with_errors(covariance_of(away, ddof=1) / len(away), errors[-1, :-1])
     own = np.diag(joint)
@@ -331,7 +338,7 @@ def _difference_errors(away: FloatArray, shift: float) -> FloatArray:
 
     Between owners only where few rows tell them apart; 0 elsewhere, their covariance says it all.
     """
-    n, x = len(away), np.column_stack([away, np.zeros(len(away))])
+    x = np.column_stack([away, np.zeros(len(away))])
     square, cube = x * x, x * x * x
     second, third, fourth = x.T @ x, square.T @ x, cube.T @ x
     both = square.T @ square
@@ -340,16 +347,36 @@ def _difference_errors(away: FloatArray, shift: float) -> FloatArray:
     three = sums[1] - 3 * (third - third.T)
     four = np.diag(both)[:, None] + np.diag(both) - 4 * (fourth + fourth.T) + 6 * both
     alike = two <= ALIKE * sums[0].max()
+    reach = np.ptp(x, axis=0) / len(x)
+    reach = np.maximum(np.maximum(reach[:, None], reach), shift)
+    errors, rows = _calibrated(len(x), two, three, four, alike, reach)
+    errors[:-1, :-1][rows[:-1, :-1] >= FEW] = 0.0
+    return errors
+
+
+def _own_errors(away: FloatArray, shift: float) -> FloatArray:
+    """The same of each owner beside nobody alone, shape (I,): for owners whose pairs are many."""
+    square = away * away
+    two, three, four = (part.sum(axis=0) for part in (square, square * away, square * square))
+    alike, reach = two <= 2 * ALIKE * two.max(), np.ptp(away, axis=0) / len(away)
+    return _calibrated(len(away), two, three, four, alike, np.maximum(reach, shift))[0]
+
+
+def _calibrated(
+    n: int,
+    two: FloatArray,
+    three: FloatArray,
+    four: FloatArray,
+    alike: BoolArray,
+    reach: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Errors from sums of powers over n test rows, and how many rows tell of each in effect."""
     two[alike] = three[alike] = 0.0
     rows = np.divide(two**2, four, out=np.zeros_like(two), where=~alike & (four > 0))
     spread = Spread(two / n / (n - 1), three / n**3, _freedom(n, two, three, rows))
-    reach = np.ptp(x, axis=0) / n
-    reach = np.maximum(np.maximum(reach[:, None], reach), shift)
     reach[reach <= ALIKE * reach.max()] = reach.max()
     unseen = np.where(rows < ENOUGH_EVENTS, 3 * reach / NORMAL, 0.0)
-    errors = np.maximum(spread.errors, unseen)
-    errors[:-1, :-1][rows[:-1, :-1] >= FEW] = 0.0
-    return np.asarray(errors)
+    return np.asarray(np.maximum(spread.errors, unseen)), rows
 
 
 def _freedom(n: int, two: FloatArray, three: FloatArray, rows: FloatArray) -> FloatArray:
@@ -378,6 +405,8 @@ def _without_groups(carry: Carrier, answers: Answers, member: IntArray) -> Itera
 
 def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
     """Covariance of columns, as a matrix even of one."""
+    if rows.shape[1] > MOST_JOINT:
+        return np.asarray(rows.var(axis=0, ddof=ddof))
     return np.atleast_2d(np.cov(rows, rowvar=False, ddof=ddof))
 
 
@@ -398,7 +427,8 @@ def _training_error(
     for start in range(0, n, AT_ONCE):
         stop = min(start + AT_ONCE, n)
         scaled = carry.weights.block(start, stop) * noise[start:stop]
-        covariance += scaled @ scaled.T
+        many = len(scaled) > MOST_JOINT
+        covariance += np.square(scaled).sum(axis=1) if many else scaled @ scaled.T
     return np.asarray(covariance)
 
 

@@ -156,7 +156,9 @@ class Walk:
         blocked = np.einsum("prt,pr->p", held, takes)
         for c in range(1, k + 1):
             if c < k:
-                fewer = self._without(others, np.full(len(own), c))
+                fewer = others.copy()
+                for r in range(1, k):  # as `_without`, of one c for all points
+                    fewer[:, r, c:] -= fewer[:, r - 1, :-c]
                 pushed = fits & (t > cap - c) & right[:, None]
                 active = np.einsum("prt,pt,pr->p", fewer, pushed, takes)
                 self.lost[:, c] += np.where(c <= cap[:, 0], active, blocked)

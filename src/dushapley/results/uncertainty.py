@@ -4,7 +4,8 @@ Errors here are those of all known sources together: sampling, training, test se
 (`Valuation.total_errors`; `engine.propagation` finds the last two). Errors of different owners are
 correlated (they share pools and test rows, and the sum of the values is known), so two overlapping
 intervals can still belong to a sure order. Errors are taken as jointly normal with the covariance
-`Valuation.total_covariance`; where a method knows no covariance between owners, as independent.
+`Valuation.total_covariance`; where a method knows no covariance between owners, or these are too
+many for one (`MOST_JOINT`), as independent.
 Python, settlement, what-if, report and terminal all ask here.
 """
 
@@ -46,6 +47,10 @@ LEAST_DRAWS, INTERVAL_DRAWS, RANK_DRAWS = 500, 4000, 20_000
 """Joint draws of all values: a probability from 20,000 has a standard error up to 0.0036."""
 MOST_NUMBERS = 2**22
 """Numbers in all draws together: from 200 owners on there are fewer draws, down to the least."""
+MOST_JOINT = 1000
+"""Owners up to whom errors by source have a covariance: what a stored result may hold. Of more
+there are variances only, for the squares of ten thousand would fill a machine.
+"""
 
 
 def half_width(std_errors: Errors) -> Errors:
@@ -69,9 +74,14 @@ def root_mean_square(std_errors: ArrayLike) -> float:
     return float(np.sqrt(np.mean(np.square(std_errors))))
 
 
-def std_errors_of(covariance: FloatArray) -> FloatArray:
-    """Roots of the diagonal; rounding may leave it a hair below zero."""
-    return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+def variances_of(joint: FloatArray) -> FloatArray:
+    """The diagonal of a covariance; variances as they are."""
+    return joint if joint.ndim == 1 else np.diag(joint)
+
+
+def std_errors_of(joint: FloatArray) -> FloatArray:
+    """Roots of variances; rounding may leave them a hair below zero."""
+    return np.asarray(np.sqrt(np.maximum(variances_of(joint), 0.0)))
 
 
 def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:

@@ -99,8 +99,8 @@ class Valuation:
     errors
         Standard errors by source, where something is trained: "sampling", "training" and
         "test set" (None where one is unknown), the names of the "unknown" ones, the "total" with
-        its "covariance" between owners (None and absent unless all are known), and which of the
-        known ones is "dominant".
+        its "covariance" between owners (None and absent unless all are known; absent also beyond
+        1,000 owners), and which of the known ones is "dominant".
     notes
         Sentences to read before paying anybody.
     details
@@ -237,10 +237,14 @@ class Valuation:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the method knows errors of sampling, but not how those of two owners go together.
+        """Whether errors are known, but not how those of two owners go together.
 
-        Differences and ranks then take them as independent.
+        A method may not know it of sampling, and of more than 1,000 owners errors by source are
+        kept without. Differences and ranks then take them as independent.
         """
+        total = self.errors.get("total")
+        if total is not None and self.errors.get("covariance") is None:
+            return bool(np.any(total)) and len(self.values) > 1
         return bool(self.std_errors is not None and self.std_errors.any()) and (
             self.covariance is None and len(self.values) > 1
         )

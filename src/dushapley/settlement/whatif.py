@@ -23,7 +23,13 @@ from dushapley.engine.value import Run
 from dushapley.errors import InvalidCall
 from dushapley.estimators.calibration import ALIKE
 from dushapley.games import Game, as_game
-from dushapley.results.uncertainty import MEASURES, is_clear, remedy, sampling_covariance
+from dushapley.results.uncertainty import (
+    MEASURES,
+    is_clear,
+    remedy,
+    sampling_covariance,
+    variances_of,
+)
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
 from dushapley.settlement.money import money
@@ -120,7 +126,7 @@ class WhatIf:
         if np.abs(moved).max() <= ALIKE * np.abs(first).max():
             return np.zeros(len(before))  # both worlds ask the same pools
         joint = influence_error(moved)
-        return unknown if joint is None else np.diag(joint)
+        return unknown if joint is None else variances_of(joint)
 
     def __repr__(self) -> str:
         """The question, the two worlds side by side, what it cost, and what it means."""

@@ -8,9 +8,13 @@ how it ended; a model's own error is never tried twice.
 
 from __future__ import annotations
 
+import ctypes
+import os
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from time import monotonic
 from typing import Any
@@ -37,6 +41,10 @@ AHEAD = 2
 """Groups on their way per worker: one at work, one waiting at its door."""
 PATIENCE = 60.0
 """Seconds to wait for a worker when there is none."""
+DASKS_OWN = "65536"
+"""What Dask sets, so that no user has."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's `mallopt`."""
 LOOK = 1.0
 """Seconds after which a wait looks up: time or workers may have run out, Ctrl-C been pressed."""
 
@@ -180,12 +188,27 @@ def library(module: str, executor: str) -> Any:
         ) from error
 
 
+@cache
+def keep_freed_memory() -> None:
+    """Keep up to 64 MB of what this process frees, as the C library does if nobody interferes.
+
+    Dask has its workers hand back every freed array at once. Arithmetic then begins on new memory
+    again and again, which takes models made of sums several times as long.
+    """
+    if os.environ.get("MALLOC_TRIM_THRESHOLD_") == DASKS_OWN:
+        with suppress(AttributeError, OSError, TypeError):  # of systems that have no such setting
+            own = ctypes.CDLL(None)
+            own.mallopt(M_MMAP_THRESHOLD, 2**25)
+            own.mallopt(M_TRIM_THRESHOLD, 2**26)
+
+
 def pay_there(parcel: Parcel, group: Group, suspect: bool = False) -> tuple[float, Results]:
     """What a worker of a cluster does: pay for a group, unless its bits could differ.
 
     Errors go home as the library's own, without their causes, which may not be able to travel; so
     any other error that arrives is the cluster's.
     """
+    keep_freed_memory()
     try:
         return pay(unpacked(parcel), group, suspect)
     except DUShapleyError as error:

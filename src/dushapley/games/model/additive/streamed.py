@@ -77,9 +77,12 @@ class Partitions:
     def _own(self) -> tuple[str, str]:
         return self.owner, self.target
 
-    def rows(self, owners: slice) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-        """Rows of these owners, row group by row group: whose, features and targets."""
-        start, stop = owners.start, owners.stop
+    def rows(self, owners: slice) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Rows of these owners, row group by row group: whose, and all columns, the target last.
+
+        Columns are of shape (d + 1, rows), as they stand in the file: each is copied once.
+        """
+        names, start, stop = [*self.columns, self.target], owners.start, owners.stop
         lowest, highest = self.first[owners].min(), self.last[owners].max()
         for path, k in self.groups[lowest : highest + 1]:
             table = _opened(path).read_row_group(k)
@@ -88,9 +91,9 @@ class Partitions:
             whose = numbers[keys.indices.to_numpy()]
             inside = (whose >= start) & (whose < stop)
             if inside.any():
-                blocks = [table[c].to_numpy().astype(np.float64) for c in self.columns]
-                X, y = np.column_stack(blocks), table[self.target].to_numpy().astype(np.float64)
-                yield whose[inside] - start, X[inside], y[inside]
+                these = slice(None) if inside.all() else inside
+                columns = [table[name].to_numpy()[these] for name in names]
+                yield whose[these] - start, np.stack(columns, dtype=np.float64)
 
 
 def _opened(path: Path) -> Any:
@@ -157,9 +160,9 @@ class StreamedGame(Game):
         self.rows = Partitions(paths, owner, target)
         self._set_owners(self.rows.sizes, self.rows.names)
         self.at_least = at_least
-        _, X, y = next(self.rows.rows(slice(0, 1)))
+        _, (*features, y) = next(self.rows.rows(slice(0, 1)))
         one = ModelGame(
-            Owners.from_arrays({self.names[0]: (X, y)}),
+            Owners.from_arrays({self.names[0]: (np.column_stack(features), y)}),
             model,
             np.asarray(X_test, dtype=np.float64),
             np.asarray(y_test, dtype=np.float64),
@@ -240,16 +243,18 @@ class StreamedMarginals(SumsMarginals):
     def _read(self, owners: slice) -> FloatArray:
         first, second = np.triu_indices(len(self.around) + 1)
         sums = np.zeros((len(first), owners.stop - owners.start))
-        for whose, X, y in self.rows.rows(owners):
-            order = np.argsort(whose, kind="stable")
-            shifted = np.column_stack([X, y])[order] - self.around
-            Z = np.vstack([np.ones(len(y)), shifted.T])
-            if not np.isfinite(Z).all():
+        for whose, columns in self.rows.rows(owners):
+            if (whose[1:] < whose[:-1]).any():
+                order = np.argsort(whose, kind="stable")
+                whose, columns = whose[order], columns[:, order]
+            columns -= self.around[:, None]
+            if not np.isfinite(columns).all():
                 raise InvalidOwners(
                     "A row has a missing or infinite number; sums need finite ones. Fill or drop "
                     "such rows first."
                 )
-            there, starts = np.unique(whose[order], return_index=True)
+            starts = np.flatnonzero(np.append(True, whose[1:] != whose[:-1]))
+            Z, there = [np.ones(len(whose)), *columns], whose[starts]
             for pair, (a, b) in enumerate(zip(first, second, strict=True)):
                 sums[pair, there] += np.add.reduceat(Z[a] * Z[b], starts)
         return sums
