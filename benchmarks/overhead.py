@@ -1,11 +1,12 @@
 """What the front door costs: a utility of 50 µs bare, through `ds.value`, and with a ledger.
 
-    python benchmarks/overhead.py [--json FILE] [--turns 3] [--many 10_000_000]
+    python benchmarks/overhead.py [--json FILE] [--turns 9] [--many 10_000_000]
 
 First with a utility that costs nothing: all CPU time is the front door's, best of six. With
-`--turns` also the utility of 50 µs: CPU seconds, the best of so many that take turns with a bare
-loop over as many pools. The ledger alone in blocks of 20,000, and with `--many` how long a ledger
-of so many evaluations takes to open.
+`--turns` also the utility of 50 µs: CPU seconds beside those of bare loops over as many pools, one
+before and one after, the median over so many turns (on a shared machine a loop differs from itself
+by a quarter); and what is spent outside the utility as a part of what is spent in it. The ledger
+alone in blocks of 20,000, and with `--many` how long a ledger of so many evaluations takes to open.
 """
 
 from __future__ import annotations
@@ -102,24 +103,48 @@ def added(
     folder: Path,
     turns: int,
 ) -> dict[str, Any]:
-    game = ds.CallableGame(utility, owners, fingerprint="busy")
+    clock = Clock(utility)
+    game = ds.CallableGame(clock, owners, fingerprint="busy")
     ds.value(game, "permutation", budget=400)  # imports what is needed
-    bare, door, ledger = [], [], []
+    pools = np.random.default_rng(0).random((budget, owners)) < 0.5
+    bare, door, ledger, outside, kept_outside = [], [], [], [], []
+
+    def run_bare() -> None:
+        bare.append(best(lambda: utility(pools), 1)[0] / budget)
+
+    run_bare()
     for turn in range(turns):
-        seconds, found = best(lambda: ds.value(game, method, budget=budget), 1)
-        door.append(seconds / found.n_computed)
-        pools = np.random.default_rng(0).random((found.n_computed, owners)) < 0.5
-        bare.append(best(lambda pools=pools: utility(pools), 1)[0] / len(pools))
         path = folder / f"{method} {turn}.sqlite"
-        kept, _ = best(lambda path=path: ds.value(game, method, budget=budget, ledger=path), 1)
-        ledger.append(kept / found.n_computed)
+        for seconds, parts, more in ((door, outside, {}), (ledger, kept_outside, {"ledger": path})):
+            clock.inside = 0.0
+            taken, found = best(lambda more=more: ds.value(game, method, budget=budget, **more), 1)
+            seconds.append(taken / found.n_computed)
+            parts.append(taken / clock.inside - 1)
+            run_bare()
+    around = np.add(bare[:-1], bare[1:]) / 2
     return {
         "method": method,
         "evaluations": found.n_computed,
-        "bare_microseconds": 1e6 * min(bare),
-        "front_door_adds": min(door) / min(bare) - 1,
-        "ledger_adds": min(ledger) / min(bare) - 1,
+        "turns": turns,
+        "bare_microseconds": [1e6 * min(bare), 1e6 * float(np.median(bare)), 1e6 * max(bare)],
+        "front_door_adds": float(np.median(door / around[::2])) - 1,
+        "ledger_adds": float(np.median(ledger / around[1::2])) - 1,
+        "front_door_outside_the_utility": float(np.median(outside)),
+        "ledger_outside_the_utility": float(np.median(kept_outside)),
     }
+
+
+class Clock:
+    """A utility that counts its CPU seconds."""
+
+    def __init__(self, utility: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.utility, self.inside = utility, 0.0
+
+    def __call__(self, pools: np.ndarray) -> np.ndarray:
+        start = process_time()
+        worth = self.utility(pools)
+        self.inside += process_time() - start
+        return worth
 
 
 def ledger_alone(folder: Path, count: int) -> dict[str, float]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 
-LARGE_ROUND = 256
+LARGE_ROUND = 1024
 """Pools to which rounds grow in long runs."""
 
 
