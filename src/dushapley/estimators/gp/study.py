@@ -45,7 +45,10 @@ MOST_RANDOM = 0.9
 """Part of a batch that is drawn at random, at most."""
 DECIDES, WIDER = 0.5, 4.0
 """Part of the spread of the values that pools worse than nobody's make, from which on they decide
-them; of many owners few such pools are seen, and variances are wider by this factor."""
+them; where few of those that matter are seen, variances are wider by this factor."""
+NEARLY_ALL, ONE_OWNER = 0.9, 0.75
+"""The same part, from which on nothing else does; and part of the spread of the values that one
+owner makes, from which on it stands against all others."""
 
 WILD = (
     "Small pools that are worse than nobody's data decide these values, and few of them were "
@@ -273,8 +276,7 @@ class Study:
         values = weights @ (self.answers - empty)
         details = {"model": model, **asdict(self.verdict)}
         details |= below_empty(values, weights @ np.maximum(empty - self.answers, 0.0))
-        wild = n > FEW_OWNERS and details.get("below_empty", 0.0) >= DECIDES
-        if covariance is not None and wild:
+        if covariance is not None and is_wild(values, details.get("below_empty", 0.0)):
             covariance, notes = covariance * WIDER, (*notes, WILD)
         details["sampled"] = np.flatnonzero(self.verdict.sampled).tolist()
         return Estimate(
@@ -285,6 +287,18 @@ class Study:
             details=details,
             weights=np.concatenate([np.full((n, 1), -1 / n), weights], axis=1),
         )
+
+
+def is_wild(values: FloatArray, below_empty: float) -> bool:
+    """Whether pools worse than nobody's decide the values by few that were seen.
+
+    So it is of many owners; where they decide nearly everything (a score without a lower end); and
+    where one owner spoils whatever pool it joins, which is learnt from the pools that have it.
+    """
+    apart = np.square(values - values.mean())
+    against_all = float(apart.max()) >= ONE_OWNER * float(apart.sum())
+    few_seen = len(values) > FEW_OWNERS or below_empty >= NEARLY_ALL or against_all
+    return below_empty >= DECIDES and few_seen
 
 
 def sampled_note(sampled: BoolArray, drawn: BoolArray) -> str:
