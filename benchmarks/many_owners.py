@@ -241,7 +241,13 @@ def covered_games() -> dict[str, Callable[[], Any]]:
         "size-far-apart": lambda: ds.SizeGame(apart, ds.games.rational(300.0)),
         "linear-regression": lambda: tabled(ds.LinearRegressionGame(sizes, gamma=1.0, d=10)),
         "knn": lambda: knn_game(1000),
+        "size-rising-late": lambda: ds.SizeGame(sizes, partial(rising_late, int(sizes.sum()))),
     }
+
+
+def rising_late(everybody: int, rows: np.ndarray) -> np.ndarray:
+    """A curve that is flat among small pools, where most centres are, and among large ones."""
+    return 1 / (1 + np.exp(-(rows / everybody - 0.5) / 0.15))
 
 
 def tabled(game: ds.LinearRegressionGame) -> ds.SizeGame:
@@ -253,17 +259,25 @@ def tabled(game: ds.LinearRegressionGame) -> ds.SizeGame:
     return same
 
 
-def coverage(name: str, centres: int, seeds: int) -> None:
+def coverage(name: str, centres: int, seeds: int, power: float) -> None:
     """Of 95% intervals, pooled over owners and seeds, at 1,000 owners."""
     game = covered_games()[name]()
     exact = ds.value(game, "exact").values
-    covered, errors = [], []
+    covered, errors, warned = [], [], []
     for seed in range(seeds):
-        found = valued(game, centres, seed=seed)
+        found = valued(game, centres, seed=seed, options={"power": power})
         errors.append(np.mean((found.values - exact) ** 2) / exact.var())
         covered.append(np.mean(np.abs(found.values - exact) <= 1.96 * found.std_errors))
-    entry = {"seeds": seeds, "covered": np.mean(covered), "relative_mse": np.mean(errors)}
-    store(f"coverage {name} {centres} centres", entry)
+        warned.append(any("decide these values" in note for note in found.notes))
+    entry = {
+        "seeds": seeds,
+        "covered": np.mean(covered),
+        "standard_error_between_runs": np.std(covered, ddof=1) / seeds**0.5,
+        "runs_that_cover_less_than_half": np.mean(np.array(covered) < 0.5),
+        "runs_that_say_so": np.mean(warned),
+        "relative_mse": np.mean(errors),
+    }
+    store(f"coverage {name} {centres} centres{f' power {power:g}' * bool(power)}", entry)
 
 
 def knn_game(n_owners: int, rows: int = 3, points: int = 100) -> ds.KNNGame:
@@ -390,6 +404,7 @@ def main() -> None:
     parser.add_argument("--reference", type=int, default=2048)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--power", type=float, default=0.0)
     parser.add_argument("--shifted", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path("."))
     asked = parser.parse_args()
@@ -402,7 +417,7 @@ def main() -> None:
     elif asked.what == "stream":
         stream(Path(first), asked.centres, asked.reference, asked.jobs)
     elif asked.what == "coverage":
-        coverage(first, asked.centres, asked.seeds)
+        coverage(first, asked.centres, asked.seeds, asked.power)
     elif asked.what == "knn":
         knn(int(first), asked.centres)
     elif asked.what == "logistic":

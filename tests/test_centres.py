@@ -329,7 +329,8 @@ def test_the_page_of_thousands_says_that_the_test_set_is_not_in_its_errors(monke
     owners, X, y = rows(70)
     game = ds.ModelGame(owners, Ridge(), X, y, scoring="r2", at_least="empty")
     page = ds.report.report(ds.value(game, "centres"))
-    assert "95% of sampling alone; the error of the test set is unknown" in page
+    assert "± unknown (sampling alone " in page
+    assert "told of sampling alone: the error of the test set is unknown" in page
     assert page.count("±") > 40
 
 

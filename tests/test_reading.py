@@ -392,7 +392,9 @@ def test_common_columns(clean: Path, tmp_path: Path) -> None:
         clean, tmp_path, lambda f, t: t.assign(x=1).to_csv(f / "Dresden.csv", index=False)
     )
     wanted = ds.Owners.from_files(clean, target="ill")
-    assert ds.Owners.from_files(folder, target="ill", common_columns=True).hashes == wanted.hashes
+    found = ds.Owners.from_files(folder, target="ill", common_columns=True)
+    assert found.hashes == wanted.hashes
+    assert any("'x' is left out for everybody" in note for note in found.notes)
 
 
 def test_mojibake_is_mended_only_where_it_is() -> None:

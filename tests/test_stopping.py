@@ -6,10 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.cli.main import main
 from dushapley.errors import InvalidOption
+from dushapley.estimators.gp.study import Study
 from dushapley.results.stopping import Standing
 from dushapley.settlement.settlement import Settlement
 
@@ -152,6 +155,33 @@ def test_a_stopped_run_goes_on_with_the_pools_it_began_with(tmp_path):
     straight = ds.value(game, **asked | {"ledger": whole})
     assert resumed.values.tolist() == straight.values.tolist()
     assert resumed.details["learned"] == straight.details["learned"]
+
+
+@pytest.mark.parametrize("model", [GaussianNB(), DecisionTreeClassifier(max_depth=2)])
+def test_an_interrupt_while_gp_thinks_keeps_the_estimate_before(model, monkeypatch):
+    """New answers were heard then, which that estimate has no weights for."""
+    learn, left = Study.learn, [2]
+
+    def tired(self, pools, answers):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        learn(self, pools, answers)
+
+    monkeypatch.setattr(Study, "learn", tired)
+    with pytest.raises(ds.Stopped) as stopped:
+        ds.value(a_model_game(model), "gp", budget=60)
+    so_far = stopped.value.valuation
+    assert np.isfinite(so_far.values).all()
+    assert np.isfinite(so_far.errors["test set"]).all()
+
+
+def a_model_game(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(260, 3))
+    y = (X[:, 0] + rng.normal(size=260) > 0).astype(int)
+    rows = {f"o{j}": (X[20 * j : 20 * j + 20], y[20 * j : 20 * j + 20]) for j in range(8)}
+    return ds.ModelGame(ds.Owners.from_arrays(rows), model, X[160:], y[160:])
 
 
 def test_learning_needs_a_ledger_and_gp(tmp_path):

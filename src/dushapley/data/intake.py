@@ -89,6 +89,7 @@ def take_in(
         refuse_idle_marks(how, list(frames))
     needed = [name for name in (target, owner) if name is not None]
     findings += one_name(frames, [*needed, *how.columns, *how.drop])
+    findings += left_out(frames, how, needed) if how.common_columns else []
     frames = chosen_columns(frames, how, needed)
     findings += matched_columns(frames, how, needed)
     detected = {file.path.name: file.detected for file in frames if file.detected}
@@ -195,6 +196,27 @@ def chosen_columns(frames: Frames, reading: Reading, needed: Sequence[str]) -> F
             kept = [name for name in kept if name in common or name in needed]
         chosen[file] = frame if len(kept) == len(frame.columns) else frame[kept]
     return chosen
+
+
+def left_out(frames: Frames, reading: Reading, needed: Sequence[str]) -> list[Finding]:
+    """What nobody's model may use for the sake of those who lack it: it can move every value."""
+    lacking: dict[str, list[SourceFile]] = {}
+    for name in dict.fromkeys(str(name) for frame in frames.values() for name in frame.columns):
+        without = [file for file, frame in frames.items() if name not in frame.columns]
+        if without and name not in (*reading.drop, *needed):
+            lacking[name] = without
+    return [
+        Finding(
+            "column-left-out",
+            "note",
+            f"The column {name!a} is left out for everybody, as common-columns asks: "
+            f"{whose(files[0])!a}{f' and {len(files) - 1} more' * (len(files) > 1)} of "
+            f"{len(frames)} files lack it. Without them it could be used.",
+            whose(files[0]),
+            name,
+        )
+        for name, files in lacking.items()
+    ]
 
 
 def one_name(frames: Frames, wanted: Sequence[str]) -> list[Finding]:

@@ -22,7 +22,7 @@ from dushapley.arrays import BoolArray, Fractions, Queries
 from dushapley.engine.dialogue import ROUND, Ahead, Dialogue
 from dushapley.engine.history import run_history
 from dushapley.engine.plan import Plan
-from dushapley.engine.propagation import Transcript, error_bars
+from dushapley.engine.propagation import Transcript, error_bars, kept_covariance
 from dushapley.engine.scores import Answers
 from dushapley.errors import ProtocolViolated
 from dushapley.estimators.method import Method
@@ -318,7 +318,7 @@ class AskTell(Dialogue):
             sizes=self.sizes,
             values=estimate.values,
             std_errors=estimate.std_errors,
-            covariance=estimate.covariance,
+            covariance=kept_covariance(estimate),
             method=self.plan.label,
             seed=self.seed,
             budget=self.budget,

@@ -91,6 +91,11 @@ class Transcript:
         return None if estimate is None else replace(estimate, covariance=None, weights=None)
 
 
+def kept_covariance(estimate: Estimate) -> FloatArray | None:
+    """That between owners as results keep it: not of very many, whose files nobody could read."""
+    return None if len(estimate.values) > MOST_JOINT else estimate.covariance
+
+
 def error_bars(
     begin: Begin,
     transcript: Transcript,
@@ -140,7 +145,9 @@ def error_bars(
     if rows == 0 and np.isnan(answers.spreads).all() and not judged:
         return {}, None
     columns = (
-        enumeration_weights(transcript, semivalue) if enumerated else _stated_weights(estimate)
+        enumeration_weights(transcript, semivalue)
+        if enumerated
+        else _stated_weights(estimate, transcript.asked)
     )
     weights = None if columns is None else AnswerWeights(columns, transcript)
     carry = Carrier(begin, transcript, weights)
@@ -229,9 +236,13 @@ def enumeration_weights(transcript: Transcript, semivalue: str = SHAPLEY) -> Col
     return lambda positions: coalition_weights(queries[positions], semivalue)
 
 
-def _stated_weights(estimate: Estimate) -> Columns | None:
-    weights = estimate.weights
-    return None if weights is None else lambda positions: weights[:, positions]
+def _stated_weights(estimate: Estimate, asked: int) -> Columns | None:
+    """Those of an estimate; none for answers that a stopped run had heard and not used yet."""
+    if estimate.weights is None:
+        return None
+    unused = max(0, asked - estimate.weights.shape[1])
+    weights = np.pad(estimate.weights, ((0, 0), (0, unused)))
+    return lambda positions: weights[:, positions]
 
 
 class AnswerWeights:

@@ -139,8 +139,11 @@ class ScoreSheet:
     def influence(self, estimate: Estimate, begin: Begin) -> FloatArray | None:
         if not self.parts or len(self.parts[0]) < 2:
             return None
-        if (w := estimate.weights) is not None:
-            found = (part @ w[:, start : start + part.shape[1]].T for start, part in self._filled())
+        if (w := estimate.weights) is not None:  # of a stopped run, maybe not of all answers
+            found = [np.zeros((len(self.parts[0]), len(w)))]
+            for start, part in self._filled():
+                own = w[:, start : start + part.shape[1]]
+                found.append(part[:, : own.shape[1]] @ own.T)
             return np.asarray(sum(found))
         left_out = []
         for utilities in self._without_groups():

@@ -35,7 +35,7 @@ from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.ledger import Ledger, paid_pools
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress, Watch
-from dushapley.engine.propagation import formula_errors
+from dushapley.engine.propagation import formula_errors, kept_covariance
 from dushapley.engine.remarks import judged, remarked
 from dushapley.engine.sheet import Begin
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
@@ -391,7 +391,7 @@ class Run:
             sizes=self.game.sizes,
             values=estimate.values,
             std_errors=estimate.std_errors,
-            covariance=estimate.covariance,
+            covariance=kept_covariance(estimate),
             method=self.plan.label,
             seed=self.seed,
             budget=self.budget,

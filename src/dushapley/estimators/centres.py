@@ -30,6 +30,8 @@ DEFAULT = 64
 """Centres when no budget is given."""
 ENOUGH = 64
 """Centres from which intervals were measured to hold."""
+FREEDOM = 8
+"""Degrees of freedom of the middle owner's error below which a few centres decide the values."""
 EFFICIENT, PLAIN = "efficient", "plain"
 
 
@@ -196,10 +198,11 @@ class Tally:
             return None
         if self.centres == 1:
             return Estimate(self.known + self.mean, replicates=1, notes=few(1))
-        return self.spread().around(
+        spread = self.spread()
+        return spread.around(
             self.known + self.mean,
             replicates=self.centres,
-            notes=few(self.centres) if final else (),
+            notes=few(self.centres, float(np.median(spread.freedom))) if final else (),
         )
 
     def spread(self) -> Spread:
@@ -216,13 +219,19 @@ class Tally:
         return Spread(variance, np.zeros_like(variance), freedom, self.extremes)
 
 
-def few(count: int) -> tuple[str, ...]:
-    """What to know about intervals that rest on few centres."""
-    if count >= ENOUGH:
+def few(count: int, freedom: float = np.inf) -> tuple[str, ...]:
+    """What to know about intervals that rest on few centres, by their number or in effect."""
+    if count < ENOUGH:
+        return (
+            f"The values rest on {count} centre pool{'s' * (count > 1)}; 95% intervals were "
+            f"measured to hold from {ENOUGH} on.",
+        )
+    if freedom >= FREEDOM:
         return ()
     return (
-        f"The values rest on {count} centre pool{'s' * (count > 1)}; 95% intervals were measured "
-        f"to hold from {ENOUGH} on.",
+        f"A few of the {count} centre pools decide these values, so 95% intervals may hold less "
+        "often than they say. Where large pools matter most, options={'power': 1.0} draws more of "
+        "them; else more centres settle it.",
     )
 
 

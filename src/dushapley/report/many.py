@@ -19,7 +19,7 @@ SHOWN = 20
 SEARCHED = 100_000
 """Owners whom the page itself can look up; of more, the table of payments has them."""
 BINS = 48
-SAMPLING_ONLY = "95% of sampling alone; the error of the test set is unknown and not in it"
+SAMPLING_ONLY = "95%, told of sampling alone: the error of the test set is unknown and not in it"
 
 
 def many_page(
@@ -29,15 +29,12 @@ def many_page(
     v = valuation
     order = np.argsort(-v.values, kind="stable")
     payments = None if settlement is None else [str(p) for p in settlement.payments]
-    errors, meaning = v.total_errors, v.interval_meaning
-    if errors is None and v.std_errors is not None:
-        errors, meaning = v.std_errors, SAMPLING_ONLY
     rows = [
         {
             "rank": rank + 1,
             "name": printable(v.owners[j]),
             "value": f"{v.values[j]:.4g}",
-            "error": "" if errors is None else f"± {half_width(float(errors[j])):.2g}",
+            "error": _error(v, j),
             "payment": "" if payments is None else payments[j],
             "rows": f"{v.sizes[j]:,.0f}",
         }
@@ -54,7 +51,7 @@ def many_page(
         "negative": f"{int((v.values < 0).sum()):,}",
         "median": f"{np.median(v.values):.4g}",
         "top_tenth": f"{100 * _top_tenth(v.values):.0f}%",
-        "interval": meaning,
+        "interval": SAMPLING_ONLY if v.unknown == ("test set",) else v.interval_meaning,
         "top": rows[:SHOWN],
         "bottom": rows[SHOWN:],
         "bars": _bars(v.values),
@@ -63,6 +60,15 @@ def many_page(
         "notes": [printable(note) for note in v.notes],
         "table": _table(v, order.tolist(), payments),
     }
+
+
+def _error(v: Valuation, owner: int) -> str:
+    """The ± of an owner; where part of it is unknown, that word, and what is known of the rest."""
+    if v.total_errors is not None:
+        return f"± {half_width(float(v.total_errors[owner])):.2g}"
+    if v.std_errors is None or not v.unknown:
+        return ""
+    return f"± unknown (sampling alone {half_width(float(v.std_errors[owner])):.2g})"
 
 
 def _top_tenth(values: np.ndarray[Any, Any]) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidValuation
-from dushapley.results.uncertainty import half_width, is_clear, sampling_covariance
+from dushapley.results.uncertainty import half_width, is_clear, sampling_variances
 from dushapley.terminal import decimals_for, error_text, printable, short_name, table
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Difference:
 def subtract(first: Valuation, second: Valuation) -> Difference:
     """The difference of two valuations of the same owners."""
     place = _places(first, second)
-    sampling = np.diag(sampling_covariance(first)) + np.diag(sampling_covariance(second))[place]
+    sampling = sampling_variances(first) + sampling_variances(second)[place]
     training = _source(first, "training") + _source(second, "training")[place]
     test_set, meaning = _test_set(first, second, place)
     return Difference(
@@ -153,7 +153,8 @@ def _places(first: Valuation, second: Valuation) -> list[int]:
             "of them only). A difference needs the same; what_if tells what joining or leaving "
             "changes."
         )
-    return [second.owners.index(name) for name in first.owners]
+    place = {name: number for number, name in enumerate(second.owners)}
+    return [place[name] for name in first.owners]
 
 
 def _source(valuation: Valuation, name: str) -> FloatArray:

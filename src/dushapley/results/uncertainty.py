@@ -102,6 +102,14 @@ def sampling_covariance(valuation: Valuation) -> FloatArray:
     return np.diag(errors**2) if joint is None else with_errors(joint, errors)
 
 
+def sampling_variances(valuation: Valuation) -> FloatArray:
+    """The same of every owner by itself: its diagonal, which thousands of owners have room for."""
+    errors = valuation.std_errors
+    if errors is None:
+        return np.full(len(valuation.owners), 0.0 if valuation.is_enumerated else np.nan)
+    return errors**2
+
+
 def known_to(amounts: ArrayLike, half_widths: ArrayLike) -> tuple[float, float] | None:
     """How well amounts are known, as parts of themselves: all together, and the smallest.
 
@@ -189,10 +197,14 @@ def probability_greater(valuation: Valuation) -> FloatArray:
     if total is None:
         _refuse_uncertain(valuation)
         total = np.zeros(len(valuation.values))
-    covariance = np.diag(total**2) if joint is None else joint
     gap = valuation.values[:, None] - valuation.values[None, :]
-    own = np.diag(covariance)
-    error = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * covariance, 0.0))
+    own = total**2 if joint is None else np.diag(joint)
+    error = own[:, None] + own[None, :]
+    if joint is not None:
+        error -= 2 * joint
+    else:
+        np.fill_diagonal(error, 0.0)  # nobody differs from itself
+    error = np.sqrt(np.maximum(error, 0.0))
     certain = np.where(gap == 0, 0.5, (gap > 0).astype(np.float64))
     scaled = np.divide(gap, error, out=np.zeros_like(gap), where=error > 0)
     return np.asarray(np.where(error > 0, ndtr(scaled), certain))

@@ -28,6 +28,7 @@ from dushapley.results.uncertainty import (
     is_clear,
     remedy,
     sampling_covariance,
+    sampling_variances,
     variances_of,
 )
 from dushapley.results.valuation import Valuation
@@ -111,7 +112,7 @@ class WhatIf:
     def _errors(self, before: FloatArray, after: FloatArray) -> FloatArray:
         """Standard errors of the changes; the matrices say whose values count to which row."""
         worlds = ((self.before, before), (self.after, after))
-        sampling = sum(np.diag(part @ sampling_covariance(v) @ part.T) for v, part in worlds)
+        sampling = sum(_sampling_variances(v, part) for v, part in worlds)
         training = sum(part @ _training_errors(v) for v, part in worlds)
         return np.sqrt(sampling + training**2 + self._test_set_variance(before, after))
 
@@ -296,6 +297,13 @@ def refuse_no_change(change: object) -> None:
 def _membership(names: Sequence[str], owners: Sequence[str]) -> FloatArray:
     """Which owners count to which name, shape (names, owners)."""
     return (np.array(names)[:, None] == np.array(owners)).astype(np.float64)
+
+
+def _sampling_variances(valuation: Valuation, part: FloatArray) -> FloatArray:
+    """Of sums of values, as independent where no covariance is known."""
+    if valuation.covariance is None:
+        return part**2 @ sampling_variances(valuation)
+    return np.asarray(np.diag(part @ sampling_covariance(valuation) @ part.T))
 
 
 def _training_errors(valuation: Valuation) -> FloatArray:

@@ -56,6 +56,7 @@ CODES: dict[str, Code] = {
     "second-header": Code("note", "a second line of names, or one of units", of_file=True),
     "index-column": Code("note", "a column without a name that only counts the rows", of_file=True),
     "empty-columns": Code("note", "columns without names and values", of_file=True),
+    "column-left-out": Code("note", "a column left out for all, since some lack it"),
     "column-spelling": Code("note", "a column's name that differs in spelling only", of_file=True),
     "decimal-comma": Code("note", "decimal commas", of_file=True),
     "thousands": Code("note", "marks between thousands", of_file=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
-from dushapley.errors import InvalidGame, InvalidOwners
+from dushapley.errors import InvalidGame, InvalidOwners, SharedRows
 from dushapley.games.base import Game
 from dushapley.games.marginals import BLOCK, SumsMarginals
 from dushapley.games.model.additive.path import AdditivePath
@@ -21,6 +22,10 @@ from dushapley.games.model.additive.regression import LinearModel
 from dushapley.games.model.game import ModelGame
 from dushapley.hashing import digest
 
+NOT_COMPARED = (
+    "Owners' rows are streamed, and were not compared with the test set: a row that somebody holds "
+    "of it would flatter whoever does."
+)
 KEPT = 2**31
 """Bytes of sums that a process keeps; beyond, blocks are read again."""
 
@@ -161,15 +166,19 @@ class StreamedGame(Game):
         self._set_owners(self.rows.sizes, self.rows.names)
         self.at_least = at_least
         _, (*features, y) = next(self.rows.rows(slice(0, 1)))
-        one = ModelGame(
-            Owners.from_arrays({self.names[0]: (np.column_stack(features), y)}),
-            model,
-            np.asarray(X_test, dtype=np.float64),
-            np.asarray(y_test, dtype=np.float64),
-            scoring=scoring,
-            empty=empty,
-            at_least=at_least,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", SharedRows
+            )  # of one owner, where any may hold test rows
+            one = ModelGame(
+                Owners.from_arrays({self.names[0]: (np.column_stack(features), y)}),
+                model,
+                np.asarray(X_test, dtype=np.float64),
+                np.asarray(y_test, dtype=np.float64),
+                scoring=scoring,
+                empty=empty,
+                at_least=at_least,
+            )
         if not isinstance(one.path, AdditivePath) or not isinstance(one.path.model, LinearModel):
             raise InvalidGame(
                 f"{type(model).__name__} scored by {one.scoring!r} cannot be trained from sums of "
@@ -178,7 +187,7 @@ class StreamedGame(Game):
             )
         self.path = one.path
         self.nobody, self.scoring = one.nobody, one.scoring
-        self.notes = (one.path.note,)
+        self.notes = (one.path.note, NOT_COMPARED)
         content = [_content(path) for path in paths]
         self.fingerprint = digest("streamed", str(one.fingerprint), owner, target, *content)
         self._marginals = StreamedMarginals(self.rows, self.path)
