@@ -307,7 +307,7 @@ def test_long_work_is_asked_about_at_a_terminal(capsys, folder, monkeypatch):
 @pytest.mark.slow
 def test_time_limit_prints_the_estimate_so_far(capsys, folder):
     code, out, err = value(
-        capsys, folder, "--method", "permutation", "--budget", "200000", "--max-seconds", "0.7",
+        capsys, folder, "--method", "permutation", "--budget", "5000000", "--max-seconds", "0.7",
         "--no-ledger", "--yes", "--model", "knn",
     )  # fmt: skip
     assert "Time is up" in err
