@@ -4,9 +4,9 @@
 
 First with a utility that costs nothing: all CPU time is the front door's, best of six. With
 `--turns` also the utility of 50 µs: CPU seconds beside those of bare loops over as many pools, one
-before and one after, the median over so many turns (on a shared machine a loop differs from itself
-by a quarter); and what is spent outside the utility as a part of what is spent in it. The ledger
-alone in blocks of 20,000, and with `--many` how long a ledger of so many evaluations takes to open.
+before and one after, the median over so many turns; and what is spent outside the utility as a part
+of what is spent in it. The ledger alone in blocks of 20,000, and with `--many` how long a ledger of
+so many evaluations takes to open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
-from time import perf_counter, process_time
+from time import perf_counter, process_time, thread_time
 from typing import Any
 
 import numpy as np
@@ -37,29 +37,19 @@ CASES = (
 BLOCK = 20_000
 
 
-def busy(steps: int) -> Callable[[np.ndarray], np.ndarray]:
-    """A utility that computes for a fixed number of steps a pool."""
+def spinning(pools: np.ndarray) -> np.ndarray:
+    """A utility that takes 50 µs of CPU time a pool, by the clock.
 
-    def utility(pools: np.ndarray) -> np.ndarray:
-        worth = np.empty(len(pools))
-        for row, pool in enumerate(pools):
-            total = float(pool.sum())
-            for _ in range(steps):
-                total = total * 1.0000001
-            worth[row] = total**0.5
-        return worth
-
-    return utility
-
-
-def calibrated() -> Callable[[np.ndarray], np.ndarray]:
-    """The utility of which one pool takes 50 µs here."""
-    pools = np.ones((50, OWNERS), dtype=bool)
-    steps = 1000
-    for _ in range(6):
-        seconds = best(lambda steps=steps: busy(steps)(pools), 40)[0] / len(pools)
-        steps = max(10, int(steps * EACH / seconds))
-    return busy(steps)
+    A loop of so many steps would differ from itself by a quarter on a shared machine, and with what
+    else the process has in memory.
+    """
+    worth = np.empty(len(pools))
+    for row, pool in enumerate(pools):
+        end = thread_time() + EACH
+        worth[row] = float(pool.sum()) ** 0.5
+        while thread_time() < end:
+            pass
+    return worth
 
 
 def best(run: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
@@ -73,8 +63,7 @@ def best(run: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
 
 
 def front_door(folder: Path, turns: int) -> list[dict[str, Any]]:
-    utility = calibrated()
-    return [added(utility, *case, folder, turns) for case in CASES]
+    return [added(spinning, *case, folder, turns) for case in CASES]
 
 
 def alone(folder: Path) -> list[dict[str, Any]]:
@@ -104,7 +93,7 @@ def added(
     turns: int,
 ) -> dict[str, Any]:
     clock = Clock(utility)
-    game = ds.CallableGame(clock, owners, fingerprint="busy")
+    game = ds.CallableGame(clock, owners, fingerprint="spinning")
     ds.value(game, "permutation", budget=400)  # imports what is needed
     pools = np.random.default_rng(0).random((budget, owners)) < 0.5
     bare, door, ledger, outside, kept_outside = [], [], [], [], []

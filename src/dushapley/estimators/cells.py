@@ -13,7 +13,7 @@ from dushapley.estimators.calibration import Spread
 from dushapley.estimators.moments import Sums, merged
 
 WITH, WITHOUT = 0, 1
-MOST_CREDITS, MOST_PRODUCTS, SOME_PRODUCTS = 2**25, 2**32, 2**24
+MOST_CREDITS, MOST_PRODUCTS, SOME_PRODUCTS = 2**25, 2**32, 2**22
 """Entries kept, and products taken, for the covariance between owners: at the end and before."""
 
 
