@@ -93,8 +93,10 @@ def test_blocks_that_are_not_run_are_few_and_cannot_hide() -> None:
 
 def test_settings_that_are_shown_can_be_read(tmp_path: Path) -> None:
     file = tmp_path / "settings"
-    shown = [block for page in ALL for block in blocks(page.read_text())]
-    for block in (block for block in shown if block.language in READERS):
+    every = [block for page in ALL for block in blocks(page.read_text())]
+    shown = [block for block in every if block.language in READERS]
+    assert shown
+    for block in shown:
         file.write_text(block.code)
         READERS[block.language](file)
 

@@ -210,13 +210,17 @@ def left_out(frames: Frames, reading: Reading, needed: Sequence[str]) -> list[Fi
             "column-left-out",
             "note",
             f"The column {name!a} is left out for everybody, as common-columns asks: "
-            f"{whose(files[0])!a}{f' and {len(files) - 1} more' * (len(files) > 1)} of "
-            f"{len(frames)} files lack it. Without them it could be used.",
+            f"{_lacking(files)} it.",
             whose(files[0]),
             name,
         )
         for name, files in lacking.items()
     ]
+
+
+def _lacking(files: Sequence[SourceFile]) -> str:
+    first = ascii(whose(files[0]))
+    return f"{first} lacks" if len(files) == 1 else f"{first} and {len(files) - 1} more lack"
 
 
 def one_name(frames: Frames, wanted: Sequence[str]) -> list[Finding]:

@@ -20,6 +20,8 @@ MOST_CHEAP, MOST_PAID = 2**24, 2**12
 """Coalitions that `exact` enumerates without being given a budget."""
 MOST_FREE = 20
 """Owners up to which `auto` enumerates a game whose evaluations cost nothing."""
+CHANCE = "random"
+"""A yardstick, which nobody should be paid by."""
 PAYABLE = 40
 """Owners of whom somebody might mean to train all coalitions."""
 MOST_PLANNED = 2**32
@@ -119,7 +121,7 @@ def _semivalue_form(game: Game, semivalue: str) -> Estimate | None:
 def _refuse_endless(game: Game) -> None:
     power, most = game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
     if 2**power > most:
-        meant = f"Pass budget={2**power} if you mean it, or" if power < PAYABLE else "No budget is:"
+        meant = f"Pass budget={2**power} if you mean it, or" if power < PAYABLE else "Instead,"
         raise MethodNotApplicable(
             f"exact would ask all {all_coalitions(power)} coalitions; without a budget it stops "
             f"at {most:,} for a game of this kind. {meant} "
@@ -177,7 +179,8 @@ def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: i
         least, default = method.least(n_players, options), method.default(n_players, options)
     granted = max(default, least) if budget is None else budget
     if granted < least:
-        cheaper = [name for name in coalition_methods() if _costs(name, n_players) <= granted]
+        methods = (name for name in coalition_methods() if name != CHANCE)
+        cheaper = [name for name in methods if _costs(name, n_players) <= granted]
         named = f": {', '.join(cheaper)}" if cheaper else ""
         raise BudgetTooSmall(
             f"{method.name} was given a budget of {granted:,} evaluations; for {n_players} owners "
