@@ -12,6 +12,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -20,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, Fractions, Queries
 from dushapley.engine.dialogue import ROUND, Ahead, Dialogue
+from dushapley.engine.executors.base import one_blas_thread
 from dushapley.engine.history import run_history
 from dushapley.engine.plan import Plan
 from dushapley.engine.propagation import Transcript, error_bars, kept_covariance
@@ -28,7 +30,7 @@ from dushapley.errors import ProtocolViolated
 from dushapley.estimators.method import Method
 from dushapley.games.base import Outcome
 from dushapley.hashing import package_version, sha256
-from dushapley.protocol import Ask
+from dushapley.protocol import Ask, Estimate
 from dushapley.results.schema import (
     Rule,
     choice,
@@ -148,6 +150,14 @@ class AskTell(Dialogue):
         self._outcomes: dict[int, Outcome] = {}
         self._rounds: deque[list[int]] = deque()  # taken, and not all told
         self._transcript = Transcript(self.plan.budget)
+        for name in self.plan.method.loads:  # a library that is loaded later is not limited
+            import_module(name)
+
+    @property
+    @one_blas_thread()  # bits depend on threads, and the engine has one: so it is all through here
+    def estimate(self) -> Estimate | None:
+        """The estimate so far, or the last one."""
+        return super().estimate
 
     @property
     def n_told_pools(self) -> int:
@@ -163,6 +173,7 @@ class AskTell(Dialogue):
     def ask(self) -> Ask | None: ...
     @overload
     def ask(self, most: int) -> list[Question]: ...
+    @one_blas_thread()
     def ask(self, most: int | None = None) -> Ask | list[Question] | None:
         """Up to so many pools that were never asked; without a number, the whole next round.
 
@@ -177,6 +188,7 @@ class AskTell(Dialogue):
         self._handed += len(handed)
         return handed
 
+    @one_blas_thread()
     def tell(
         self,
         question: Question | int | ArrayLike,
@@ -288,6 +300,7 @@ class AskTell(Dialogue):
             self._outcomes.setdefault(n, Outcome(value))
         self._deliver()
 
+    @one_blas_thread()
     def valuation(self) -> Valuation:
         """The valuation, or that so far: `complete` says which.
 
@@ -409,6 +422,7 @@ class AskTell(Dialogue):
         talk._restore(stored, Path(path))
         return talk
 
+    @one_blas_thread()
     def _restore(self, stored: Mapping[str, Any], path: Path) -> None:
         self._handed = stored["asked"]
         self._outcomes = {

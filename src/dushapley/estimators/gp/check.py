@@ -14,9 +14,10 @@ and where that is more than the intervals of the values allow for anyway; likewi
 pools surprised it far beyond its error bars, even one of them; and everywhere if the utility jumps.
 
 There the slopes of the process are corrected by those of its errors, a control variate: in
-expectation the result is the true slope, whatever the process believes, and its error is that of a
-stratified sample of what the process missed. Its interval follows from the spread of the errors,
-and the next random pools go there.
+expectation a whole correction gives the true slope, whatever the process believes, and its error is
+that of a stratified sample of what the process missed. It is drawn in by what chance makes of it
+(`believable`), which is no worse. The interval follows from the spread of the errors, as if it had
+not been, and the next random pools go there.
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
 be, the more so the fewer. Variances are therefore widened by a factor that was measured on games
@@ -38,8 +39,12 @@ MOST_SURPRISE = 9.0
 """Mean squared error of random forecasts of a stratum in predicted variances, at most."""
 AS_EXPECTED = 6
 """Random forecasts, as good as expected, that the average starts with: two or three are too few."""
-FEW_LEVELS, PER_LEVEL = 3, 50
+FEW_LEVELS, PER_LEVEL = 6, 100
 """A utility that takes no more different values than this, and one for so many pools, jumps."""
+ALIKE_NEXT, ROUGH, OUTLYING = 3.5, 0.01, 3.0
+"""So does one that is missed alike by pools of nearly equal size: standard deviations by which
+products of neighbours' errors exceed chance, the least error in standard deviations of all answers,
+and the error in its own standard deviations beyond which a pool counts no more."""
 SUSPECT = 6.0
 """Standard deviations by which slopes of errors may exceed what chance makes of them."""
 FEWEST = 6
@@ -196,6 +201,31 @@ def sampled_sizes(posterior: Posterior, random: BoolArray, claimed: float) -> Bo
     return found
 
 
+def believable(
+    pools: BoolArray, random: BoolArray, missed: FloatArray, slopes: FloatArray
+) -> FloatArray:
+    r"""Part of the correction by each pool that is not chance, stratum by stratum.
+
+    .. math:: s = \max\Bigl(0,\ 1 - \frac{2(I-3)}{I-1}
+                  \frac{\sum_i \mathrm{Var}\,c_i}{\sum_i c_i^2}\Bigr)
+
+    Slopes c of errors that are as large as chance makes them say nothing, and correcting by them
+    would add all of their error: one wild pool among six is such a case. Drawn in this far, a
+    correction is never worse in expectation than a whole one (James and Stein 1961).
+    """
+    n = pools.shape[1]
+    most = 2 * max(n - 3, 0) / (n - 1)
+    size = pools.sum(axis=1)
+    stratum, each = strata(n)[size], variances(size, missed, n, random)
+    part = np.zeros(len(pools))
+    for one in np.unique(stratum[stratum >= 0]).tolist():
+        here = stratum == one
+        seen = float(((slopes[:, here] @ missed[here]) ** 2).sum())
+        by_chance = float((slopes[:, here] ** 2 @ each[here]).sum())
+        part[here] = max(0.0, 1 - most * by_chance / seen) if seen > 0 else 0.0
+    return part
+
+
 def surprising_sizes(every: Forecasts, n_players: int) -> BoolArray:
     """Sizes of the strata whose random pools were far from their forecasts, or one very far."""
     stratum = strata(n_players)
@@ -210,10 +240,35 @@ def surprising_sizes(every: Forecasts, n_players: int) -> BoolArray:
 
 
 def jumping_sizes(posterior: Posterior) -> BoolArray:
-    """All sizes that are judged, if the utility takes few values; else none."""
+    """All sizes that are judged, if the utility jumps; else none.
+
+    It does if it takes few values, or if pools that hold nearly as much data are missed alike: a
+    staircase leaves errors like the teeth of a saw, with slopes that no nugget tells of.
+    """
     answers = posterior.observed.answers
     few = len(np.unique(answers)) <= FEW_LEVELS + len(answers) // PER_LEVEL
-    return (strata(len(posterior.weights)) >= 0) & few
+    return (strata(len(posterior.weights)) >= 0) & (few or neighbours_alike(posterior) > ALIKE_NEXT)
+
+
+def neighbours_alike(posterior: Posterior) -> float:
+    r"""How far errors of neighbours in size go together, in standard deviations of chance.
+
+    .. math:: \sqrt m \, \sum_s e_s e_{s+1} \Big/ \sum_s e_s^2
+
+    over the m pools of two owners and more by how much data they hold, each predicted from all
+    others, with errors e in units of their own standard deviation, less their mean over pools of
+    as many owners, which moves no value; 0 where all are small.
+    """
+    several = posterior.seen.owners > 1
+    missed = posterior.leave_one_out()[several]
+    if not np.sqrt((missed**2).mean()) > ROUGH:
+        return 0.0
+    errors = np.clip(missed / np.sqrt(posterior.alone[several]), -OUTLYING, OUTLYING)
+    owners = np.rint(posterior.seen.owners[several]).astype(np.int64)
+    counts = np.maximum(np.bincount(owners), 1)
+    errors -= (np.bincount(owners, errors) / counts)[owners]
+    errors = errors[np.argsort(posterior.seen.log_size[several], kind="stable")]
+    return float(len(errors) ** 0.5 * (errors[1:] @ errors[:-1]) / (errors @ errors))
 
 
 def slope_map(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArray:

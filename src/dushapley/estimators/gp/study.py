@@ -243,7 +243,8 @@ class Study:
         spread = float(np.ptp(posterior.observed.targets))
         more = check.unseen(self.pools, self.verdict.sampled, spread)
         errors = (slopes * each) @ slopes.T + np.eye(n) * more
-        scaled = slopes * posterior.alone
+        scaled = slopes * check.believable(self.pools, self.random, missed, slopes)
+        scaled *= posterior.alone
         linear = posterior.unwhiten(posterior.whiten(scaled.T)).T
         return linear - linear.mean(axis=1, keepdims=True), errors
 
