@@ -135,6 +135,13 @@ def test_cells_equal_plain_means_and_variances():
     assert np.isclose(cells.second[WITH, 2, 3], chosen.var() * len(chosen), rtol=1e-6)
     cubes = (chosen - chosen.mean()) ** 3
     assert np.isclose(cells.third[WITH, 2, 3], cubes.sum(), rtol=1e-6)
+    at_once = Cells(4, 5)
+    for part in np.split(np.arange(200), [1, 50, 60]):
+        at_once.add_to_all(masks[part], masks[part].sum(axis=1), values[part])
+    for name in ("count", "mean", "second", "third"):
+        assert np.allclose(getattr(at_once, name), getattr(cells, name), rtol=1e-6, atol=1e-6)
+    joint = at_once.covariance(0.2, last=True)
+    assert np.diag(joint) == pytest.approx(cells.spread(0.2).variance, rel=1e-6)
 
 
 @pytest.mark.parametrize("n", range(4, 12))

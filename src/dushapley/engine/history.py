@@ -151,11 +151,16 @@ def _finder(known: Pools, pools: FloatArray) -> Finder:
     ranked = sums[order]
 
     def find(inside: IntArray, owner: int) -> IntArray:
-        place = np.searchsorted(ranked, sums[inside] - marks[owner])
-        found = order[np.minimum(place, len(order) - 1)]
-        others = whole[inside]
+        wanted = sums[inside] - marks[owner]
+        place = np.minimum(np.searchsorted(ranked, wanted), len(order) - 1)
+        likely = np.flatnonzero(ranked[place] == wanted)
+        found = order[place[likely]]
+        others = whole[inside[likely]]
         others[:, owner] = False
-        return np.where((whole[found] == others).all(axis=1), found, -1)
+        same = (whole[found] == others).all(axis=1)
+        without = np.full(len(inside), -1)
+        without[likely[same]] = found[same]
+        return without
 
     return find
 

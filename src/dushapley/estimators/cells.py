@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import zip_longest
 from math import comb
 
 import numpy as np
@@ -15,6 +14,8 @@ from dushapley.estimators.moments import Sums, merged
 WITH, WITHOUT = 0, 1
 MOST_CREDITS, MOST_PRODUCTS, SOME_PRODUCTS = 2**25, 2**32, 2**22
 """Entries kept, and products taken, for the covariance between owners: at the end and before."""
+AT_ONCE = 2**15
+"""Entries of it that are made at a time: few enough to stay in cache."""
 
 
 class Cells:
@@ -28,26 +29,54 @@ class Cells:
         shape = (2, n_players, labels)
         self.count, self.mean, self.second, self.third = np.zeros((4, *shape))
         self.exact = np.zeros(shape, dtype=np.bool_)
-        self.credits: list[tuple[int, BoolArray, IntArray, FloatArray]] = []
+        self.credits: list[tuple[slice, BoolArray, IntArray, FloatArray]] = []
         self.entries = 0
 
     def add(self, side: int, inside: BoolArray, labels: IntArray, values: FloatArray) -> None:
         """Credit each value to the owners marked in `inside`, under its label."""
-        self.entries += inside.size
-        self.credits.append((side, inside, labels, values))
-        if self.entries > MOST_CREDITS:
-            self.credits.clear()
+        centre, sums, _ = self._sums(inside, labels, values)
+        self._merge(slice(side, side + 1), inside, labels, values, centre, sums[:, None])
+
+    def add_to_all(self, inside: BoolArray, labels: IntArray, values: FloatArray) -> None:
+        """Credit each value to the owners in `inside` as with them, to all others as without."""
+        centre, sums, totals = self._sums(inside, labels, values)
+        both = np.stack([sums, totals - sums], axis=1)
+        self._merge(slice(0, 2), inside, labels, values, centre, both)
+
+    def _sums(
+        self, inside: BoolArray, labels: IntArray, values: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means by label, and sums of powers 0 to 3 of what is off them: by owner, and of all."""
         width = self.count.shape[2]
         number = np.bincount(labels, minlength=width)
         centre = np.bincount(labels, values, minlength=width) / np.maximum(number, 1)
-        off = (values - centre[labels])[:, None]
-        owners = inside.T.astype(np.float64)
-        one_hot = (labels[:, None] == np.arange(width)).astype(np.float64)
-        count, first, second, third = (owners @ (one_hot * off**power) for power in range(4))
+        powers = (values - centre[labels]) ** np.arange(4)[:, None]
+        spread = np.zeros((len(values), 4, width))
+        spread[np.arange(len(values)), :, labels] = powers.T
+        by_label = spread.reshape(len(values), 4 * width)
+        sums = (inside.T.astype(np.float64) @ by_label).reshape(-1, 4, width)
+        totals = by_label.sum(axis=0).reshape(4, 1, width)
+        return centre, sums.transpose(1, 0, 2), totals
+
+    def _merge(
+        self,
+        sides: slice,
+        inside: BoolArray,
+        labels: IntArray,
+        values: FloatArray,
+        centre: FloatArray,
+        sums: FloatArray,
+    ) -> None:
+        """Take in a batch: sums of powers, shape (4, sides, I, labels), around its means."""
+        self.entries += inside.size * (sides.stop - sides.start)
+        self.credits.append((sides, inside, labels, values))
+        if self.entries > MOST_CREDITS:
+            self.credits.clear()
+        count, first, second, third = sums
         shift = first / np.maximum(count, 1)
-        third += 2 * count * shift**3 - 3 * shift * second
+        third = third + 2 * count * shift**3 - 3 * shift * second
         second = np.maximum(second - first * shift, 0)
-        before = Sums(self.count[side], self.mean[side], self.second[side], self.third[side])
+        before = Sums(self.count[sides], self.mean[sides], self.second[sides], self.third[sides])
         after = merged(before, Sums(count, centre + shift, second, third))
         for moment, updated in zip(before, after, strict=True):
             moment[...] = updated
@@ -73,15 +102,17 @@ class Cells:
 
     def _parts(self, scale: FloatArray) -> Iterator[FloatArray]:
         """What each value adds to the owners' errors, shape (values, I); both sides together."""
-        before: FloatArray | float = 0.0
-        for (side, inside, labels, values), later in zip_longest(self.credits, self.credits[1:]):
-            off = (values[:, None] - self.mean[side][:, labels].T) * scale[side][:, labels].T
-            parts = np.where(inside, off if side == WITH else -off, 0.0) + before
-            if later is not None and later[3] is values:  # the same values, credited to the others
-                before = parts
-            else:
-                before = 0.0
-                yield parts
+        rows = max(1, AT_ONCE // self.count.shape[1])
+        mean, weight = self.mean.transpose(0, 2, 1), scale.transpose(0, 2, 1)
+        for sides, inside, labels, values in self.credits:
+            for start in range(0, len(values), rows):
+                some = slice(start, start + rows)
+                of, value = labels[some], values[some, None]
+                first, *other = (
+                    (1 if side == WITH else -1) * (value - mean[side][of]) * weight[side][of]
+                    for side in range(sides.start, sides.stop)
+                )
+                yield np.where(inside[some], first, other[0] if other else 0.0)
 
     def know(self, side: int, label: int, means: FloatArray | float) -> None:
         """Set the means of all owners under one label to what they are exactly."""

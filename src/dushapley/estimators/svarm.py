@@ -130,9 +130,7 @@ def stratified_svarm(problem: Problem) -> Conversation:
     left = problem.budget - fixed_cost(n, problem.options)
     for some in drawn(problem, left if n >= 4 else 0):
         answers = yield Ask(some, partial(stratified_estimate, problem, cells))
-        sizes = some.sum(axis=1)
-        cells.add(WITH, some, sizes, answers)
-        cells.add(WITHOUT, ~some, sizes, answers)
+        cells.add_to_all(some, some.sum(axis=1), answers)
     return stratified_estimate(problem, cells, last=True)
 
 

@@ -120,7 +120,7 @@ def most_telling(
     nugget = kernel.nugget(posterior.hyper, seen.z)
     white = posterior.whiten(posterior.cross(seen).T)
     own = posterior.whiten(with_answers.T)
-    between = kernel.covariance(posterior.hyper, seen, seen) - white.T @ white
+    between = kernel.covariance_after(posterior.hyper, seen, white)
     with_values = smooth_covariance(posterior, of, seen, rough=True) - own.T @ white
     with_values += exact_weights(pools).T * nugget
     if len(with_values) > SKETCH:  # sums of squares over owners, by as many random combinations

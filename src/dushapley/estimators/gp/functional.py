@@ -51,8 +51,8 @@ CROWD_SIZES = 24
 """Sizes of pools looked at where owners are many."""
 OFTEN = 2**15
 """Points from which on twice as many pools are drawn to be joined."""
-LEAST_SIZES, MOST_SIZES = 8, 32
-"""Sizes of pools looked at; between them slopes are interpolated."""
+LEAST_SIZES, MOST_SIZES, FEWER_SIZES = 8, 32, 6
+"""Sizes of pools looked at, between which slopes are interpolated; the least of many owners."""
 PER_OWNER, PER_MANY = 3, 2
 """Pools of a size per owner, at least, for the regression on owners to be sound; of many owners."""
 
@@ -82,9 +82,10 @@ def functional(n_players: int, points: int, rng: np.random.Generator) -> Functio
     if 2**n_players <= points:
         pools = bits(np.arange(1, 2**n_players), n_players)
         return Functional(pools, exact_weights(pools).T)
-    each = PER_OWNER if n_players <= MANY_OWNERS else PER_MANY
+    few = n_players <= MANY_OWNERS
+    each, least = (PER_OWNER, LEAST_SIZES) if few else (PER_MANY, FEWER_SIZES)
     affordable = points // (each * n_players)
-    sizes, shares = size_grid(n_players, min(max(affordable, LEAST_SIZES), MOST_SIZES))
+    sizes, shares = size_grid(n_players, min(max(affordable, least), MOST_SIZES))
     per_size = max(points // len(sizes), each * n_players)
     parts = [np.ones((1, n_players), dtype=np.bool_)]
     weights = [np.full((n_players, 1), 1 / n_players)]

@@ -44,11 +44,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dushapley.arrays import FloatArray, Queries
+from dushapley.estimators.gp.parallel import in_order
 
 JITTER = 1e-8
 """Variance that every pool has of its own, for the sake of arithmetic."""
 BLOCK = 2**15
 """Entries of a covariance matrix that are made at a time: few enough to stay in cache."""
+MANY_ENTRIES = 2**22
+"""Entries of a covariance matrix from which on threads share its rows."""
 LONG = 512
 """Rows of a covariance matrix from which on it is made below the diagonal only."""
 
@@ -235,6 +238,20 @@ def features(h: Hyper, pools: View) -> FloatArray:
 
 def covariance(h: Hyper, a: View, b: View) -> FloatArray:
     """Covariance of the smooth part of the utilities of two lists of pools."""
+    if len(a.z) * len(b.z) < MANY_ENTRIES:
+        return _covariance(h, a, b)
+    found = np.empty((len(a.z), len(b.z)))
+
+    def rows_of(start: int) -> FloatArray:
+        return _covariance(h, some(a, start, start + LONG), b)
+
+    starts = range(0, len(a.z), LONG)
+    for start, rows in zip(starts, in_order(rows_of, starts, LONG * len(b.z)), strict=True):
+        found[start : start + LONG] = rows
+    return found
+
+
+def _covariance(h: Hyper, a: View, b: View) -> FloatArray:
     found = features(h, a) @ features(h, b).T
     found += bent(h, a, b)
     for rows in _blocks(*found.shape):
@@ -242,13 +259,35 @@ def covariance(h: Hyper, a: View, b: View) -> FloatArray:
     return np.asarray(found)
 
 
-def lower_covariance(h: Hyper, a: View) -> FloatArray:
-    """Covariance of a list of pools among themselves; of long lists only below the diagonal."""
+def lower_covariance(h: Hyper, a: View, white: FloatArray | None = None) -> FloatArray:
+    """Covariance of a list of pools among themselves; of long lists only below the diagonal.
+
+    After answers, where the covariances with them are given, whitened, shape (answers, pools).
+    """
     count = len(a.z)
     found = np.zeros((count, count))
-    for start in range(0, count, LONG):
+
+    def rows_of(start: int) -> FloatArray:
         stop = min(start + LONG, count)
-        found[start:stop, :stop] = covariance(h, some(a, start, stop), some(a, 0, stop))
+        rows = _covariance(h, some(a, start, stop), some(a, 0, stop))
+        if white is not None:
+            rows -= white[:, start:stop].T @ white[:, :stop]
+        return rows
+
+    starts = range(0, count, LONG)
+    for start, rows in zip(starts, in_order(rows_of, starts, LONG * count), strict=True):
+        found[start : start + LONG, : rows.shape[1]] = rows
+    return found
+
+
+def covariance_after(h: Hyper, a: View, white: FloatArray) -> FloatArray:
+    """The same after answers, whole."""
+    if len(a.z) ** 2 < MANY_ENTRIES:
+        return np.asarray(_covariance(h, a, a) - white.T @ white)
+    found = lower_covariance(h, a, white)
+    for start in range(0, len(found), LONG):
+        block = slice(start, start + LONG)
+        found[block, start:] = found[start:, block].T
     return found
 
 

@@ -102,7 +102,7 @@ class Study:
         count = self._batch_size()
         wanted, chances = self._at_random(count)
         drawn = design.spread_pools(n, wanted, chances, seen, rng)
-        most = max(design.CANDIDATES, count + count // 2)
+        most = max(design.CANDIDATES, count + count // 4)
         pools = design.candidates(n, seen, rng, most)
         chosen = design.most_telling(
             self.posterior, self.medium, self.with_answers, pools, count - len(drawn)
