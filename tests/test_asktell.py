@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dushapley as ds
+from dushapley.estimators.gp import METHOD, gp
+from dushapley.protocol import Conversation, Problem
 
 WORTH = [3.0, 1.0, 4.0, 1.5, 9.0, 2.0, 6.0, 5.0]
 
@@ -71,6 +75,23 @@ def test_three_processes_ten_pauses_and_two_failures_give_the_engines_estimate(
     assert found.complete
     assert talk.ask(5) == []
     assert ds.Valuation.from_dict(found.to_dict()) == found
+
+
+def test_it_thinks_in_one_thread_as_the_engine_does() -> None:
+    threads: set[int] = set()
+
+    def watched(problem: Problem) -> Conversation:
+        threads.update(lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas")
+        return (yield from gp(problem))
+
+    method = replace(METHOD, name="watched", run=watched)
+    with threadpool_limits(2):
+        talk = ds.AskTell(method, 8, budget=30)
+        while not talk.finished:
+            for question in talk.ask(5):
+                talk.tell(question, float(question.pool.sum()))
+        talk.valuation()
+    assert threads == {1}
 
 
 def test_noise_becomes_an_error_of_training() -> None:

@@ -476,6 +476,30 @@ def test_a_wrong_process_is_corrected_without_bias_at_the_sizes_where_it_is_wron
     assert np.mean([covered(game, v) for v in runs]) >= 0.9
 
 
+def test_a_staircase_is_known_by_its_teeth() -> None:
+    sizes = np.random.default_rng(5).integers(20, 200, 12).astype(float)
+    part = bits(np.arange(2**12), 12) @ sizes / sizes.sum()
+    stairs = ds.TableGame(np.floor(12 * part + 1e-12) / 12, sizes)  # more steps than few values
+    v = ds.value(stairs, "gp", budget=288)
+    assert v.details["sampled"] == list(range(2, 12))
+    assert covered(stairs, v) >= 0.9
+
+
+def test_a_correction_is_drawn_in_by_what_chance_makes_of_it() -> None:
+    n, rng = 10, np.random.default_rng(0)
+    pools = bits(np.arange(1, 2**n - 1), n)
+    pools = pools[rng.permutation(len(pools))[:200]]
+    pools = pools[pools.sum(axis=1) > 1]
+    random = np.ones(len(pools), dtype=bool)
+    slopes = check.slope_map(pools, random, check.strata(n) >= 0)
+    one_wild = np.where(np.arange(len(pools)) == 7, 50.0, 0.01 * rng.standard_normal(len(pools)))
+    real = pools @ np.linspace(-1, 1, n) + 0.1 * rng.standard_normal(len(pools))
+    stratum = check.strata(n)[pools.sum(axis=1)]
+    assert check.believable(pools, random, one_wild, slopes)[stratum == stratum[7]].max() < 0.4
+    assert check.believable(pools, random, real, slopes)[pools.sum(axis=1) == 5].min() > 0.8
+    assert not check.believable(pools, random, np.zeros(len(pools)), slopes).any()
+
+
 def test_noise_is_not_taken_for_structure() -> None:
     game = learning_game(10, seed=1)
     noise = 0.03 * np.random.default_rng(0).standard_normal(2**10)

@@ -59,6 +59,13 @@ def test_long_lists_of_pools_are_made_by_blocks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kernel, "BLOCK", 500)
     assert kernel.covariance(h, seen, seen) == pytest.approx(whole, abs=1e-12)
     assert np.tril(kernel.lower_covariance(h, seen)) == pytest.approx(np.tril(whole), abs=1e-12)
+    white = np.random.default_rng(0).random((7, len(whole)))
+    after = kernel.covariance_after(h, seen, white)
+    monkeypatch.setattr(kernel, "LONG", 11)
+    monkeypatch.setattr(kernel, "MANY_ENTRIES", 1)
+    assert kernel.covariance(h, seen, seen) == pytest.approx(whole, abs=1e-12)
+    assert kernel.covariance_after(h, seen, white) == pytest.approx(after, abs=1e-12)
+    assert after == pytest.approx(whole - white.T @ white, abs=1e-12)
 
 
 def test_values_that_wild_small_pools_decide_have_wide_intervals_and_a_note() -> None:
