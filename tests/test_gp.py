@@ -465,7 +465,7 @@ def test_slopes_of_random_pools_estimate_the_values_and_fade_as_all_is_seen() ->
     assert not check.slope_map(whole, np.ones(len(whole), dtype=bool), sizes).any()
 
 
-def test_a_wrong_process_is_corrected_without_bias_at_the_sizes_where_it_is_wrong() -> None:
+def test_a_wrong_process_is_corrected_at_the_sizes_where_it_is_wrong() -> None:
     """Owners 1 and 2 spoil pools of up to three owners, and nothing else."""
     n = 12
     z = bits(np.arange(2**n), n)
@@ -492,12 +492,23 @@ def test_a_correction_is_drawn_in_by_what_chance_makes_of_it() -> None:
     pools = pools[pools.sum(axis=1) > 1]
     random = np.ones(len(pools), dtype=bool)
     slopes = check.slope_map(pools, random, check.strata(n) >= 0)
-    one_wild = np.where(np.arange(len(pools)) == 7, 50.0, 0.01 * rng.standard_normal(len(pools)))
-    real = pools @ np.linspace(-1, 1, n) + 0.1 * rng.standard_normal(len(pools))
-    stratum = check.strata(n)[pools.sum(axis=1)]
-    assert check.believable(pools, random, one_wild, slopes)[stratum == stratum[7]].max() < 0.4
-    assert check.believable(pools, random, real, slopes)[pools.sum(axis=1) == 5].min() > 0.8
-    assert not check.believable(pools, random, np.zeros(len(pools)), slopes).any()
+
+    def part(missed: np.ndarray) -> float:
+        each = check.variances(pools.sum(axis=1), missed, n, random)
+        return check.believable(slopes, missed, each)
+
+    noise = rng.standard_normal(len(pools))
+    assert part(np.where(np.arange(len(pools)) == 7, 50.0, 0.01 * noise)) < 0.4  # one wild pool
+    assert part(pools @ np.linspace(-1, 1, n) + 0.1 * noise) > 0.8
+    assert part(np.zeros(len(pools))) == 0
+
+
+@pytest.mark.parametrize("n", [4, 5, 6, 7])
+def test_few_values_that_are_foreseen_are_no_jumps(n: int) -> None:
+    game = ds.SizeGame([100] * n, w=lambda m: m / (m + 100))
+    v = ds.value(ds.CallableGame(game, n, game.sizes, cheap=True), "gp", budget=2**n - 4)
+    assert v.details["sampled"] == []
+    assert v.std_errors.max() < 2e-3
 
 
 def test_noise_is_not_taken_for_structure() -> None:

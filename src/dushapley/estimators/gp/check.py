@@ -16,8 +16,8 @@ pools surprised it far beyond its error bars, even one of them; and everywhere i
 There the slopes of the process are corrected by those of its errors, a control variate: in
 expectation a whole correction gives the true slope, whatever the process believes, and its error is
 that of a stratified sample of what the process missed. It is drawn in by what chance makes of it
-(`believable`), which is no worse. The interval follows from the spread of the errors, as if it had
-not been, and the next random pools go there.
+(`believable`). The interval follows from the spread of the errors and allows for what was not
+corrected, and the next random pools go there.
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
 be, the more so the fewer. Variances are therefore widened by a factor that was measured on games
@@ -39,12 +39,15 @@ MOST_SURPRISE = 9.0
 """Mean squared error of random forecasts of a stratum in predicted variances, at most."""
 AS_EXPECTED = 6
 """Random forecasts, as good as expected, that the average starts with: two or three are too few."""
-FEW_LEVELS, PER_LEVEL = 6, 100
-"""A utility that takes no more different values than this, and one for so many pools, jumps."""
-ALIKE_NEXT, ROUGH, OUTLYING = 3.5, 0.01, 3.0
+VERY_FEW_LEVELS, PER_LEVEL, FEW_LEVELS, PER_FEW = 3, 50, 6, 100
+"""A utility that takes no more different values than the first, and one for so many pools, jumps;
+by the other two if they are not foreseen."""
+ALIKE_NEXT, OUTLYING, LITTLE = 3.5, 3.0, 1.0
 """So does one that is missed alike by pools of nearly equal size: standard deviations by which
-products of neighbours' errors exceed chance, the least error in standard deviations of all answers,
-and the error in its own standard deviations beyond which a pool counts no more."""
+products of neighbours' errors exceed chance, errors in their own standard deviations beyond which a
+pool counts no more, and the sum of their squares below which they say nothing."""
+ROUGH = 0.01
+"""Part of its standard deviation: what is missed by less is foreseen."""
 SUSPECT = 6.0
 """Standard deviations by which slopes of errors may exceed what chance makes of them."""
 FEWEST = 6
@@ -201,29 +204,28 @@ def sampled_sizes(posterior: Posterior, random: BoolArray, claimed: float) -> Bo
     return found
 
 
-def believable(
-    pools: BoolArray, random: BoolArray, missed: FloatArray, slopes: FloatArray
-) -> FloatArray:
-    r"""Part of the correction by each pool that is not chance, stratum by stratum.
+def believable(slopes: FloatArray, missed: FloatArray, each: FloatArray) -> float:
+    r"""Part of a correction :math:`c = Cr` that is more than chance makes of it.
 
     .. math:: s = \max\Bigl(0,\ 1 - \frac{2(I-3)}{I-1}
                   \frac{\sum_i \mathrm{Var}\,c_i}{\sum_i c_i^2}\Bigr)
 
-    Slopes c of errors that are as large as chance makes them say nothing, and correcting by them
-    would add all of their error: one wild pool among six is such a case. Drawn in this far, a
-    correction is never worse in expectation than a whole one (James and Stein 1961).
+    Slopes of errors that are as large as chance makes them say nothing, and correcting by them
+    would add all of their error: one wild pool among six is such a case. Were the variances known,
+    a correction drawn in this far would have no larger squared error in expectation, of all owners
+    together, than a whole one (James and Stein 1961). Single owners may lose by it, which is why
+    their variances allow for what was not corrected.
+
+    Parameters
+    ----------
+    slopes, missed, each
+        C, the errors r, and the variance of each as a sample.
     """
-    n = pools.shape[1]
+    n = len(slopes)
+    seen = float(((slopes @ missed) ** 2).sum())
+    by_chance = float((slopes**2 @ each).sum())
     most = 2 * max(n - 3, 0) / (n - 1)
-    size = pools.sum(axis=1)
-    stratum, each = strata(n)[size], variances(size, missed, n, random)
-    part = np.zeros(len(pools))
-    for one in np.unique(stratum[stratum >= 0]).tolist():
-        here = stratum == one
-        seen = float(((slopes[:, here] @ missed[here]) ** 2).sum())
-        by_chance = float((slopes[:, here] ** 2 @ each[here]).sum())
-        part[here] = max(0.0, 1 - most * by_chance / seen) if seen > 0 else 0.0
-    return part
+    return max(0.0, 1 - most * by_chance / seen) if seen > 0 else 0.0
 
 
 def surprising_sizes(every: Forecasts, n_players: int) -> BoolArray:
@@ -242,12 +244,17 @@ def surprising_sizes(every: Forecasts, n_players: int) -> BoolArray:
 def jumping_sizes(posterior: Posterior) -> BoolArray:
     """All sizes that are judged, if the utility jumps; else none.
 
-    It does if it takes few values, or if pools that hold nearly as much data are missed alike: a
-    staircase leaves errors like the teeth of a saw, with slopes that no nugget tells of.
+    It does if it takes very few values, or few that are not foreseen, or if pools that hold nearly
+    as much data are missed alike: a staircase leaves errors like the teeth of a saw, with slopes
+    that no nugget tells of.
     """
-    answers = posterior.observed.answers
-    few = len(np.unique(answers)) <= FEW_LEVELS + len(answers) // PER_LEVEL
-    return (strata(len(posterior.weights)) >= 0) & (few or neighbours_alike(posterior) > ALIKE_NEXT)
+    answers, missed = posterior.observed.answers, posterior.leave_one_out()
+    levels = len(np.unique(answers))
+    jumps = levels <= VERY_FEW_LEVELS + len(answers) // PER_LEVEL
+    if float(np.sqrt((missed**2).mean())) > ROUGH:
+        jumps |= levels <= FEW_LEVELS + len(answers) // PER_FEW
+        jumps |= neighbours_alike(posterior) > ALIKE_NEXT
+    return (strata(len(posterior.weights)) >= 0) & jumps
 
 
 def neighbours_alike(posterior: Posterior) -> float:
@@ -257,18 +264,17 @@ def neighbours_alike(posterior: Posterior) -> float:
 
     over the m pools of two owners and more by how much data they hold, each predicted from all
     others, with errors e in units of their own standard deviation, less their mean over pools of
-    as many owners, which moves no value; 0 where all are small.
+    as many owners, which moves no value.
     """
     several = posterior.seen.owners > 1
-    missed = posterior.leave_one_out()[several]
-    if not np.sqrt((missed**2).mean()) > ROUGH:
-        return 0.0
-    errors = np.clip(missed / np.sqrt(posterior.alone[several]), -OUTLYING, OUTLYING)
+    errors = (posterior.leave_one_out() / np.sqrt(posterior.alone))[several]
+    errors = np.clip(errors, -OUTLYING, OUTLYING)
     owners = np.rint(posterior.seen.owners[several]).astype(np.int64)
     counts = np.maximum(np.bincount(owners), 1)
     errors -= (np.bincount(owners, errors) / counts)[owners]
     errors = errors[np.argsort(posterior.seen.log_size[several], kind="stable")]
-    return float(len(errors) ** 0.5 * (errors[1:] @ errors[:-1]) / (errors @ errors))
+    total = max(float(errors @ errors), LITTLE)
+    return float(len(errors) ** 0.5 * (errors[1:] @ errors[:-1]) / total)
 
 
 def slope_map(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArray:

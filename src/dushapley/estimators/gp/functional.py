@@ -23,6 +23,7 @@ observed pool counts with its observed utility.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -51,8 +52,8 @@ CROWD_SIZES = 24
 """Sizes of pools looked at where owners are many."""
 OFTEN = 2**15
 """Points from which on twice as many pools are drawn to be joined."""
-LEAST_SIZES, MOST_SIZES, FEWER_SIZES = 8, 32, 6
-"""Sizes of pools looked at, between which slopes are interpolated; the least of many owners."""
+LEAST_SIZES, MOST_SIZES = 8, 32
+"""Sizes of pools looked at; between them slopes are interpolated."""
 PER_OWNER, PER_MANY = 3, 2
 """Pools of a size per owner, at least, for the regression on owners to be sound; of many owners."""
 
@@ -66,6 +67,13 @@ class Functional:
 
     pools: BoolArray
     weights: FloatArray
+
+    @cached_property
+    def by_size(self) -> FloatArray:
+        """Weights added up over pools of each number of owners, shape (I, I+1)."""
+        found = np.zeros((self.pools.shape[1] + 1, len(self.weights)))
+        np.add.at(found, self.pools.sum(axis=1), self.weights.T)
+        return found.T
 
     def of_sizes(self, kept: BoolArray) -> Functional:
         """The part of it that pools of some numbers of owners (0..I) make."""
@@ -82,10 +90,9 @@ def functional(n_players: int, points: int, rng: np.random.Generator) -> Functio
     if 2**n_players <= points:
         pools = bits(np.arange(1, 2**n_players), n_players)
         return Functional(pools, exact_weights(pools).T)
-    few = n_players <= MANY_OWNERS
-    each, least = (PER_OWNER, LEAST_SIZES) if few else (PER_MANY, FEWER_SIZES)
+    each = PER_OWNER if n_players <= MANY_OWNERS else PER_MANY
     affordable = points // (each * n_players)
-    sizes, shares = size_grid(n_players, min(max(affordable, least), MOST_SIZES))
+    sizes, shares = size_grid(n_players, min(max(affordable, LEAST_SIZES), MOST_SIZES))
     per_size = max(points // len(sizes), each * n_players)
     parts = [np.ones((1, n_players), dtype=np.bool_)]
     weights = [np.full((n_players, 1), 1 / n_players)]
@@ -202,10 +209,8 @@ def smooth_covariance(
     for from_terms, from_features in in_order(part_of, range(0, len(of.pools), step), bent.size):
         bent += from_terms
         made += from_features
-    levels = np.zeros((rows, n + 1))
-    np.add.at(levels.T, of.pools.sum(axis=1), of.weights.T)
     whole = np.rint(pools.owners).astype(np.int64)
-    steps = h.step * levels[:, whole] * (whole == pools.owners)
+    steps = h.step * of.by_size[:, whole] * (whole == pools.owners)
     return np.asarray(bent + made @ kernel.features(h, pools).T + steps)
 
 

@@ -48,8 +48,9 @@ from dushapley.estimators.gp.parallel import in_order
 
 JITTER = 1e-8
 """Variance that every pool has of its own, for the sake of arithmetic."""
-BLOCK = 2**15
-"""Entries of a covariance matrix that are made at a time: few enough to stay in cache."""
+BLOCK = 2**17
+"""Entries of a covariance matrix that are made at a time: few enough to stay in cache, and enough
+for threads not to wait for each other."""
 MANY_ENTRIES = 2**22
 """Entries of a covariance matrix from which on threads share its rows."""
 LONG = 512

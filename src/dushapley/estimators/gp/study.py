@@ -23,9 +23,9 @@ from dushapley.estimators.gp.functional import (
 )
 from dushapley.protocol import Estimate, Problem
 
-FINE, MEDIUM, COARSE = 2**16, 2**12, 2**11
+FINE, MEDIUM, COARSE, SAMPLED = 2**16, 2**12, 2**11, 2**15
 """Pools that carry the functional: for the final values; for choosing questions and values on the
-way; for covariances, which are quadratic in it."""
+way; for covariances, which are quadratic in it; for the final values where those are not all."""
 MODEL = "gaussian process"
 MOST_LIVE = 200
 """Owners up to which errors are known on the way; of more, they are made at the end."""
@@ -36,7 +36,7 @@ FEW_OWNERS = 50
 REFIT, ALWAYS_FITTED = 1.5, 100
 """From so many pools on, the fit is made again when there are so many times as many as at the last
 one; up to there after every batch."""
-GROWTH, MANY = 4, 1000
+GROWTH, MANY = 4, 400
 """Each batch adds one pool for so many before it; for two, once there are so many, or owners."""
 CHECKED, CHECK_POWER = 12, 0.0
 """One pool in so many is asked at random, whatever the process thinks of it, its size k with a
@@ -202,7 +202,7 @@ class Study:
         """Pools that carry the functional: more of them once no question is left to choose."""
         n = self.problem.n_players
         whole = 2**n <= MEDIUM
-        return self.medium if self.left or whole else carrier(n, FINE, self.problem.rng)
+        return self.medium if self.left or whole else carrier(n, finest(n), self.problem.rng)
 
     def estimate(self) -> Estimate:
         """Values by the process, corrected at sizes at which it is not believed.
@@ -215,6 +215,8 @@ class Study:
     def _by_process(self) -> Estimate:
         assert self.posterior is not None
         weights = linear_map(self.posterior, self.with_answers)
+        # values add up to what everybody is worth, also where the map was made in single precision
+        weights += (self.pools.all(axis=1) - weights.sum(axis=0)) / len(weights)
         if self.covariance is None:
             return self._finish(MODEL, weights, None)
         sampled, covariance = self.verdict.sampled, self.covariance * self.verdict.widening
@@ -239,12 +241,13 @@ class Study:
         n, posterior = self.problem.n_players, self.posterior
         size, missed = self.pools.sum(axis=1), posterior.leave_one_out()
         slopes = check.slope_map(self.pools, self.random, self.verdict.sampled)
-        each = check.variances(size, missed, n, self.random) * self.verdict.widening
+        each = check.variances(size, missed, n, self.random)
+        part = check.believable(slopes, missed, each)
         spread = float(np.ptp(posterior.observed.targets))
         more = check.unseen(self.pools, self.verdict.sampled, spread)
-        errors = (slopes * each) @ slopes.T + np.eye(n) * more
-        scaled = slopes * check.believable(self.pools, self.random, missed, slopes)
-        scaled *= posterior.alone
+        left = ((1 - part) * (slopes @ missed)) ** 2
+        errors = (slopes * each * self.verdict.widening) @ slopes.T + np.diag(left + more)
+        scaled = slopes * (part * posterior.alone)
         linear = posterior.unwhiten(posterior.whiten(scaled.T)).T
         return linear - linear.mean(axis=1, keepdims=True), errors
 
@@ -254,7 +257,7 @@ class Study:
         Two samples of P and C pools differ by a variance of σ²/P + σ²/C, of which σ²/P is ours.
         """
         assert self.posterior is not None
-        points = MEDIUM if self.left else FINE
+        points = MEDIUM if self.left else finest(self.problem.n_players)
         if 2**self.problem.n_players <= max(points, MEDIUM):
             return 0.0
         posterior = self.posterior  # a linear map of centred answers needs no map
@@ -290,6 +293,11 @@ class Study:
         )
 
 
+def finest(n_players: int) -> int:
+    """Pools that carry the final values: all, or so many that drawing them adds next to nothing."""
+    return FINE if 2**n_players <= FINE else SAMPLED
+
+
 def is_wild(values: FloatArray, below_empty: float) -> bool:
     """Whether pools worse than nobody's decide the values by few that were seen.
 
@@ -308,9 +316,9 @@ def sampled_note(sampled: BoolArray, drawn: BoolArray) -> str:
     named = check.sizes_in_words(sampled)
     return (
         f"gp does not trust its Gaussian process at pools of {named} owners: what it "
-        f"missed there tells owners apart. That part of the values comes from the {count} pools "
-        "drawn at random there, which assume nothing of the utility, and the intervals follow "
-        "them. More budget narrows them."
+        "missed there may tell owners apart. That part of the values is corrected by the "
+        f"{count} pools drawn at random there, as far as they say more than chance, and the "
+        "intervals follow them. More budget narrows them."
     )
 
 
