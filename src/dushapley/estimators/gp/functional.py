@@ -196,6 +196,7 @@ def smooth_covariance(
     dtype = np.float32 if n > MOST_DOUBLE or rough or blurred else np.float64
     step = max(n, BLOCK // len(pools.z))
     weights: FloatArray = of.weights.astype(dtype)
+    of_features = weights if n > MOST_ENUMERATED else of.weights  # errors, not values
     other = replace(pools, root_mix=pools.root_mix.astype(dtype))
     bent = np.zeros((rows, len(pools.z)))
     made = np.zeros((rows, 2 * n + 2))
@@ -203,15 +204,17 @@ def smooth_covariance(
     def part_of(start: int) -> tuple[FloatArray, FloatArray]:
         some = slice(start, start + step)
         part = posterior.view(of.pools[some])
-        made_here = np.asarray(of.weights[:, some]) @ kernel.features(h, part)
-        return weights[:, some] @ kernel.bent(h, part, other, dtype), made_here
+        features = kernel.features(h, part).astype(of_features.dtype, copy=False)
+        from_terms = weights[:, some] @ kernel.bent(h, part, other, dtype)
+        return from_terms, of_features[:, some] @ features
 
     for from_terms, from_features in in_order(part_of, range(0, len(of.pools), step), bent.size):
         bent += from_terms
         made += from_features
     whole = np.rint(pools.owners).astype(np.int64)
     steps = h.step * of.by_size[:, whole] * (whole == pools.owners)
-    return np.asarray(bent + made @ kernel.features(h, pools).T + steps)
+    seen = kernel.features(h, pools).astype(of_features.dtype, copy=False)
+    return np.asarray(bent + made.astype(seen.dtype, copy=False) @ seen.T + steps)
 
 
 def covariance_with_answers(
