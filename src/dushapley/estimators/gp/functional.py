@@ -44,7 +44,7 @@ BLURRED = 3e-5
 """Nugget of all pools from which on single precision cannot be told from double."""
 BLOCK = 2**19
 """Entries of a covariance matrix made at a time, so that memory stays bounded."""
-MOST_ENUMERATED = 64
+MOST_ENUMERATED = kernel.MOST_TOLD_APART
 """Owners up to which values are carried by pools; of more, by whom they join (`crowd`)."""
 MANY_OWNERS = 200
 """Owners from which on each regression has fewer pools."""

@@ -9,17 +9,19 @@ weight :math:`w_j`, the rows it is effectively worth:
           p_j = \frac{w_j z_j}{\sum_k w_k z_k}
 
 with sizes :math:`n_j`, `log_size` ℓ ≤ 0 (zero for the grand coalition) and `mix` p, the
-composition. Two pools overlap by :math:`C = \sum_j \sqrt{p_j p'_j}`, one for equal mixtures, zero
-for disjoint pools; :math:`m = \ell + \log I` counts data in average owners. The covariance is a sum
-of terms, each one thing a utility can do:
+composition. Every owner has a strength :math:`a_j` of its own, so that one owner may spoil what all
+others share. Two pools differ by
+:math:`H = \tfrac12 \sum_j a_j (\sqrt{p_j} - \sqrt{p'_j})^2`, zero for equal mixtures, one for
+disjoint pools of owners of strength one; :math:`m = \ell + \log I` counts data in average owners.
+The covariance is a sum of terms, each one thing a utility can do:
 
 =========  ==========================================  =========================================
 constant   1                                           a level
 curve      s·R, R = exp(−(ℓ−ℓ')²/2λ²)                  a learning curve
 trend      s·ℓℓ'                                       a straight line in log size
 owners     s·exp(−e(m+m'))·Σ a_j z_j z'_j              an effect of each owner, less in big pools
-mix        s·exp(−e(m+m'))·exp((C−1)/λ)                what the mixture does, less in big pools
-shift      s·R·exp((C−1)/λ)                            a learning curve of each mixture
+mix        s·exp(−e(m+m'))·exp(−H/λ)                   what the mixture does, less in big pools
+shift      s·R·exp(−H/λ)                               a learning curve of each mixture
 blend      s·exp(−e(m+m'))·Σ a_j p_j p'_j              the average quality of the rows
 step       s·[|S| = |S'|]                              a level of its own for each number of owners
 =========  ==========================================  =========================================
@@ -27,8 +29,7 @@ step       s·[|S| = |S'|]                              a level of its own for e
 plus a nugget :math:`\nu(S) = c\,|S|^{-d}\,e^{\delta(|S|)} + 10^{-8}` on the diagonal: what no
 smooth function explains. δ is piecewise linear in the logarithm of the number of owners, with a
 knot at each power of two: scores of tiny pools can be wild where those of larger ones are not.
-Every owner has a strength :math:`a_j` of its own, so that one owner may spoil what all others
-share. The nugget belongs to the game, so an observed pool is worth exactly what was observed. Steps
+The nugget belongs to the game, so an observed pool is worth exactly what was observed. Steps
 are the same for all pools of a size, so they move no value; they keep jumps of the curve out of
 everything else. The empty pool has no size and no mixture; it is never part of the process.
 
@@ -53,6 +54,9 @@ BLOCK = 2**17
 for threads not to wait for each other."""
 MANY_ENTRIES = 2**22
 """Entries of a covariance matrix from which on threads share its rows."""
+MOST_TOLD_APART = 64
+"""Owners up to which H knows their strengths; of more, all have strength one there, so that a pool
+is no more than what its weights add up to (`crowd`)."""
 LONG = 512
 """Rows of a covariance matrix from which on it is made below the diagonal only."""
 
@@ -111,7 +115,7 @@ PRIORS = {
 }
 OWNER = Prior(0.0, 0.15, -4.0, 4.0)
 """Prior of every η: how much the rows of one owner differ in worth from another's."""
-STRENGTH = Prior(0.0, 1.5, -6.0, 6.0)
+STRENGTH = Prior(0.0, 0.7, -6.0, 6.0)
 """Prior of every log a: how much more one owner changes than another."""
 KNOT = Prior(0.0, 1.5, -8.0, 12.0)
 """Prior of δ at every knot: how far the nugget of a size may be from a power law."""
@@ -170,6 +174,11 @@ class View:
     strength: FloatArray
 
     @property
+    def half(self) -> FloatArray:
+        """What a pool adds to the difference H from another of other owners."""
+        return np.asarray(0.5 * np.einsum("ij,ij->i", self.root_mix, self.root_mix))
+
+    @property
     def owners(self) -> FloatArray:
         """Number of owners in the pool."""
         return np.asarray(self.z.sum(axis=1))
@@ -181,17 +190,24 @@ class View:
 
 
 def view(pools: Queries, weights: FloatArray, strength: FloatArray) -> View:
-    """Sizes and mixtures of pools under what owners' rows are worth, and √a."""
+    """Sizes and mixtures of pools under what owners' rows are worth, and √a.
+
+    `root_mix` are the features √(a p) of which H is half the squared distance.
+    """
     z = pools.astype(np.float64, copy=False)
     weighted = z * weights
     total = weighted.sum(axis=1)
     mix = weighted / total[:, None]
-    return View(z, np.log(total / weights.sum()), mix, np.sqrt(mix), strength)
+    root = np.sqrt(mix)
+    if len(weights) <= MOST_TOLD_APART:
+        root *= strength
+    return View(z, np.log(total / weights.sum()), mix, root, strength)
 
 
 def bent(h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
     """The terms that no features make, curve + mix + shift, shape (len(a), len(b))."""
     found = a.root_mix.astype(dtype, copy=False) @ b.root_mix.astype(dtype, copy=False).T
+    half, other_half = a.half.astype(dtype)[:, None], b.half.astype(dtype)
     fade = (np.log(h.mix) - h.mix_decay * a.log_count).astype(dtype)[:, None]
     size, other = a.log_size.astype(dtype)[:, None], b.log_size.astype(dtype)
     less = (h.mix_decay * b.log_count).astype(dtype)
@@ -200,7 +216,8 @@ def bent(h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64)
     for rows in blocks:  # in place, as this is where the time goes, much of it in getting memory
         overlap = found[rows]
         curve, shift = room[:, : len(overlap)]
-        overlap -= 1.0
+        overlap -= half[rows]
+        overlap -= other_half
         np.subtract(size[rows], other, out=curve)
         curve *= curve
         curve *= -0.5 / h.curve_length**2

@@ -92,7 +92,8 @@ class Likelihood:
         rides, mix = sums.rides, sums.mix
         bends = (size * rides[:, 0] - rides[:, 1]) / h.curve_length**2
         noise = np.diag(self.pull) * (nugget - kernel.JITTER)
-        by_mix = seen.root_mix * sums.root_mix + 2 * blended
+        apart = seen.root_mix * (sums.root_mix - seen.root_mix * sums.overlap[:, None])
+        by_mix = apart + 2 * blended
         decays = h.owners_decay * own + h.mix_decay * mix + h.blend_decay * blend
         by_weight = _through_weights(by_mix, 2 * (trend - bends - decays), seen.mix, weights)
         by_hyper = Hyper(
@@ -114,6 +115,8 @@ class Likelihood:
             step=sums.step,
         )
         by_strength = (owners + blended).sum(axis=0)
+        if n <= kernel.MOST_TOLD_APART:
+            by_strength += apart.sum(axis=0)
         parts = [np.array(by_hyper[: kernel.COUNT]), noise @ self.shares, by_weight, by_strength]
         return np.concatenate(parts)
 
@@ -124,6 +127,7 @@ class _Sums:
     def __init__(self, pools: int, features: int, n_players: int) -> None:
         self.curve = self.mix_length = self.shift_length = self.step = 0.0
         self.mix = np.zeros(pools)
+        self.overlap = np.zeros(pools)
         self.rides = np.zeros((pools, 2))
         self.root_mix = np.zeros((pools, n_players))
         self.made = np.zeros((pools, features))
@@ -149,7 +153,9 @@ class _Block:
         riding *= -0.5 / h.curve_length**2
         np.exp(riding, out=riding)
         np.matmul(seen.root_mix[rows], seen.root_mix[columns].T, out=overlap)
-        overlap -= 1.0
+        half = seen.half
+        overlap -= half[rows, None]
+        overlap -= half[columns]
         np.multiply(overlap, 1 / h.shift_length, out=shift)
         np.exp(shift, out=shift)
         shift *= h.shift
@@ -193,6 +199,8 @@ class _Block:
         sums.shift_length += float(np.vdot(shift, overlap))
         sums.mix_length += float(np.vdot(mix, overlap))
         by_overlap = np.add(mix, shift, out=spare)
+        sums.overlap[rows] += 0.5 * by_overlap.sum(axis=1)
+        sums.overlap[columns] += 0.5 * by_overlap.sum(axis=0)
         sums.root_mix[rows] += 0.5 * (by_overlap @ seen.root_mix[columns])
         sums.root_mix[columns] += 0.5 * (by_overlap.T @ seen.root_mix[rows])
         sums.made[rows] += 0.5 * (here @ made[columns])
