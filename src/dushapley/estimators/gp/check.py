@@ -90,7 +90,7 @@ class FitCheck:
         """Why not to believe it, where that is so."""
         if not self.sampled.any():
             return ""
-        return f"at pools of {sizes_in_words(self.sampled)} owners its errors tell owners apart"
+        return f"at pools of {sizes_in_words(self.sampled)} owners its errors may tell owners apart"
 
 
 def forecast(

@@ -115,7 +115,7 @@ PRIORS = {
 }
 OWNER = Prior(0.0, 0.15, -4.0, 4.0)
 """Prior of every η: how much the rows of one owner differ in worth from another's."""
-STRENGTH = Prior(0.0, 0.7, -6.0, 6.0)
+STRENGTH = Prior(0.0, 0.85, -6.0, 6.0)
 """Prior of every log a: how much more one owner changes than another."""
 KNOT = Prior(0.0, 1.5, -8.0, 12.0)
 """Prior of δ at every knot: how far the nugget of a size may be from a power law."""
