@@ -54,7 +54,12 @@ def some_posterior(seed: int = 0, count: int = 30) -> Posterior:
 # --- the mathematics
 
 
-def test_gradient_is_the_slope_of_the_likelihood() -> None:
+@pytest.mark.parametrize("told_apart", [True, False])
+def test_gradient_is_the_slope_of_the_likelihood(
+    told_apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not told_apart:  # as of many owners
+        monkeypatch.setattr(kernel, "MOST_TOLD_APART", 7)
     posterior = some_posterior()
     observed, theta = posterior.observed, posterior.theta
     likelihood = Likelihood(observed.pools, observed.targets, observed.log_sizes)
@@ -105,6 +110,36 @@ def test_gradient_holds_for_fractions_of_owners() -> None:
     step = 1e-5 * np.ones(len(mean))
     up, down = (likelihood(mean + s)[0] for s in (step, -step))
     assert gradient.sum() == pytest.approx((up - down) / 2e-5, rel=1e-5)
+
+
+def test_a_strong_owner_sets_pools_apart() -> None:
+    theta = kernel.prior(4)[0]
+    theta[-4] = 2.0  # of the first owner
+    pools = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]], dtype=bool)
+    observed = Observed(pools, np.arange(3.0), np.zeros(4))
+    posterior = Posterior(observed, theta)
+    found = kernel.bent(posterior.hyper, posterior.seen, posterior.seen)
+    assert found[0, 1] < found[1, 2]
+    p, a = posterior.seen.mix, posterior.strength**2
+    differ = 0.5 * (a * (np.sqrt(p[0]) - np.sqrt(p[1])) ** 2).sum()
+    h, fade = posterior.hyper, np.exp(-posterior.hyper.mix_decay * posterior.seen.log_count[:2])
+    by_hand = h.curve + h.shift * np.exp(-differ / h.shift_length)
+    by_hand += h.mix * fade.prod() * np.exp(-differ / h.mix_length)
+    assert found[0, 1] == pytest.approx(by_hand)
+
+
+def test_one_owner_who_spoils_every_pool_is_learnt() -> None:
+    rows = np.array([40.0, 60, 80, 50, 70, 45, 55, 65, 75, 85])
+
+    def utility(z: np.ndarray) -> np.ndarray:
+        total = np.maximum(z @ rows, 1e-9)
+        spoilt = z[:, 3] * rows[3] / total
+        return total / (total + 100) * np.exp(-3 * spoilt) - 0.3 * np.sqrt(spoilt)
+
+    game = ds.CallableGame(utility, 10, rows, cheap=True)
+    runs = [ds.value(game, "gp", budget=60, seed=seed) for seed in range(3)]
+    assert np.mean([relative_mse(game, v.values) for v in runs]) < 5e-8
+    assert all(v.values.argmin() == 3 for v in runs)
 
 
 def test_covariance_is_symmetric_and_its_diagonal_known() -> None:
@@ -533,7 +568,7 @@ def coverage(name: str, folder: Path, budgets: list[int], shrink: float = 1.0) -
     inside = [
         np.abs(v.values - exact) <= 1.96 * shrink * v.std_errors
         for budget in budgets
-        for v in (ds.value(game, "gp", budget=budget, seed=seed) for seed in range(3))
+        for v in (ds.value(game, "gp", budget=budget, seed=seed) for seed in range(6))
     ]
     return float(np.mean(inside))
 
