@@ -40,6 +40,7 @@ and bounds (`PRIORS`); γ and d are plain; after them come δ at the knots, η, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,7 +174,7 @@ class View:
     root_mix: FloatArray
     strength: FloatArray
 
-    @property
+    @cached_property
     def half(self) -> FloatArray:
         """What a pool adds to the difference H from another of other owners."""
         return np.asarray(0.5 * np.einsum("ij,ij->i", self.root_mix, self.root_mix))
