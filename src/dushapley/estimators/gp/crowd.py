@@ -3,8 +3,8 @@ r"""The Shapley functional of many owners, without enumerating whom they join.
 Of so many owners all have strength one in how mixtures differ (`kernel`), so a pool is only what
 its weights add up to: two pools S and T differ by :math:`H = 1 - A/\sqrt{x_S x_T}` with
 :math:`x_S = \sum_{j \in S} w_j` and :math:`A = \sum_{j \in S \cap T} w_j`. An owner i who joins
-R moves :math:`x` by :math:`w_i` and A by :math:`w_i z_{iT}`, whoever it is. So for pools of k owners the mean covariance with T, given
-that i is inside,
+R moves :math:`x` by :math:`w_i` and A by :math:`w_i z_{iT}`, whoever it is. So for pools of k
+owners the mean covariance with T, given that i is inside,
 
 .. math:: G_k(i, T) = E_{|R|=k-1}\, K(R \cup i, T),
 
