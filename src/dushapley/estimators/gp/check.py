@@ -16,10 +16,10 @@ pools surprised it far beyond its error bars, even one of them; and everywhere i
 
 There the slopes of the process are corrected by those of its errors, a control variate: with pools
 drawn at random a whole correction gives the true slope in expectation, whatever the process
-believes, and its error is that of a stratified sample of what the process missed. The pilot's are no
-such draw, but were chosen without knowing what would be missed. It is drawn in by what chance makes of it
-(`believable`). The interval follows from the spread of the errors and allows for what was not
-corrected, and the next random pools go there.
+believes, and its error is that of a stratified sample of what the process missed. The pilot's are
+no such draw, but were chosen without knowing what would be missed. The correction is drawn in by
+what chance makes of it (`believable`). The interval follows from the spread of the errors and
+allows for what was not corrected, and the next random pools go there.
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
 be, the more so the fewer. Variances are therefore widened by a factor that was measured on games

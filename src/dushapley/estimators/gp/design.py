@@ -7,8 +7,8 @@ A pool c is worth asking for what its answer would take from the summed variance
 both under the posterior. The pilot holds every owner alone and pools chosen so under the prior,
 which knows the owners' sizes and how utilities of trained models vary: about half of them lack one
 owner, most others hold a third of the owners. Of many owners it has pools drawn at random instead,
-with sizes in proportion to 1/k. Pools are taken greedily; after each, covariances are updated as if it
-had been answered (they do not depend on the answer), by one column of a pivoted Cholesky factor.
+with sizes in proportion to 1/k. Pools are taken greedily; after each, covariances are updated as if
+it had been answered (they do not depend on the answer), by one column of a pivoted Cholesky factor.
 """
 
 from __future__ import annotations
