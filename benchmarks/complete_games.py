@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -134,9 +135,16 @@ NUMERIC = ("housing", "year", "diabetes")
 # --- owners
 
 
-def dealt(name: str, kind: str, n: int, rng: np.random.Generator) -> Rows:
-    """Rows of a dataset dealt to n owners of a kind."""
-    X, y = DATA[name]()
+@cache
+def loaded(name: str) -> tuple[np.ndarray, np.ndarray]:
+    return DATA[name]()
+
+
+def dealt(
+    name: str, kind: str, n: int, rng: np.random.Generator, sizes: np.ndarray | None = None
+) -> Rows:
+    """Rows of a dataset dealt to n owners of a kind, as many to each as is drawn, or as given."""
+    X, y = loaded(name)
     numeric = name in NUMERIC
     order = rng.permutation(len(y))
     held = min(TEST, len(y) // 3)
@@ -144,9 +152,9 @@ def dealt(name: str, kind: str, n: int, rng: np.random.Generator) -> Rows:
     X = np.clip((X - X[rest].mean(axis=0)) / np.maximum(X[rest].std(axis=0), 1e-9), -5, 5)
     if numeric:
         y = (y - y[rest].mean()) / y[rest].std()
-    span = 4.0 if kind == "powerlaw" else 2.0
-    share = np.exp(rng.uniform(0, span, n))
-    sizes = np.maximum(np.rint(share / share.sum() * min(ROWS, len(rest))), 3).astype(int)
+    if sizes is None:
+        share = np.exp(rng.uniform(0, 4.0 if kind == "powerlaw" else 2.0, n))
+        sizes = np.maximum(np.rint(share / share.sum() * min(ROWS, len(rest))), 3).astype(int)
     rest = rest[: sizes.sum()]
     sizes[-1] -= sizes.sum() - len(rest)
     if kind in ("shifted", "skewed"):  # owners differ in their rows, or in their targets
@@ -406,12 +414,17 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
     of, model, score, kind, owners, _seed = name.split("/")
     rng = np.random.default_rng(list(hashlib.sha256(name.encode()).digest()[:8]))
     rows = dealt(of, kind, int(owners), rng)
+    return utilities(rows, model, score, rng), rows.sizes
+
+
+def utilities(rows: Rows, model: str, score: str, rng: np.random.Generator) -> np.ndarray:
+    """Scores of the models of all coalitions; the best constant for nobody's data."""
     out = MODELS[model](rows, rng)
     u = SCORES[score](out, rows.y_test)
     y = rows.y_test
     constants = (np.zeros(1) if rows.numeric else np.array([-1e-9, 1e-9]))[:, None]
     u[0] = SCORES[score](np.tile(constants, (1, len(y))), y).max() if score != "f1" else 0.0
-    return u, rows.sizes
+    return u
 
 
 def complete_game(name: str) -> StoredGame:

@@ -140,7 +140,7 @@ def test_gp_that_is_not_believed_counts_by_strata():
     v = ds.value(game, "gp", budget=160, options={"semivalue": "banzhaf"})
     assert v.details["model"] == "stratified"
     truth = comb(8, 4) / 2**8
-    assert np.abs(v.values - truth).max() < 0.15
+    assert np.abs(v.values - truth).max() < 0.05
 
 
 @pytest.mark.parametrize("index", ["shapley", "banzhaf"])

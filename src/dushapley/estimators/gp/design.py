@@ -119,10 +119,10 @@ def most_telling(
     if len(with_values) > SKETCH:  # sums of squares over owners, by as many random combinations
         mixed = np.random.default_rng(0).standard_normal((SKETCH, len(with_values)))
         with_values = mixed @ with_values
-    return pools[_greedy(with_values, between, nugget, min(count, len(pools)))]
+    return pools[greedy(with_values, between, nugget, min(count, len(pools)))]
 
 
-def _greedy(
+def greedy(
     with_values: FloatArray, between: FloatArray, nugget: FloatArray, count: int
 ) -> list[int]:
     """Indices of the best pools; `with_values` (I, pools) and `between` are used up.

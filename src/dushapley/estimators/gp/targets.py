@@ -132,6 +132,7 @@ def _carried(
 
 def _by_strata(study: Study, semivalue: str) -> Estimate:
     """Means by size with and without each owner, of the pools that were paid for."""
+    study.sampled_share = 1.0  # nothing else carries them, so the next pools are drawn at random
     n = study.problem.n_players
     cells, sizes = Cells(n, n + 1), study.pools.sum(axis=1)
     cells.know(WITHOUT, 0, study.problem.empty)
