@@ -193,7 +193,7 @@ def of(run: Run) -> str:
 
 
 def table(which: str) -> None:
-    """Store what was measured on a half, and print it."""
+    """Store what was measured on a half, beside what others measured, and print it."""
     runs = [r for r in all_runs() if r["game"] in games_of(which)]
     stored = {}
     for name in sorted({of(r) for r in runs}):
@@ -203,7 +203,9 @@ def table(which: str) -> None:
         if name != "gp":
             print(paired(runs, "gp", name), end="\n\n")
     print(each_game([r for r in runs if of(r) == "gp"]))
-    save("gp_complete", load("gp_complete") | {which: {k: packed(v) for k, v in stored.items()}})
+    before = load("gp_complete")
+    new = {name: packed(its) for name, its in stored.items()}
+    save("gp_complete", before | {which: before.get(which, {}) | new})
 
 
 def packed(runs: list[Run]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dushapley as ds
 from dushapley.estimators.exact import bits
 from dushapley.estimators.gp import check, design, functional, kernel
-from dushapley.estimators.gp.fit import Observed, Posterior, unanswered
+from dushapley.estimators.gp.fit import Observed, Posterior
 from dushapley.estimators.gp.likelihood import Likelihood
 from dushapley.games import classic
 from dushapley.protocol import Problem
@@ -45,8 +45,7 @@ def relative_mse(game: ds.Game, values: np.ndarray) -> float:
 def some_posterior(seed: int = 0, count: int = 30) -> Posterior:
     rng = np.random.default_rng(seed)
     game = learning_game()
-    others = design.spread_pools(8, count - 8, design.by_power(8, 1.0), set(), rng)
-    pools = np.concatenate([np.eye(8, dtype=np.bool_), others])
+    pools = design.pilot(8, count, rng)
     observed = Observed(pools, game(pools), kernel.log_relative_sizes(game.sizes))
     mean, spread = kernel.prior(8)[:2]
     return Posterior(observed, mean + 0.3 * spread * rng.standard_normal(len(mean)))
@@ -198,29 +197,6 @@ def test_covariance_of_values_is_that_of_the_joint_normal_law() -> None:
         whole.weights @ left @ whole.weights.T,
         atol=1e-9,
     )
-
-
-def test_the_pilot_tells_more_than_chance_and_knows_no_answer() -> None:
-    def pilot(game: ds.TableGame) -> np.ndarray:
-        talk = ds.AskTell("gp", 8, sizes=game.sizes, budget=60)
-        talk.tell(game(talk.ask().queries))
-        return np.asarray(talk.ask().queries, dtype=np.bool_)
-
-    game = learning_game()
-    chosen = pilot(game)
-    assert (chosen == pilot(ds.TableGame(-(game.values**3), game.sizes))).all()
-    assert (chosen[:8] == np.eye(8)).all()
-    whole = functional.functional(8, 2**8, np.random.default_rng(0))
-
-    def left_after(pools: np.ndarray) -> float:
-        asked = np.concatenate([np.ones((1, 8), dtype=np.bool_), pools])
-        after = unanswered(asked, kernel.log_relative_sizes(game.sizes))
-        return float(np.trace(functional.value_covariance(after, whole, whole)))
-
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        others = design.spread_pools(8, len(chosen) - 8, design.by_power(8, 1.0), set(), rng)
-        assert left_after(chosen) < 0.8 * left_after(np.concatenate([chosen[:8], others]))
 
 
 def test_greedy_choice_minimises_the_variance_it_claims_to() -> None:

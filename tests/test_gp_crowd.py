@@ -14,8 +14,7 @@ def posterior_of_many(n: int, wide: float) -> Posterior:
     """A process after a pilot of a learning curve over owners of unequal sizes."""
     rng = np.random.default_rng(0)
     sizes, quality = np.exp(rng.uniform(0, wide, n)), rng.uniform(0.2, 1.0, n)
-    others = design.spread_pools(n, n, design.by_power(n, 1.0), set(), rng)
-    pools = np.concatenate([np.eye(n, dtype=np.bool_), others])
+    pools = design.pilot(n, 2 * n, rng)
     rows = pools @ sizes
     answers = rows / (rows + sizes.mean()) * (0.5 + 0.5 * (pools @ (sizes * quality)) / rows)
     theta = kernel.prior(n)[0].copy()

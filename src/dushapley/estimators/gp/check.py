@@ -1,8 +1,7 @@
 r"""Can the process be believed, and at which sizes? Pools are predicted before they are seen.
 
-Some pools are asked whatever the process makes of the answers so far: those of the pilot, chosen
-before there is any (of many owners at random), and a few in every batch, drawn at random with known
-probabilities. Below both are called random. Each is predicted from all other pools, and by *strata*
+Some pools are drawn at random, with known probabilities: those of the pilot, and a few in every
+batch, whatever the process thinks of them. Each is predicted from all other pools, and by *strata*
 of sizes (2 and 3 owners, 4 to 7, ... and likewise all but so few) it is asked whether the errors
 of these predictions tell owners apart: a value is a sum of slopes in membership over all sizes, so
 a process whose errors have slopes is wrong about values, and one whose errors have none is right
@@ -14,12 +13,11 @@ about them, however large they are. With errors r of the random pools of a strat
 and where that is more than the intervals of the values allow for anyway; likewise where random
 pools surprised it far beyond its error bars, even one of them; and everywhere if the utility jumps.
 
-There the slopes of the process are corrected by those of its errors, a control variate: with pools
-drawn at random a whole correction gives the true slope in expectation, whatever the process
-believes, and its error is that of a stratified sample of what the process missed. The pilot's are
-no such draw, but were chosen without knowing what would be missed. The correction is drawn in by
-what chance makes of it (`believable`). The interval follows from the spread of the errors and
-allows for what was not corrected, and the next random pools go there.
+There the slopes of the process are corrected by those of its errors, a control variate: in
+expectation a whole correction gives the true slope, whatever the process believes, and its error is
+that of a stratified sample of what the process missed. It is drawn in by what chance makes of it
+(`believable`). The interval follows from the spread of the errors and allows for what was not
+corrected, and the next random pools go there.
 
 A process that is believed still fits its hyper-parameters to few pools and is surer than it should
 be, the more so the fewer. Variances are therefore widened by a factor that was measured on games

@@ -1,14 +1,13 @@
-r"""Which pools to ask: a pilot before any answer, then those that tell most about the values.
+r"""Which pools to ask: a pilot that knows nothing, then those that tell most about the values.
 
-A pool c is worth asking for what its answer would take from the summed variance of the values,
+The pilot holds every owner alone and pools of random composition with sizes in proportion to 1/k:
+small pools are where utilities vary. After it, a pool c is worth asking for what its answer would
+take from the summed variance of the values,
 
 .. math:: \sum_i \frac{\mathrm{Cov}(\varphi_i, y_c)^2}{\mathrm{Var}(y_c)},
 
-both under the posterior. The pilot holds every owner alone and pools chosen so under the prior,
-which knows the owners' sizes and how utilities of trained models vary: about half of them lack one
-owner, most others hold a third of the owners. Of many owners it has pools drawn at random instead,
-with sizes in proportion to 1/k. Pools are taken greedily; after each, covariances are updated as if
-it had been answered (they do not depend on the answer), by one column of a pivoted Cholesky factor.
+both under the posterior. Pools are taken greedily; after each, covariances are updated as if it
+had been answered (they do not depend on the answer), by one column of a pivoted Cholesky factor.
 """
 
 from __future__ import annotations
@@ -34,6 +33,14 @@ GOLDEN = (5**0.5 - 1) / 2
 def pilot_size(n_players: int) -> int:
     """Pools of the pilot, ∅ and the grand coalition included."""
     return 2 * n_players + 2 + n_players // 2
+
+
+def pilot(n_players: int, count: int, rng: np.random.Generator) -> BoolArray:
+    """`count` pools: every owner alone, then balanced random pools with sizes ∝ 1/k."""
+    alone = np.eye(n_players, dtype=np.bool_)
+    seen = {row.tobytes() for row in alone} | {np.ones(n_players, dtype=np.bool_).tobytes()}
+    chances = by_power(n_players, 1.0)
+    return np.concatenate([alone, spread_pools(n_players, count - n_players, chances, seen, rng)])
 
 
 def by_power(n_players: int, power: float) -> FloatArray:

@@ -126,12 +126,6 @@ class Posterior:
         return np.asarray(self.alpha * self.alone)
 
 
-def unanswered(pools: Queries, log_sizes: FloatArray) -> Posterior:
-    """The process by its prior means, as if pools had been asked: variances need no answers."""
-    theta = kernel.prior(len(log_sizes))[0]
-    return Posterior(Observed(pools, np.zeros(len(pools)), log_sizes), theta)
-
-
 def cholesky(total: FloatArray, nugget: FloatArray) -> tuple[FloatArray, int]:
     """Lower factor of a covariance with nuggets added, in its place, and LAPACK's complaint."""
     total[np.diag_indices_from(total)] += nugget

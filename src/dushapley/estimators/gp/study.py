@@ -11,14 +11,7 @@ from dushapley.estimators.exact import below_empty
 from dushapley.estimators.gp import check, design, kernel
 from dushapley.estimators.gp.check import FitCheck, Forecasts
 from dushapley.estimators.gp.crowd import Crowd
-from dushapley.estimators.gp.fit import (
-    FITTED_ON_THE_WAY,
-    MOST_FITTED,
-    Observed,
-    Posterior,
-    fit,
-    unanswered,
-)
+from dushapley.estimators.gp.fit import FITTED_ON_THE_WAY, MOST_FITTED, Observed, Posterior, fit
 from dushapley.estimators.gp.functional import (
     Functional,
     carrier,
@@ -98,15 +91,19 @@ class Study:
 
     def next_batch(self) -> BoolArray:
         """The pools to ask now: the pilot; then the most telling ones and a few at random."""
-        if self.posterior is None:
-            return self._pilot()
         n, rng = self.problem.n_players, self.problem.rng
+        if self.posterior is None:
+            held_out = max(1, n // 4)
+            pools = design.pilot(n, min(design.pilot_size(n) - 2, self.left - held_out), rng)
+            pools = pools if len(self.pools) == 1 else self._missing(pools)
+            self.asked_random = pools.sum(axis=1) > 1
+            return pools
         seen = set(self.seen)
         count = self._batch_size()
         wanted, chances = self._at_random(count)
         drawn = design.spread_pools(n, wanted, chances, seen, rng)
-        least = max(design.CANDIDATES, count + count // 4)
-        pools = design.candidates(n, seen, rng, least)
+        most = max(design.CANDIDATES, count + count // 4)
+        pools = design.candidates(n, seen, rng, most)
         chosen = design.most_telling(
             self.posterior, self.medium, self.with_answers, pools, count - len(drawn)
         )
@@ -120,28 +117,11 @@ class Study:
         self.random = np.concatenate([self.random, np.zeros(len(pools), dtype=np.bool_)])
         self.seen |= {pool.tobytes() for pool in pools}
 
-    def _pilot(self) -> BoolArray:
-        """Every owner alone, then what tells most before any answer is known; of many, any pools.
-
-        Pools known from before count as asked. Nothing that an answer says decides which pools
-        these are, so they are judged as those drawn at random are (`check`).
-        """
-        n, rng, seen = self.problem.n_players, self.problem.rng, set(self.seen)
-        alone = np.eye(n, dtype=np.bool_)
-        alone = alone[[pool.tobytes() not in seen for pool in alone]]
-        seen |= {pool.tobytes() for pool in alone}
-        held_out = max(1, n // 4)
-        wanted = min(design.pilot_size(n) - 2, self.left - held_out) + 1 - len(self.pools)
-        count = max(wanted - len(alone), 0 if len(alone) else 1)
-        if n > kernel.MOST_TOLD_APART:
-            others = design.spread_pools(n, count, design.by_power(n, 1.0), seen, rng)
-        else:
-            before = unanswered(np.concatenate([self.pools, alone]), self.log_sizes)
-            with_answers = covariance_with_answers(before, self.medium)
-            pools = design.candidates(n, seen, rng)
-            others = design.most_telling(before, self.medium, with_answers, pools, count)
-        self.asked_random = np.arange(len(alone) + len(others)) >= len(alone)
-        return np.concatenate([alone, others])
+    def _missing(self, pilot: BoolArray) -> BoolArray:
+        """What the pilot lacks beside the pools known before: owners alone, and enough pools."""
+        new = pilot[[pool.tobytes() not in self.seen for pool in pilot]]
+        alone = int((new.sum(axis=1) == 1).sum())
+        return new[: max(alone, len(pilot) + 1 - len(self.pools), 1)]
 
     def _at_random(self, count: int) -> tuple[int, FloatArray]:
         """How many pools of a batch to draw at random, and the chances of sizes 2..I−1.
