@@ -1,9 +1,9 @@
 r"""Can the process be believed, and at which sizes? Pools are predicted before they are seen.
 
-Some pools are drawn at random, with known probabilities: those of the pilot, and a few in every
-batch, whatever the process thinks of them. Each is predicted from all other pools, and by *strata*
-of sizes (2 and 3 owners, 4 to 7, ... and likewise all but so few) it is asked whether the errors
-of these predictions tell owners apart: a value is a sum of slopes in membership over all sizes, so
+Some pools are drawn at random, sizes by known chances and owners in turns: those of the pilot, and
+a few in every batch, whatever the process thinks of them. Each is predicted from all others, and by
+*strata* of sizes (2 and 3 owners, 4 to 7, ... and likewise all but a few) it is asked whether the
+errors tell owners apart: a value is a sum of slopes in membership over all sizes, so
 a process whose errors have slopes is wrong about values, and one whose errors have none is right
 about them, however large they are. With errors r of the random pools of a stratum and the slopes
 :math:`c = Cr` of them (`slope_map`), a stratum is *sampled* instead of believed where
@@ -14,7 +14,8 @@ and where that is more than the intervals of the values allow for anyway; likewi
 pools surprised it far beyond its error bars, even one of them; and everywhere if the utility jumps.
 
 There the slopes of the process are corrected by those of its errors, a control variate: in
-expectation a whole correction gives the true slope, whatever the process believes, and its error is
+expectation a whole correction nearly gives the true slope, whatever the process believes (nearly,
+as what is missed at one pool depends a little on which others were drawn), and its error is about
 that of a stratified sample of what the process missed. It is drawn in by what chance makes of it
 (`believable`). The interval follows from the spread of the errors and allows for what was not
 corrected, and the next random pools go there.
