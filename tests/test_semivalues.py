@@ -137,10 +137,11 @@ def test_gp_gives_semivalues_with_errors(name):
 
 def test_gp_that_is_not_believed_counts_by_strata():
     game = ds.CallableGame(lambda z: (z.sum(axis=1) >= 5).astype(float), 9)
-    v = ds.value(game, "gp", budget=160, options={"semivalue": "banzhaf"})
-    assert v.details["model"] == "stratified"
     truth = comb(8, 4) / 2**8
-    assert np.abs(v.values - truth).max() < 0.05
+    for seed in (5, 10):  # these were off by a fifth while gp went on choosing the pools
+        v = ds.value(game, "gp", budget=100, options={"semivalue": "banzhaf"}, seed=seed)
+        assert v.details["model"] == "stratified"
+        assert np.abs(v.values - truth).max() < 0.05
 
 
 @pytest.mark.parametrize("index", ["shapley", "banzhaf"])
