@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 SECONDS, WORKERS = 0.1, 2
 IN_FLIGHT = (AHEAD + 1) * WORKERS * int(LONGEST / SECONDS)
 """Blocks that are handed out at any moment, at the most, and a group of each worker that has come
-back and is not written yet: on a busy machine the driver may be killed before it is."""
+back and is not written yet: joblib hands out the next one before the driver has written it."""
 
 
 @pytest.fixture(scope="module")
