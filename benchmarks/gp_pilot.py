@@ -8,9 +8,11 @@ The first takes what `gp_complete.py` takes.
 Before any answer the process knows how utilities of trained models vary and how many rows owners
 have, so the pools after the owners alone can be those that would take most from the variance of the
 values. Of ten to fourteen owners of unequal sizes about half of them lack one owner, and few are of
-middle size. That serves games like those the prior was made for, at 4I above all. The odd games have ten equal owners and a learning curve, and
-something that a prior does not expect: owners who differ only in pools of about five, or a bonus
-for any two of four. There a pilot that never saw a middle size misleads all that follows.
+middle size. That serves games like those the prior was made for, at 4I above all.
+
+The odd games have ten equal owners and a learning curve, and something that a prior does not
+expect: owners who differ only in pools of about five, or a bonus for any two of four. There a pilot
+that never saw a middle size misleads all that follows.
 """
 
 from __future__ import annotations
