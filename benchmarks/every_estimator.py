@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +78,15 @@ def rows_of(kind: str) -> tuple[Any, Any]:
     X, y = load(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))[:270]
     return X[order], y[order]
+
+
+def is_there(package: str) -> bool:
+    """Whether a package can be imported."""
+    try:
+        import_module(package)
+    except ImportError:
+        return False
+    return True
 
 
 def seeded(model: Any) -> Any:
@@ -210,7 +218,7 @@ def of_packages() -> list[Case]:
     three = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.33, 0.66])) * 1
     # the first owner lacks the class in the middle, and the others some rows of the outer ones
     lacking = np.where((np.arange(len(y)) % 3 == 0) & (three == 1), 2, three)
-    if find_spec("xgboost"):
+    if is_there("xgboost"):
         xgboost = import_module("xgboost")
         how = {"n_estimators": 10, "n_jobs": 1, "random_state": 0}
         cases += [
@@ -225,7 +233,7 @@ def of_packages() -> list[Case]:
             ),
             Case("XGBRegressor", xgboost.XGBRegressor(**how), numbers, amount),
         ]
-    if find_spec("lightgbm"):
+    if is_there("lightgbm"):
         lightgbm = import_module("lightgbm")
         how = {"n_estimators": 10, "n_jobs": 1, "random_state": 0, "verbose": -1}
         table, ill = people()
@@ -241,7 +249,7 @@ def of_packages() -> list[Case]:
                 how=raw,
             ),
         ]
-    if find_spec("skorch") and find_spec("torch"):
+    if is_there("skorch") and is_there("torch"):
         cases += networks(X, y, numbers, amount)
     return cases
 
@@ -378,7 +386,7 @@ def main() -> None:
             known[name] = judged(case)
             print(name, known[name], flush=True)
     for package in ("xgboost", "lightgbm", "skorch"):
-        if not find_spec(package):
+        if not is_there(package):
             print(f"{package} is not installed: skipped, what is stored of it stays")
     results = {name: known[name] for name in [*every, *known] if name in known}
     print({v: sum(r["verdict"] == v for r in results.values()) for v in VERDICTS})

@@ -134,7 +134,7 @@ def redrawn(piece: Piece) -> dict[tuple[str, str, str, str], list[Any]]:
             game = Drawn(bank, bank.outcomes(metric, rows, bank.chance(run)))
             v = ds.value(game, "exact", progress=False)
             stated = {"truth": bank.truth(metric), "order": ds.probability_greater(v)}
-            stated["first"] = ds.rank_probabilities(v)[:, 0]
+            stated["first"] = v.rank_probabilities().loc[list(v.owners), 1].to_numpy()
             found.setdefault((piece.table, piece.model, "redrawn", metric), []).append(stated)
     return found
 

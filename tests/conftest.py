@@ -15,6 +15,11 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
 
+from extras import importable, needs, skip_unless_required
+
+collect_ignore = ["interpreted_kernels.py", "blocked"]
+"""What test_fused runs in a process of its own, and what Python loads at its start."""
+
 if threading.current_thread() is threading.main_thread():
     # runners that share the tests out ignore interrupts, and so would the programs tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,13 +36,6 @@ FLAGS = [
 """How the browser is started: without a sandbox that containers lack, and without a network."""
 
 
-def skip_unless_required(what: str, reason: str) -> None:
-    """Skip aloud, or fail where the environment says that `what` must be there."""
-    if what in os.environ.get("DUSHAPLEY_REQUIRE", "").split(","):
-        pytest.fail(f"DUSHAPLEY_REQUIRE asks for {what}: {reason}")
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Folder of the experiment data, named by DUSHAPLEY_DATA."""
@@ -50,8 +48,7 @@ def data_folder() -> Path:
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """A Dask cluster in this process: two workers of one thread each."""
-    import distributed
-
+    distributed = needs("distributed")
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
@@ -65,12 +62,12 @@ def client() -> Iterator[Any]:
 def browser() -> Iterator[Any]:
     """Chromium as the system has it; named by DUSHAPLEY_CHROMIUM where it hides."""
     chromium = os.environ.get("DUSHAPLEY_CHROMIUM") or shutil.which("chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        skip_unless_required("browser", "the package playwright is not installed")
+    if not importable("playwright.sync_api"):
+        skip_unless_required("browser", "needs the package playwright")
     if chromium is None:
         skip_unless_required("browser", "there is no chromium on the path")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield opened

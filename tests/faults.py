@@ -18,8 +18,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -29,6 +29,7 @@ import numpy as np
 import pytest
 
 import dushapley as ds
+from extras import needs
 
 SMALL_DISK = 12
 """Pages of a ledger that fit on a disk that is nearly full."""
@@ -183,6 +184,24 @@ def payments(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
+def kept(ledger: Path) -> int:
+    """Evaluations in a ledger, whether or not its driver had time to make it."""
+    with closing(sqlite3.connect(ledger)) as db:
+        made = db.execute("select count(*) from sqlite_master where name = 'plain'")
+        if not made.fetchone()[0]:
+            return 0
+        paid = "select (select count(*) from evaluations) + (select count(*) from plain)"
+        return int(db.execute(paid).fetchone()[0])
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Wait for what happens at once on a quiet machine."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+
+
 def drive(task: dict[str, Any], answer: Path) -> None:
     """A run: its values to the last bit go to `answer`, or the error that ended it."""
     with answer.with_suffix(".log").open("ab") as log:
@@ -310,6 +329,7 @@ class DaskCluster:
 @contextmanager
 def dask_cluster(folder: Path, workers: int = 2) -> Iterator[DaskCluster]:
     """A cluster that ends with the block."""
+    needs("distributed")
     cluster = DaskCluster(folder, workers)
     try:
         yield cluster

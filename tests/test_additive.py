@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import is_classifier
+from sklearn.datasets import load_diabetes, load_digits, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -12,8 +16,14 @@ from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
 from dushapley.data.summaries import Statistics
-from dushapley.errors import InvalidGame, InvalidOwners, LedgerRefused
-from dushapley.games import Regressogram
+from dushapley.errors import (
+    InvalidChange,
+    InvalidGame,
+    InvalidOwners,
+    MethodNotApplicable,
+)
+from dushapley.estimators.du import BIAS_NOTE
+from dushapley.games import Regressogram, SmallMLP, SoftmaxRegression
 from dushapley.games.model.additive.model import ELIMINATE_UP_TO, least_norm, solve
 
 SCALE, SHIFT = np.array([1.0, 10.0, 0.1, 3.0]), np.array([5.0, 0.0, 100.0, 1.0])
@@ -56,7 +66,12 @@ CLASSIFIERS = [
     (LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1), "accuracy"),
     # not log loss: scikit-learn's 1 − p has no digits left where p is nearly one
     (LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1), "neg_brier_score"),
-    (LinearDiscriminantAnalysis(solver="lsqr"), "balanced_accuracy"),
+    (LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01), "balanced_accuracy"),
+    (make_pipeline(StandardScaler(), GaussianNB()), "neg_log_loss"),
+    (
+        make_pipeline(StandardScaler(), LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01)),
+        "neg_brier_score",
+    ),
 ]
 
 
@@ -69,7 +84,7 @@ def test_every_coalition_equals_fitting_on_its_rows(model, scoring, seed):
     fast = ds.ModelGame(owners, model, X, y, scoring=scoring)
     plain = ds.ModelGame(owners, model, X, y, scoring=scoring, fast=False, on_failure="empty")
     assert fast.path is not None
-    assert fast.fractions == "exact"
+    assert fast.fractions == "rows"
     wanted = plain.outcomes(EVERY, None)
     fitted = np.array([o.failure is None for o in wanted])  # as many rows as classes: no LDA
     assert fitted.sum() >= 60
@@ -77,21 +92,216 @@ def test_every_coalition_equals_fitting_on_its_rows(model, scoring, seed):
     np.testing.assert_allclose(fast(EVERY)[fitted], truth[fitted], rtol=1e-8, atol=1e-8)
 
 
-def test_fractions_are_weights():
-    owners, X, y = regression()
-    shares = np.random.default_rng(1).random(6)
-    game = ds.ModelGame(owners, Ridge(), X, y, scoring="neg_mean_squared_error")
-    weights = np.repeat(shares, owners.sizes.astype(int))
-    model = Ridge().fit(np.concatenate(owners.X), np.concatenate(owners.y), sample_weight=weights)
-    mse = np.mean((model.predict(X) - y) ** 2)
-    assert game(shares[None])[0] == pytest.approx(-mse, rel=1e-10)
+@pytest.mark.parametrize("name", ["lda", "naive-bayes"])
+@pytest.mark.parametrize("load", [load_wine, load_digits])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of classes that have one row
+def test_scaled_classifiers_equal_fitting_in_all_sorts_of_units(name, load):
+    """Units of 1e-3 to 1e6, columns that are constant in pools, more columns than rows."""
+    X, y = load(return_X_y=True)
+    rng = np.random.default_rng(0)
+    X = X[
+        :, (X > 0).mean(axis=0) > 0.5
+    ]  # of others, constant far from a test row, rounding decides
+    X = X[:500] * 10.0 ** rng.integers(-3, 7, X.shape[1])
+    order, y = rng.permutation(len(X)), y[:500]
+    X[:, 1] = 0.1 * X[:, 1] / X[:, 1].max()
+    parts = np.split(order[len(order) // 3 :], [15, 30, 60])
+    blocks = {f"o{j}": (X[part].copy(), y[part]) for j, part in enumerate(parts)}
+    for j in (0, 2):
+        blocks[f"o{j}"][0][:, 1] = 0.1
+    owners, test = ds.Owners.from_arrays(blocks), order[: len(order) // 3]
+    pools = EVERY[1:16, :4]
+    for scoring in ("accuracy", "neg_log_loss"):
+        fast = ds.ModelGame(owners, name, X[test], y[test], scoring=scoring)
+        plain = ds.ModelGame(owners, name, X[test], y[test], scoring=scoring, fast=False)
+        assert fast.cheap
+        exact = {"accuracy": 0.0, "neg_log_loss": 1e-8}[scoring]
+        np.testing.assert_allclose(fast(pools), plain(pools), rtol=exact, atol=exact)
 
 
-def test_du_needs_no_draws():
+def test_scalers_that_sums_cannot_follow_are_fitted():
+    owners, X, y = classification()
+    for steps in (
+        (StandardScaler(with_std=False), GaussianNB()),
+        (StandardScaler(), LinearDiscriminantAnalysis(solver="lsqr")),
+        (SimpleImputer(), StandardScaler(), GaussianNB()),
+    ):
+        assert ds.ModelGame(owners, make_pipeline(*steps), X, y).path is None
+
+
+def owners_of_incomes(rng):
+    """Four honest owners and one of 40% wrong labels; one column has nothing but a large unit."""
+
+    def some(n):
+        X = rng.normal(size=(n, 4))
+        score = X[:, :3].sum(axis=1) + rng.normal(size=n)
+        return X * [10, 1, 0.01, 1e6], np.where(score > 1, "more", "less")
+
+    blocks = {name: some(200) for name in ("alder", "birch", "cedar", "dogwood", "elm")}
+    X, y = blocks["elm"]
+    wrong = rng.random(200) < 0.4
+    blocks["elm"] = X, np.where(wrong, np.where(y == "more", "less", "more"), y)
+    return blocks, *some(1500)
+
+
+@pytest.mark.parametrize("name", ["lda", "naive-bayes"])
+def test_wrong_labels_get_the_least_whatever_the_units(name):
+    """On raw columns the amounts drowned all others, and elm was paid."""
+    for seed in range(3):
+        blocks, X, y = owners_of_incomes(np.random.default_rng(seed))
+        owners = ds.Owners.from_arrays(blocks)
+        valued = ds.value(ds.ModelGame(owners, name, X, y), "exact")
+        assert valued.owners[int(valued.values.argmin())] == "elm"
+        sums = ds.Owners.from_statistics(owners.statistics())
+        assert ds.value(ds.ModelGame(sums, name, X, y), "exact").values.tolist() == (
+            valued.values.tolist()
+        )
+
+
+@pytest.mark.filterwarnings("ignore::dushapley.errors.SharedRows")
+def test_wrong_labels_get_the_least_on_raw_incomes(data_folder):
+    table = pd.read_parquet(data_folder / "adult.parquet").sample(12_000, random_state=0)
+    numbers = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
+    X, y = table[numbers].to_numpy(float), (table["income"] == table["income"].max()).to_numpy(int)
+    blocks = {f"o{j}": (X[j:6000:5], y[j:6000:5]) for j in range(5)}
+    wrong = np.random.default_rng(0).random(1200) < 0.4
+    blocks["o4"] = blocks["o4"][0], np.where(wrong, 1 - blocks["o4"][1], blocks["o4"][1])
+    owners, test = ds.Owners.from_arrays(blocks), (X[6000:], y[6000:])
+    valued = ds.value(ds.ModelGame(owners, "lda", *test), "exact")
+    theirs = make_pipeline(StandardScaler(), LinearDiscriminantAnalysis())
+    theirs.fit(np.concatenate(owners.X), np.concatenate(owners.y))
+    assert valued.values.argmin() == 4
+    assert valued.u_full >= theirs.score(*test) - 0.01
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("spread", [0, 9])
+def test_least_squares_of_few_rows_and_in_all_sorts_of_units_is_scikit_learns(spread, intercept):
+    """Which leaves out directions by its own rule, in the units of the columns."""
+    X, y = load_diabetes(return_X_y=True)
+    X = X * 10.0 ** np.linspace(-3, spread - 3, X.shape[1])
+    blocks = {f"o{j}": (X[7 * j : 7 * j + 7], y[7 * j : 7 * j + 7]) for j in range(5)}
+    model = LinearRegression(fit_intercept=intercept)
+    owners, test = ds.Owners.from_arrays(blocks), (X[35:200], y[35:200])
+    fast, slow = (ds.ModelGame(owners, model, *test, fast=fast) for fast in (True, False))
+    pools = np.unpackbits(np.arange(32, dtype=np.uint8)[:, None], axis=1)[:, 3:].astype(bool)
+    np.testing.assert_allclose(fast(pools), slow(pools), rtol=1e-8)
+    if spread == 0:
+        assert fast.path is not None
+        rows = [[o.scores for o in game.outcomes(pools, None)] for game in (fast, slow)]
+        np.testing.assert_allclose(*rows, rtol=1e-7, atol=1e-7)
+
+
+FAST = {
+    "ridge": Ridge(),
+    "scaled ridge": make_pipeline(StandardScaler(), Ridge()),
+    "least squares": LinearRegression(),
+    "regressogram": Regressogram([4.0, 5.0, 6.0]),
+    "shrunk lda": LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1),
+    "scaled lda": make_pipeline(
+        StandardScaler(), LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)
+    ),
+    "naive bayes": GaussianNB(),
+    "scaled naive bayes": make_pipeline(StandardScaler(), GaussianNB(var_smoothing=0.01)),
+    "softmax": SoftmaxRegression(steps=5),
+    "network": SmallMLP(hidden=3, steps=5),
+}
+"""Every kind of model that has a fast path."""
+
+
+@pytest.fixture(scope="module", params=FAST)
+def both(request):
+    """A game of four owners on its fast path, and fitted pool by pool."""
+    rng = np.random.default_rng(4)
+    model, sizes, n_test = FAST[request.param], (14, 11, 19, 16), 40
+    X = rng.standard_normal((sum(sizes) + n_test, 3)) * SCALE[:3] + SHIFT[:3]
+    y = X @ [1.0, 0.1, 3.0] + rng.standard_normal(len(X))
+    if is_classifier(model):
+        y = np.digitize(y, np.quantile(y, [0.4, 0.7]))
+    ends = np.cumsum(sizes)
+    *parts, test = zip(np.split(X, ends), np.split(y, ends), strict=True)
+    owners = ds.Owners.from_arrays({f"o{j}": part for j, part in enumerate(parts)})
+    made = [ds.ModelGame(owners, model, *test, fast=fast) for fast in (True, False)]
+    assert made[0].path is not None
+    assert made[0].fractions == made[1].fractions == "rows"
+    return made
+
+
+# all but those that train nothing: du-second-order is a formula, knn another game
+ASKED = [
+    *((method, {}) for method in ds.methods() if method not in ("du-second-order", "knn")),
+    ("du", {"budget": 60}),
+    ("loo", {"options": {"form": "random"}}),
+    ("gp", {"budget": 13}),  # adaptive, and yet on the same coalitions
+    ("tmc", {"budget": 30}),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), ASKED)
+@pytest.mark.filterwarnings("ignore:Only one sample available")
+def test_a_fast_path_changes_no_value(both, method, options):
+    fast, slow = (ds.value(game, method, seed=3, **options) for game in both)
+    np.testing.assert_allclose(fast.values, slow.values, rtol=0, atol=1e-8)
+    assert (BIAS_NOTE in fast.notes) == (BIAS_NOTE in slow.notes) == method.startswith("du")
+
+
+@pytest.mark.filterwarnings("ignore:Only one sample:UserWarning")
+@pytest.mark.parametrize("change", [ds.MoreRows("o1", 5), ds.MoreRows("o2", -6)])
+def test_a_fast_path_changes_no_what_if(both, change):
+    fast, slow = (ds.what_if(game, change, method="exact") for game in both)
+    np.testing.assert_allclose(fast.after.values, slow.after.values, rtol=0, atol=1e-8)
+
+
+def test_a_fast_path_draws_the_same_rows(both):
+    rng = np.random.default_rng(5)
+    pools = np.where(rng.random((40, 4)) < 0.3, 1.0, rng.uniform(0.4, 1, (40, 4)))
+    pools[20:, 0] = 0.0
+    pools[0], pools[1] = 0.0, [0.01, 0.0, 0.0, 0.0]  # no rows, and a part that rounds to none
+    draws = rng.integers(5, size=40)
+    fast, slow = (game(pools, draws) for game in both)
+    np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-8)
+    assert not np.array_equal(both[0](pools, draws + 5), fast)
+    fast, slow = (game.outcomes(pools, draws) for game in both)  # the error bars need these
+    rows = [np.array([outcome.scores for outcome in found]) for found in (fast, slow)]
+    np.testing.assert_allclose(*rows, rtol=0, atol=1e-7)
+
+
+def test_drawn_sums_have_no_bits_of_their_company(both):
+    rng = np.random.default_rng(6)
+    pools, draws = rng.uniform(0.4, 1, (70, 4)), rng.integers(9, size=70)
+    together, turned = both[0](pools, draws), rng.permutation(70)
+    fresh = both[0].with_owners(both[0].owners)  # which has kept no sums
+    np.testing.assert_array_equal(fresh(pools[turned], draws[turned]), together[turned])
+    alone = [fresh(pools[k : k + 1], draws[k : k + 1])[0] for k in range(5)]
+    np.testing.assert_array_equal(alone, together[:5])
+
+
+def test_owners_of_sums_have_no_parts():
     owners, X, y = regression()
-    game = ds.ModelGame(owners, Ridge(), X, y, scoring="neg_mean_squared_error")
-    first, second = (ds.value(game, "du", seed=s).values for s in (1, 2))
-    np.testing.assert_array_equal(first, second)
+    game = ds.ModelGame(ds.Owners.from_statistics(owners.statistics()), Ridge(), X, y)
+    assert game.fractions == "none"
+    for method, options in (("du", {}), ("du++", {}), ("loo", {"form": "random"})):
+        with pytest.raises(MethodNotApplicable, match=r"given sums .* whole owners: exact"):
+            ds.value(game, method, options=options)
+    with pytest.raises(InvalidChange, match="given sums"):
+        ds.what_if(game, ds.MoreRows("o25", 5))
+
+
+def test_nothing_is_reduced_before_the_first_question():
+    owners, X, y = regression()
+    game = ds.ModelGame(owners, Ridge(), X, y, scoring="r2")
+    assert "summed" not in vars(game.path)
+    game(EVERY[:3])
+    assert "summed" in vars(game.path)
+
+
+def test_sums_that_dwarf_the_rows_are_not_made():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((63, 1000)).astype(np.float32), np.arange(63) % 2
+    owners = ds.Owners.from_arrays({f"o{j}": (X[3 * j :][:3], y[3 * j :][:3]) for j in range(20)})
+    wide = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)
+    assert ds.ModelGame(owners, wide, X[60:], y[60:]).path is None
+    assert ds.ModelGame(owners, GaussianNB(), X[60:], y[60:]).path is not None  # and no warning
 
 
 @pytest.mark.parametrize(("model", "scoring"), REGRESSIONS[:1] + CLASSIFIERS)
@@ -204,8 +414,9 @@ def test_sums_cost_nothing_and_keep_no_ledger(tmp_path):
     owners, X, y = regression()
     game = ds.ModelGame(owners, Ridge(), X, y, scoring="r2")
     assert game.cheap
-    with pytest.raises(LedgerRefused, match="costs nothing"):
-        ds.value(game, "exact", ledger=tmp_path / "l.sqlite")
+    kept = ds.value(game, "exact", ledger=tmp_path / "l.sqlite")
+    assert any("nothing was kept in the ledger" in note for note in kept.notes)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rows_all_equal_predict_the_larger_class():
@@ -221,8 +432,7 @@ def test_many_systems_are_solved_at_once(p):
     half = rng.standard_normal((p, 2 * p, 7))
     systems = np.einsum("ikm,jkm->ijm", half, half)
     right = rng.standard_normal((p, 2, 7))
-    for solver in (solve, least_norm):
-        found = solver(systems, right)
+    for found in (solve(systems, right), least_norm(systems, right)):
         for m in range(7):
             wanted = np.linalg.solve(systems[:, :, m], right[:, :, m])
             np.testing.assert_allclose(found[:, :, m], wanted, rtol=1e-8)

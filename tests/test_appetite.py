@@ -20,6 +20,7 @@ from dushapley.engine.executors.transport import Parcel
 from dushapley.engine.value import Run
 from dushapley.games.model.batched import path
 from dushapley.games.model.batched.path import BatchedPath
+from extras import needs
 
 
 class Simulated(Remote):
@@ -169,10 +170,12 @@ def test_a_method_that_asks_otherwise_than_foreseen_is_found_out() -> None:
 
 
 def test_the_engine_says_how_far_it_got_when_time_is_up() -> None:
-    run = Run(game(30), "permutation", budget=10**7, max_seconds=0.5)
-    with pytest.raises(ds.Stopped) as stopped, run:
-        run.pay()
-    so_far = stopped.value.valuation
+    so_far, seconds = None, 0.5
+    while so_far is None and seconds < 100:  # a busy machine may need more for a first estimate
+        run = Run(game(30), "permutation", budget=10**9, max_seconds=seconds)
+        with pytest.raises(ds.Stopped) as stopped, run:
+            run.pay()
+        so_far, seconds = stopped.value.valuation, 5 * seconds
     assert so_far is not None
     assert ds.Valuation.from_dict(so_far.to_dict()) == so_far
 
@@ -195,7 +198,7 @@ def test_pools_trained_in_bulk_have_the_same_values_and_nearly_the_same_errors(
     method: str, budget: int, backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     if backend == "torch":
-        pytest.importorskip("torch")
+        needs("torch")
     one_by_one = ds.value(trained(6, backend), method, budget=budget)
     monkeypatch.setattr(BatchedPath, "in_bulk", True)
     monkeypatch.setattr(bulk, "LEAST_BULK", 1)

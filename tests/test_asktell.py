@@ -114,6 +114,29 @@ def test_questions_that_are_out_can_be_asked_for_again_and_partial_results_read(
     assert talk.ask(0) == []
 
 
+def test_a_loaded_conversation_asks_again_what_was_out(tmp_path: Path) -> None:
+    talk, file = ds.AskTell("permutation", 4, budget=40), tmp_path / "talk.json"
+    first = talk.ask(6)
+    talk.tell(first[0], 0.0)
+    talk.tell(first[3], 1.0)
+    assert not {q.number for q in talk.ask(3)} & {q.number for q in first}  # others may be at work
+    talk.save(file)
+    talk = ds.AskTell.load(file)
+    out = [q.number for q in talk.unanswered]
+    talk.tell(out.pop(), 1.0)  # by somebody who was at work all the time
+    asked = [q.number for q in talk.ask(2)]
+    talk.save(file)
+    assert [q.number for q in ds.AskTell.load(file).ask(2)] == asked == out[:2]
+    assert [q.number for q in talk.ask(4)] == out[2:]
+    for question in talk.unanswered:
+        talk.tell(question, len(question.owners) ** 2)
+    for _ in range(40):
+        for question in talk.ask(3):
+            assert question.number not in out
+            talk.tell(question, len(question.owners) ** 2)
+    assert talk.finished
+
+
 def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     talk = ds.AskTell("permutation", 4, budget=60)
     nobody, everybody = talk.ask(2)

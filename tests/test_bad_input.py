@@ -176,6 +176,7 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
             errors.InvalidOwners,
             r"content cannot be compared",
         ),
+        (lambda: ds.Owners({"a": [1]}), errors.InvalidCall, r"Use Owners.from_arrays"),
         (lambda: ds.DatasetGame({"a": [1]}, len), errors.InvalidGame, r"pass Owners"),
         (lambda: ds.value(game, budget=1), errors.BudgetTooSmall, r"at least 2"),
         (lambda: ds.value(game, budget=9.5), errors.InvalidOption, r"whole number"),
@@ -185,7 +186,11 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
             errors.BudgetTooSmall,
             r"for 2 owners it needs at least 4",
         ),
-        (lambda: ds.value(game, "du"), errors.MethodNotApplicable, r"Methods that work here"),
+        (
+            lambda: ds.value(game, "du"),
+            errors.MethodNotApplicable,
+            r"asks for whole owners",
+        ),
         (
             lambda: ds.value(game, "loo", options={"form": "random"}),
             errors.MethodNotApplicable,
@@ -193,10 +198,14 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
         ),
         (lambda: ds.value(game, "exact", seed=-1), errors.InvalidOption, r"not negative"),
         (lambda: ds.value(game, "exact", precision=0), errors.InvalidOption, r"precision is 0"),
+        (
+            lambda: ds.value(game, "exact", precision=95),
+            errors.InvalidOption,
+            r"at most 1, say 0.05",
+        ),
         (lambda: ds.value(game, n_jobs=0), errors.InvalidOption, r"n_jobs is 0"),
         (lambda: ds.value(game, executor="cloud"), errors.InvalidOption, r"executor is 'cloud'"),
         # ledgers that cannot be
-        (lambda: ds.value(game, ledger="x.sqlite"), errors.LedgerRefused, r"costs nothing"),
         (
             lambda: ds.value(ds.CallableGame(additive, 3), ledger="x.sqlite"),
             errors.LedgerRefused,
@@ -323,9 +332,8 @@ def test_a_full_disk_keeps_what_was_paid(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_no_ledger_file_is_left_by_a_refusal(tmp_path: Path) -> None:
-    for refused in (game, ds.CallableGame(additive, 3)):
-        with pytest.raises(errors.LedgerRefused):
-            ds.value(refused, ledger=tmp_path / "x.sqlite")
+    with pytest.raises(errors.LedgerRefused):
+        ds.value(ds.CallableGame(additive, 3), ledger=tmp_path / "x.sqlite")
     with pytest.raises(errors.BudgetTooSmall):
         ds.value(paid_game, "exact", budget=3, ledger=tmp_path / "x.sqlite")
     assert list(tmp_path.iterdir()) == []

@@ -21,6 +21,7 @@ from dushapley.games.model.batched.path import BatchedPath
 from dushapley.games.model.batched.program import Program
 from dushapley.games.model.batched.recipe import Recipe
 from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
+from extras import needs
 
 SIZES = np.array([1, 7, 12, 5, 30, 18])
 FEATURES = 5
@@ -109,7 +110,7 @@ RECIPES = [
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_pool_equals_the_plain_estimator(recipe, n_classes, backend):
     if backend == "torch":
-        pytest.importorskip("torch")
+        needs("torch")
     pools = Pools(n_classes)
     double = pools.judge(recipe, arithmetic("numpy", "float64"))
     single = pools.judge(
@@ -145,7 +146,7 @@ def test_every_pool_equals_the_plain_estimator(recipe, n_classes, backend):
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_no_bit_depends_on_company(recipe, n_classes, backend):
     if backend == "torch":
-        pytest.importorskip("torch")
+        needs("torch")
     pools = Pools(n_classes)
     judge = pools.judge(recipe, arithmetic(backend))
     everybody = pools.train(judge.program)
@@ -169,7 +170,7 @@ def test_rows_cut_into_pieces_give_the_same_model():
 
 
 def test_half_precision_stays_near():
-    pytest.importorskip("torch")
+    needs("torch")
     pools = Pools(2)
     exact = pools.train(pools.judge(Recipe(), arithmetic("numpy", "float64")).program)
     half = pools.train(pools.judge(Recipe(), arithmetic("torch", "float16", "cpu")).program)
@@ -304,7 +305,7 @@ def test_safe_rate_never_overshoots():
 
 @pytest.mark.slow
 def test_the_gpu_script_runs_without_a_gpu(tmp_path, data_folder):
-    pytest.importorskip("torch")
+    needs("torch")
     root = Path(__file__).parent.parent / "benchmarks"
     table = tmp_path / "adult.npz"
     subprocess.run([sys.executable, root / "prepare_adult.py", table], check=True)

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import (
+    AdaBoostRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.engine.ledger import Ledger
+from dushapley.engine.value import Run
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.games import SmallMLP, SoftmaxRegression
 from dushapley.games.model.randomness import (
     behaviour,
-    same_behaviour,
+    known_chance,
     seeded_generators,
     seeds_by_pool,
+    voice_of,
 )
+from extras import needs
 
 
 def labels(n, rng):
@@ -62,6 +75,15 @@ class Dice(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+
+class Calm(Dice):
+    """Free of chance."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.weights = X.T @ (2 * y - 1) / len(y)
+        return self
 
 
 class Net(ClassifierMixin, BaseEstimator):
@@ -122,7 +144,7 @@ def test_repeats_are_always_allowed_and_measure_it():
 
 
 def test_a_net_without_a_seed_works_and_leaves_the_generator_alone():
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     torch.manual_seed(3)
     expected = torch.rand(2).tolist()
     torch.manual_seed(3)
@@ -136,27 +158,85 @@ def test_a_net_without_a_seed_works_and_leaves_the_generator_alone():
     assert measured.unknown == ()
 
 
-def test_one_pool_is_trained_twice_counted_apart_and_kept(tmp_path):
+def test_every_training_is_counted_and_kept(tmp_path):
     game = ds.ModelGame(owners(), Dice(), *TEST, fingerprint="dice")
     ledger, Dice.fits = tmp_path / "paid.sqlite", 0
     result = ds.value(game, "exact", ledger=ledger)
-    assert Dice.fits == 15 + 1  # every pool but nobody's, and everybody's once more
+    assert Dice.fits == result.n_trainings == 15 + 7  # every pool but the empty one; seven again
     assert result.n_computed == result.n_distinct == result.n_evaluations == 16
     resumed = ds.value(game, "exact", ledger=ledger)
-    assert Dice.fits == 16
+    assert Dice.fits == 22
     assert resumed.n_computed == 0
     assert replace(resumed, n_computed=16).to_json() == result.to_json()
     with Ledger(ledger, game.context) as paid:
-        assert len(paid) == 17
+        assert len(paid) == 16 + 2 * 7
     without = ds.what_if(game, ds.Leave("o1"), method="exact", ledger=ledger)
-    assert Dice.fits == 16
+    assert Dice.fits == 22
     assert without.after.unknown == ("training",)
+
+
+@pytest.mark.parametrize(
+    ("method", "budget", "probes"),
+    [("gp", 20, 0), ("gp", 40, 2), ("gp", 60, 3), ("permutation", 200, 7), ("du", 30, 0)],
+)
+def test_probes_are_inside_the_budget_and_a_tenth_of_it(method, budget, probes):
+    game = ds.ModelGame(owners(6), Dice(), *TEST)
+    Dice.fits = 0
+    result = ds.value(game, method, budget=max(budget, 62 if method == "du" else 0))
+    assert Dice.fits == result.n_trainings < (result.budget or 0)
+    assert result.details["probes"]["trainings"] == probes
+    assert "training" in result.unknown
+    assert any("parameter deterministic" in note for note in result.notes) == (probes == 0)
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_who_says_whether_training_is_random_pays_no_probe(said):
+    game = ds.ModelGame(owners(6), Dice(), *TEST, deterministic=said)
+    Dice.fits = 0
+    result = ds.value(game, "gp", budget=40)
+    assert Dice.fits == result.n_trainings == 39
+    assert (result.errors["training"] == [0.0] * 6) is said
+    with pytest.raises(ds.DUShapleyError, match="deterministic is 'no'"):
+        ds.ModelGame(owners(), Dice(), *TEST, deterministic="no")
+
+
+def test_an_exact_budget_has_no_room_for_probes_and_says_so():
+    game = ds.ModelGame(owners(), Dice(), *TEST)
+    Dice.fits = 0
+    assert ds.value(game, "exact", budget=16).n_trainings == Dice.fits == 15
+    assert ds.value(game, "exact", budget=18).n_trainings == 17
+
+
+def test_a_killed_run_loses_only_what_is_in_flight_while_it_probes(tmp_path):
+    class Mortal(Dice):
+        last = 0
+
+        def fit(self, X, y):
+            if Mortal.fits == Mortal.last:
+                raise KeyboardInterrupt
+            Mortal.fits += 1
+            return super().fit(X, y)
+
+    game = ds.ModelGame(owners(6), Mortal(), *TEST, fingerprint="mortal")
+    Mortal.fits, Mortal.last = 0, 1000
+    whole = ds.value(game, "gp", budget=40)
+    for kill in (1, 2, 3, 4, 7):
+        Mortal.fits, Mortal.last = 0, kill
+        with pytest.raises(ds.Stopped):
+            ds.value(game, "gp", budget=40, ledger=tmp_path / f"{kill}.sqlite")
+        Mortal.last = 1000
+        again = ds.value(game, "gp", budget=40, ledger=tmp_path / f"{kill}.sqlite")
+        assert Mortal.fits == whole.n_trainings == again.n_trainings
+        assert again.values.tolist() == whole.values.tolist()
+        assert again.details["probes"] == whole.details["probes"]
 
 
 @pytest.mark.parametrize(
     ("model", "known"),
     [
         (LogisticRegression(), True),
+        (make_pipeline(StandardScaler(), LogisticRegression()), True),
+        (Calm(), True),
         (LogisticRegression(solver="saga", max_iter=3, tol=1.0), False),
         (RandomForestClassifier(3, max_depth=2, random_state=0), False),
         (Dice(), False),
@@ -165,11 +245,38 @@ def test_one_pool_is_trained_twice_counted_apart_and_kept(tmp_path):
 @pytest.mark.filterwarnings("ignore:The max_iter was reached")
 def test_what_two_trainings_show_counts_not_what_parameters_are_called(model, known):
     game = ds.ModelGame(owners(), model, *TEST)
-    assert game.deterministic is None
-    assert game.is_tried
     result = ds.value(game, "permutation", budget=30)
-    assert result.details["same under another seed"] is known
+    if game.deterministic is None:
+        assert result.details["probes"]["same under another seed"] is known
     assert (result.errors["training"] == [0.0] * 4) is known
+
+
+def test_models_of_scikit_learn_that_take_no_seed_are_known():
+    known = [
+        GaussianNB(),
+        Ridge(),
+        KNeighborsClassifier(),
+        make_pipeline(StandardScaler(), Ridge()),
+    ]
+    assert [known_chance(model) for model in known] == [True] * 4
+    unknown = [
+        HistGradientBoostingClassifier(),
+        LogisticRegression(solver="saga"),
+        GridSearchCV(GaussianNB(), {"var_smoothing": [0.1]}, cv=KFold(3, shuffle=True)),
+        make_pipeline(FunctionTransformer(np.abs), GaussianNB()),
+        GridSearchCV(LogisticRegression(), {"solver": ["saga", "liblinear"]}),
+        Calm(),
+    ]
+    assert [known_chance(model) for model in unknown] == [None] * 6
+    scored = ds.ModelGame(owners(), KNeighborsClassifier(), *TEST, scoring=lambda m, X, y: 1.0)
+    assert scored.deterministic is None  # the scorer may draw
+    assert ds.ModelGame(owners(), KNeighborsClassifier(), *TEST).deterministic is True
+    random = [
+        DecisionTreeClassifier(),
+        make_pipeline(RandomForestClassifier()),
+        AdaBoostRegressor(),
+    ]
+    assert [known_chance(model) for model in random] == [False] * 3
 
 
 def test_our_own_arithmetic_needs_no_second_training():
@@ -187,12 +294,14 @@ def test_folds_try_one_fold_and_quotes_count_the_training():
     game = ds.FoldsGame(owners(), make, 3)
     Dice.fits = 0
     result = ds.value(game, "exact")
-    assert Dice.fits == 3 * 15 + 1
+    assert Dice.fits == result.n_trainings == 3 * 15 + 7
     assert result.unknown == ("training",)
-    assert game.is_tried
-    assert not ds.FoldsGame(
+    frame = ds.quote(game).set_index("method")
+    assert frame["trainings"]["exact"] == 3 * 15 + 7
+    repeated = ds.FoldsGame(
         owners(), lambda *split: ds.ModelGame(split[0], Dice(), *split[1:], repeats=2), 3
-    ).is_tried
+    )
+    assert not len(repeated.probe_pools)
 
 
 def test_models_that_differ_where_the_score_does_not_show_it_differ():
@@ -201,8 +310,8 @@ def test_models_that_differ_where_the_score_does_not_show_it_differ():
     one.classes_ = other.classes_ = np.array([0, 1])
     one.weights, other.weights = np.array([1.0, 0, 0]), np.array([1.1, 0, 0])
     assert (one.predict(X) == other.predict(X)).all()
-    assert not same_behaviour(behaviour(one, X), behaviour(other, X))
-    assert same_behaviour(behaviour(one, X), behaviour(one, X))
+    assert voice_of(1.0, behaviour(one, X)) != voice_of(1.0, behaviour(other, X))
+    assert voice_of(1.0, behaviour(one, X)) == voice_of(1.0, behaviour(one, X))
     with seeded_generators(3):
         first = np.random.random()  # noqa: NPY002
     with seeded_generators(3):
@@ -287,20 +396,32 @@ class Counted(LogisticRegression):
         return super().fit(X, y)
 
 
-def test_small_pools_are_paid_once_counted_apart_and_quoted(tmp_path):
+def test_probes_are_paid_once_and_quoted(tmp_path):
     game = ds.ModelGame(owners(5), Counted(), *TEST, fingerprint="counted")
-    assert game.small_pools.sum(axis=1).tolist() == [1, 1, 1, 1, 2, 2]
-    assert game.n_tried == 13
+    assert game.probe_pools.sum(axis=1).tolist() == [5, 1, 1, 1, 1, 2, 2]
     Counted.fits = 0
     result = ds.value(game, "exact", ledger=tmp_path / "paid.sqlite")
-    assert Counted.fits == 31 + 7
+    assert Counted.fits == result.n_trainings == 31 + 7
     assert result.n_computed == result.n_distinct == result.n_evaluations == 32
     assert result.errors["training"] == [0.0] * 5
     ds.value(game, "exact", ledger=tmp_path / "paid.sqlite")
     assert Counted.fits == 38
     few = ds.value(game, "permutation", budget=12)
     assert few.n_distinct <= 12
-    assert Counted.fits <= 38 + 12 + game.n_tried
+    assert Counted.fits == 38 + few.n_trainings <= 38 + 12
+    row = ds.quote(game, 12).set_index("method").loc["permutation"]
+    assert (row["evaluations"], row["trainings"]) == (12, 11)
+
+
+def test_the_grand_coalition_and_the_smallest_owner_that_were_timed_are_not_trained_again():
+    game = ds.ModelGame(owners(6), Counted(), *TEST)
+    Counted.fits = 0
+    with Run(game, "gp", budget=40) as run:
+        assert run.trial() > 0
+        assert Counted.fits == 2
+        result = run.pay()
+    assert Counted.fits == result.n_trainings <= 40
+    assert result.values.tolist() == ds.value(game, "gp", budget=40).values.tolist()
 
 
 def test_a_small_pool_that_fails_does_not_end_a_run_that_never_asks_for_it():
@@ -310,8 +431,10 @@ def test_a_small_pool_that_fails_does_not_end_a_run_that_never_asks_for_it():
                 raise ValueError("too few rows")
             return super().fit(X, y)
 
-    result = ds.value(ds.ModelGame(owners(6), Fussy(), *TEST), "loo")
-    assert result.errors["training"] == [0.0] * 6
+    game = ds.ModelGame(owners(6), Fussy(), *TEST)
+    result = ds.value(game, "loo", budget=100)
+    assert result.details["probes"] == {"same under another seed": None, "trainings": 5}
+    assert result.errors["training"] is None  # one pool is not enough to know it
 
 
 @pytest.mark.parametrize(("pools", "repeats"), [(1, 2), (1, 3), (3, 2)])
@@ -350,6 +473,73 @@ def test_notes_name_the_true_cause():
     assert "one training a pool" not in said
     assert "would measure" not in said
     size = ds.SizeGame([10, 20, 30, 40, 50], w=lambda n: n / (n + 100))
-    few = ds.value(size, "stratified-svarm", budget=50, precision=100)
+    few = ds.value(size, "stratified-svarm", budget=50, precision=1)
     assert any("rests on" in note for note in few.notes)
     assert not any("not reached" in note for note in few.notes)
+
+
+class Meets(Calm):
+    """Ends its first training only once another process has begun one."""
+
+    generator, seed_free = "numpy", True
+
+    def __init__(self, folder="."):
+        self.folder = folder
+
+    def fit(self, X, y):
+        folder = Path(self.folder)
+        (folder / str(os.getpid())).touch()
+        until = time.monotonic() + 120
+        while len(list(folder.iterdir())) < 2:
+            if time.monotonic() > until:
+                raise RuntimeError("no other worker has begun")
+            time.sleep(0.01)
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("said", [None, True])
+def test_both_workers_train_from_the_first_training_on(tmp_path, said):
+    (folder := tmp_path / "met").mkdir()
+    game = ds.ModelGame(owners(6), Meets(str(folder)), *TEST, deterministic=said)
+    result = ds.value(game, "gp", budget=40, n_jobs=2)
+    (here := tmp_path / "here").mkdir()
+    for name in "ab":
+        (here / name).touch()
+    alone = ds.ModelGame(owners(6), Meets(str(here)), *TEST, deterministic=said)
+    assert result.values.tolist() == ds.value(alone, "gp", budget=40).values.tolist()
+
+
+def test_failures_of_probes_are_counted_and_paid_once():
+    class Fails(Dice):
+        def fit(self, X, y):
+            super().fit(X, y)
+            if len(y) % 3 == 0:
+                raise ValueError("unlucky")
+            return self
+
+    for number, budget in ((3, None), (4, None), (6, 40)):
+        game = ds.ModelGame(owners(number), Fails(), *TEST, on_failure="empty")
+        Dice.fits = 0
+        result = ds.value(game, budget=budget)
+        assert Dice.fits == result.n_trainings < (budget or 99)
+        assert result.failures
+
+
+def test_quotes_count_what_du_and_knn_train():
+    for number in (3, 4, 5):
+        game = ds.ModelGame(owners(number), Counted(), *TEST, deterministic=True)
+        quoted = ds.quote(game).set_index("method")["trainings"]
+        for method in ("du", "loo", "knn", "exact"):
+            Counted.fits = 0
+            result = ds.value(game, method)
+            assert Counted.fits == result.n_trainings == quoted[method]
+
+
+def test_a_pool_of_one_class_shows_nothing_about_chance():
+    rng = np.random.default_rng(0)
+    blocks = {f"o{i}": labels(20 + i, rng) for i in range(5)}
+    blocks["one class"] = (rng.normal(size=(6, 3)), np.ones(6, dtype=int))
+    game = ds.ModelGame(ds.Owners.from_arrays(blocks), Calm(), *TEST)
+    few = ds.value(game, "gp", budget=40)  # two pools: all, and the smallest
+    assert few.details["probes"]["same under another seed"] is None
+    assert ds.value(game, "gp", budget=60).errors["training"] == [0.0] * 6

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,8 @@ from dushapley import errors
 from dushapley.engine.executors import isolation, make_executor, workspace
 from dushapley.engine.executors.dask import Dask
 from dushapley.engine.executors.transport import Shipment
-from faults import Driver, payments, sleepy_game
+from extras import needs
+from faults import Driver, kept, payments, sleepy_game, wait_until
 
 slow = pytest.mark.slow
 
@@ -38,13 +38,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("TMPDIR", "JOBLIB_TEMP_FOLDER"):
         monkeypatch.setenv(name, str(folder))
     return folder
-
-
-def wait_until(condition: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
 
 
 def in_shared_memory(number: int) -> list[Path]:
@@ -61,7 +54,7 @@ def test_what_a_killed_group_left_is_swept_by_the_next_run(tmp_path: Path, tempo
     log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
     code = (
         "from faults import Path, ds, sleepy_game\n"
-        f"game = sleepy_game(0.1, Path({str(log)!r}))\n"
+        f"game = sleepy_game(0.2, Path({str(log)!r}))\n"
         f"ds.value(game, 'exact', n_jobs=2, ledger={str(ledger)!r})\n"
     )
     group = subprocess.Popen(
@@ -69,7 +62,7 @@ def test_what_a_killed_group_left_is_swept_by_the_next_run(tmp_path: Path, tempo
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         start_new_session=True,
     )
-    wait_until(lambda: len(payments(log)) > 4)
+    wait_until(lambda: ledger.exists() and kept(ledger))
     os.killpg(group.pid, signal.SIGKILL)
     group.wait()
     (folder,) = temporary.glob("dushapley-*/*")
@@ -225,8 +218,7 @@ def test_a_process_that_exits_names_pool_and_cause(monkeypatch: pytest.MonkeyPat
 @slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_started_here_tells_of_a_crash_and_is_open_to_nobody(temporary: Path) -> None:
-    from distributed import Client
-
+    client = needs("distributed").Client
     cluster: Any = make_executor("dask", 1)
     try:
         everybody = [psutil.Process(), *psutil.Process().children(recursive=True)]
@@ -241,7 +233,7 @@ def test_a_cluster_started_here_tells_of_a_crash_and_is_open_to_nobody(temporary
         assert address.startswith("tls://127.0.0.1:")
         for wrong in (address, address.replace("tls", "tcp")):
             with pytest.raises((OSError, TypeError, RuntimeError, ValueError)):
-                Client(wrong, timeout=1, set_as_default=False)
+                client(wrong, timeout=1, set_as_default=False)
         with pytest.raises(errors.WorkersLost, match=TOLD["segfault"]):
             list(cluster.run(crashing_game("segfault"), [(LAST_TWO, None)]))
     finally:
@@ -250,8 +242,7 @@ def test_a_cluster_started_here_tells_of_a_crash_and_is_open_to_nobody(temporary
 
 
 def test_a_cluster_that_nobody_can_talk_to_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import distributed
-
+    distributed = needs("distributed")
     closed = []
 
     class Cluster:

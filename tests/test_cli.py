@@ -19,8 +19,10 @@ from dushapley.cli.demo import HOSPITALS, MISLABELLED, demo_game, demo_tables, l
 from dushapley.cli.main import COMMANDS, main
 from dushapley.cli.options import method_options
 from dushapley.engine import quote as pricing
+from dushapley.engine.plan import generous_budget
 from dushapley.errors import InvalidOption
 from dushapley.games.model.catalogue import MODELS, guess_task, has_holes, make_model
+from extras import needs
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +80,7 @@ def test_json_equals_the_library_call(capsys, folder):
     owners = ds.Owners.from_files(folder / "owners", target="y")
     model = make_model("ridge", "classification", missing=False)
     test = owners.align(pd.read_csv(folder / "test.csv"))
-    expected = ds.value(ds.ModelGame(owners, model, *test))
+    expected = ds.value(ds.ModelGame(owners, model, *test), budget=8)
     assert out == expected.to_json() + "\n"
 
 
@@ -120,6 +122,7 @@ def test_mistakes_end_in_a_sentence(capsys, folder, more, code, message):
         ["--jobs", "-2"],
         ["--precision", "-1"],
         ["--precision", "nan"],
+        ["--precision", "95"],
         ["--max-seconds", "0"],
         ["--budget", "0"],
         ["--timeout", "-1"],
@@ -346,14 +349,19 @@ def test_no_ledger_for_models_without_content(capsys, folder, monkeypatch, tmp_p
     assert (code, "no ledger" in err) == (0, True)
 
 
-def test_every_short_name_makes_a_model():
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "mlp"])
+def test_every_short_name_makes_a_model(name):
+    if name == "gbdt":
+        needs("lightgbm")
     y = np.array([0, 1] * 10)
     X = np.arange(40.0).reshape(20, 2)
     X[3, 1] = np.nan
-    for name, model in MODELS.items():
-        for task in model.classes:
-            if name != "mlp":
-                make_model(name, task, missing=True).fit(X, y).predict(X)
+    owners = ds.Owners.from_arrays({"all": (X, y)})
+    for task in MODELS[name].classes:
+        make_model(name, task, missing=True, owners=owners).fit(X, y).predict(X)
+
+
+def test_a_classifier_is_refused_for_regression():
     with pytest.raises(InvalidOption, match="not a model for regression"):
         make_model("logistic", "regression", missing=False)
 
@@ -421,12 +429,10 @@ def test_demo_files_go_through_value_to_the_same_values(capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_mislabelled_owners_rank_last_for_nine_seeds_of_ten():
-    last = 0
-    for seed in range(10):
+def test_mislabelled_owners_rank_last_for_any_seed():
+    for seed in range(4):
         frame = ds.value(demo_game(*demo_tables(seed)), seed=seed).to_frame()
-        last += set(frame["owner"].iloc[-2:]) == set(MISLABELLED)
-    assert last >= 9
+        assert set(frame["owner"].iloc[-2:]) == set(MISLABELLED)
 
 
 def test_demo_tables_keep_every_row_once(tmp_path):
@@ -435,3 +441,32 @@ def test_demo_tables_keep_every_row_once(tmp_path):
     assert sum(map(len, tables.values())) + len(test) == 569
     leave_files(tmp_path, tables, test)
     assert len(list((tmp_path / "owners").iterdir())) == 10
+
+
+def test_the_default_budget_is_a_count_that_a_person_would_choose(capsys, folder):
+    _, out, err = value(capsys, folder, "--model", "mlp", "--no-ledger", "--yes", "--json")
+    assert (json.loads(out)["n_evaluations"], json.loads(out)["budget"]) == (8, 8 + 6)
+    assert "13 trainings at most" in err
+    rng = np.random.default_rng(0)
+    for number, budget in ((8, 2**8), (9, 300), (49, 300), (50, None)):
+        blocks = {f"o{j}": (rng.normal(size=(6, 2)), np.arange(6) % 2) for j in range(number)}
+        game = ds.ModelGame(ds.Owners.from_arrays(blocks), "logistic", np.eye(2), [0, 1])
+        assert generous_budget(game, "auto") == budget
+        assert generous_budget(game, "permutation") is None
+    tested = ["--by-file", "--target", "y", "--test", folder / "test.csv"]
+    _, out, err = run(capsys, "quote", folder / "owners", *tested)
+    assert "why adds up to" in err
+
+
+def test_a_quote_shows_what_the_usual_budget_of_python_would_save(capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    for name in "abcdefghijk":
+        X = rng.normal(size=(12, 2))
+        table = pd.DataFrame(X, columns=["p", "q"]).assign(y=X[:, 0] > 0)
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    tested = ["--by-file", "--target", "y", "--holdout", "0.3"]
+    _, out, _ = run(capsys, "quote", tmp_path, *tested)
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("auto")] == [
+        "300",
+        "66",
+    ]

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from dushapley.cli.main import main
-from dushapley.games.model.catalogue import MANY_CELLS, trained_together
 
 
 def run(capsys, *arguments):
@@ -77,28 +76,17 @@ def test_statistics_need_a_test_file_and_their_own_target(files, capsys):
         assert told in capsys.readouterr().err
 
 
-def test_logistic_names_one_model_and_one_path(files, capsys, monkeypatch):
+def test_a_name_is_one_model_and_one_path(files, capsys):
     rows, test = files / "kind.csv", files / "kind-test.csv"
     job = ("value", rows, "--owner", "site", "--target", "kind", "--test", test)
-    job = (*job, "--method", "exact", "--no-ledger", "--model", "logistic", "--json")
-    small = run(capsys, *job)
-    assert "logistic: LogisticRegression(" in small.err
-    assert "each pool fitted by itself" in small.err
-    monkeypatch.setattr("dushapley.games.model.catalogue.MANY_CELLS", 100)
-    once, twice = run(capsys, *job), run(capsys, *job, "--jobs", "2")
-    assert "logistic: softmax regression, 20 steps" in once.err
+    job = (*job, "--method", "exact", "--no-ledger", "--json", "--model")
+    alone = run(capsys, *job, "logistic")
+    assert "logistic: LogisticRegression(" in alone.err
+    assert "each pool fitted by itself" in alone.err
+    once, twice = run(capsys, *job, "softmax"), run(capsys, *job, "softmax", "--jobs", "2")
+    assert "softmax: softmax regression, 200 steps" in once.err
     assert "many pools together, numpy float32" in once.err
     assert once.out == twice.out
-
-
-def test_the_rule_looks_at_rows_columns_and_owners_only():
-    X = np.random.default_rng(0).standard_normal((50, 16))
-    enough = np.full(4, MANY_CELLS / 16 / 4)
-    assert trained_together("logistic", X, enough) is not None
-    assert trained_together("mlp", X, enough).hidden == 64
-    assert trained_together("logistic", X, enough - 1) is None
-    assert trained_together("logistic", X, np.full(2**16, 7.0)) is None
-    assert trained_together("ridge", X, enough) is None
 
 
 def test_an_owner_at_home_hands_over_its_own_sums(files, capsys, tmp_path):

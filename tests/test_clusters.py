@@ -26,6 +26,7 @@ from dushapley.engine.executors.isolation import TRAINERS, dismiss, outcomes_wit
 from dushapley.engine.executors.remote import Remote
 from dushapley.engine.executors.transport import ALIGNED, Shipment, pack
 from dushapley.games import Outcome
+from extras import needs
 from faults import Faulty, faulty_game, fill_the_disk, sleepy_game, unimportable_game
 
 
@@ -102,18 +103,31 @@ def test_errors_of_somebody_elses_game_are_not_the_clusters(client: Any) -> None
 
 
 def test_time_is_up_on_dask(client: Any) -> None:
-    started = time.monotonic()
-    with pytest.raises(ds.Stopped, match="Time is up"):
-        ds.value(sleepy_game(12.0), "exact", executor="dask", address=client, max_seconds=1)
-    assert time.monotonic() - started < 10  # trainings of 12 s are given up
+    owners = ds.Owners.from_arrays({name: [[1.0]] for name in "abc"})
+    try:
+        with pytest.raises(ds.Stopped, match="Time is up"):  # trainings without an end are given up
+            ds.value(
+                ds.DatasetGame(owners, endless), "exact", executor="dask", address=client,
+                max_seconds=1,
+            )  # fmt: skip
+    finally:
+        RELEASED.set()
+
+
+RELEASED = threading.Event()
+
+
+def endless(X: np.ndarray, y: object) -> float:
+    RELEASED.wait()
+    return 0.0
 
 
 def test_time_is_up_on_local_workers(tmp_path: Path) -> None:
     ledger, started = tmp_path / "l.sqlite", time.monotonic()
     ds.value(sleepy_game(), "loo", ledger=ledger)
     with pytest.raises(ds.Stopped, match=r"Time is up.*run the same again to go on"):
-        ds.value(sleepy_game(60.0), "exact", n_jobs=2, max_seconds=2, ledger=ledger)
-    assert time.monotonic() - started < 40  # trainings of 60 s are given up
+        ds.value(sleepy_game(900.0), "exact", n_jobs=2, max_seconds=2, ledger=ledger)
+    assert time.monotonic() - started < 600  # trainings of 900 s are given up
     again = ds.value(sleepy_game(), "exact", n_jobs=2, ledger=ledger)
     assert again.values.tobytes() == ds.value(sleepy_game(), "exact").values.tobytes()
 
@@ -122,23 +136,23 @@ def test_time_is_up_for_a_single_block_on_local_workers() -> None:
     started = time.monotonic()
     with pytest.raises(ds.Stopped, match="Time is up"):
         ds.value(ds.CallableGame(sleep_long, 4), "exact", n_jobs=2, max_seconds=2)
-    assert time.monotonic() - started < 40
+    assert time.monotonic() - started < 600
 
 
 def sleep_long(z: np.ndarray) -> np.ndarray:
-    time.sleep(60)
+    time.sleep(900)
     return z.sum(axis=1)
 
 
 def test_time_is_up_cleanly_and_the_ledger_goes_on(tmp_path: Path) -> None:
     ledger = tmp_path / "l.sqlite"
     with pytest.raises(ds.Stopped, match=r"Time is up.*run the same again to go on") as stop:
-        ds.value(sleepy_game(0.04), "permutation", budget=400, ledger=ledger, max_seconds=3)
+        ds.value(sleepy_game(0.1), "permutation", budget=400, ledger=ledger, max_seconds=5)
     assert stop.value.out_of_time
     assert stop.value.valuation is not None
     assert not stop.value.valuation.complete
     done = stop.value.valuation.n_computed
-    assert done > 10
+    assert done > 0
     again = ds.value(sleepy_game(), "permutation", budget=400, ledger=ledger)
     quiet = ds.value(sleepy_game(), "permutation", budget=400)
     assert again.values.tobytes() == quiet.values.tobytes()
@@ -163,6 +177,7 @@ def test_unknown_places_are_refused_before_anything_is_paid() -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("distributed")
     monkeypatch.setattr(remote, "PATIENCE", 0.4)
     with pytest.raises(
         errors.WorkersLost, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"
@@ -172,13 +187,16 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("wrong", ["hello", "tcp://127.0.0.1", "http://127.0.0.1:8786", 8786])
 def test_what_is_no_address_is_refused_at_once(wrong: Any) -> None:
+    needs("distributed")
     with pytest.raises(errors.InvalidOption, match="like tcp://host:8786"):
         ds.value(sleepy_game(), "exact", executor="dask", address=wrong)
 
 
-def test_a_scheduler_without_workers_is_not_waited_for_beyond_the_runs_time() -> None:
-    import distributed
-
+def test_a_scheduler_without_workers_is_not_waited_for_beyond_the_runs_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "PATIENCE", 900.0)
+    distributed = needs("distributed")
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as nobody,
         distributed.Client(nobody, set_as_default=False) as client,
@@ -186,12 +204,12 @@ def test_a_scheduler_without_workers_is_not_waited_for_beyond_the_runs_time() ->
         started = time.monotonic()
         with pytest.raises(ds.Stopped, match="Time is up after 0"):
             ds.value(sleepy_game(), "exact", executor="dask", address=client, max_seconds=1.5)
-        assert time.monotonic() - started < 20  # else a minute
+        assert time.monotonic() - started < 600
 
 
 def test_a_cluster_without_the_models_module_is_told_what_it_needs(client: Any) -> None:
     with pytest.raises(errors.WorkersDiffer, match=r"No module named 'my_models'.*install both"):
-        ds.value(unimportable_game(), "exact", executor="dask", address=client, max_seconds=60)
+        ds.value(unimportable_game(), "exact", executor="dask", address=client, max_seconds=600)
 
 
 class Counted:
@@ -340,12 +358,12 @@ def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyP
     game = faulty_game(
         2,
         Faulty((fault,), rate=0.5),
-        timeout=None if eats else 0.3,
+        timeout=None if eats else 1.0,
         memory=2 * 10**8 if eats else None,
         on_failure="empty",
     )
     found = ds.value(game, "exact")
-    cause = "OutOfMemory: more than 200 MB" if eats else "TimedOut: no result within 0.3 s"
+    cause = "OutOfMemory: more than 200 MB" if eats else "TimedOut: no result within 1 s"
     assert list(found.failures) == [cause]
     assert 0 < found.failures[cause] < 3
     assert isolation.TRAINERS == {}
@@ -393,7 +411,7 @@ def test_a_training_that_nobody_waits_for_is_not_tried_again() -> None:
     while not TRAINERS:
         time.sleep(0.05)
     dismiss(shipment.token)
-    at_work.join(30)
+    at_work.join(120)
     assert len(ends) == 1
     assert TRAINERS == {}
 
@@ -469,7 +487,7 @@ def test_runs_that_make_the_ledger_at_the_same_moment(tmp_path: Path) -> None:
     def make(number: int) -> int:
         counted = 0
         for turn in range(25):
-            start.wait(30)
+            start.wait(120)
             with ds.Ledger(tmp_path / f"{turn}.sqlite", "context") as ledger:
                 counted += ledger.write([(bytes([number]), Outcome(1.0))])
         return counted

@@ -30,6 +30,7 @@ from dushapley.results.diagnosis import (
     Shared,
 )
 from dushapley.settlement.settlement import seal
+from extras import needs
 
 STORED = Diagnosis(
     task="classification",
@@ -282,15 +283,24 @@ def test_a_forged_reason_does_not_verify() -> None:
     assert [f.name for f in verdict.findings if f.holds is False] == ["diagnosis"]
 
 
-def test_a_clearly_better_usual_model_is_named_by_the_owners_rows_alone() -> None:
+def squares() -> Any:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(900, 2))
     y = (X.prod(axis=1) > 0).astype(int)  # what no straight line tells apart
-    made = {f"site {j}": (X[j:800:4], y[j:800:4]) for j in range(4)}
+    return X, y, {f"site {j}": (X[j:800:4], y[j:800:4]) for j in range(4)}
+
+
+def test_a_clearly_better_usual_model_is_named_by_the_owners_rows_alone() -> None:
+    X, y, made = squares()
     game = ds.ModelGame(ds.Owners.from_arrays(made), "logistic", X[800:], 1 - y[800:])
     note = better_model(game, scores_of_usual(game, 12), 12)
     assert note is not None  # though a test set of wrong labels would speak against it
     assert "knn scores 0.9" in note or "gbdt scores 0.9" in note
+
+
+def test_a_model_is_not_told_that_it_is_better_than_itself() -> None:
+    needs("lightgbm")
+    X, y, made = squares()
     best = ds.ModelGame(ds.Owners.from_arrays(made), "gbdt", X[800:], y[800:])
     assert "gbdt scores" not in (better_model(best, scores_of_usual(best, 12), 12) or "")
 

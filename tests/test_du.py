@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dushapley as ds
+from dushapley.estimators.du import du
+from dushapley.protocol import Problem
 
 
 def curve(n: np.ndarray) -> np.ndarray:
@@ -183,3 +185,19 @@ def test_error_shrinks_in_absolute_terms_and_grows_relative_to_the_values() -> N
     assert many[0] < 0.7 * few[0]
     assert many[1] > 1.2 * few[1]
     assert errors[:, 1].max() < 0.06
+
+
+@pytest.mark.parametrize(("n", "budget"), [(3, 14), (5, 42), (5, 130)])
+def test_values_are_the_stated_weights_of_the_answers(n: int, budget: int) -> None:
+    ends, options = np.array([0.2, 1.0]), {"semivalue": "shapley"}
+    sizes, rng = np.arange(3.0, 3 + n), np.random.default_rng(0)
+    talk = du(Problem(n, sizes, "rows", budget, *ends, options, rng))
+    answers, found = [ends], None
+    try:
+        ask = next(talk)
+        while True:
+            answers.append(np.random.default_rng(len(answers)).random(len(ask.queries)))
+            ask = talk.send(answers[-1])
+    except StopIteration as end:
+        found = end.value
+    np.testing.assert_allclose(found.weights @ np.concatenate(answers), found.values, atol=1e-14)

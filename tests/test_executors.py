@@ -18,14 +18,15 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dushapley as ds
-from dushapley.engine.executors import make_executor
+from dushapley.engine.executors import isolation, make_executor
 from dushapley.engine.executors.base import _thread_pools, one_blas_thread
 from dushapley.engine.executors.interrupts import interrupts_put_off
 from dushapley.engine.executors.local import Local
-from dushapley.errors import InvalidOption, UtilityFailed, WorkersLost
+from dushapley.errors import InvalidGame, InvalidOption, UtilityFailed, WorkersLost
+from faults import faulty_game
 
 PROGRAM = """
-import sys, time
+import os, sys, time
 import numpy as np
 import dushapley as ds
 from sklearn.ensemble import RandomForestClassifier
@@ -34,7 +35,20 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(3400, 20)); y = (X[:, 0] * X[:, 1] + rng.normal(size=3400) > 0).astype(int)
 parts = [slice(200 * i, 200 * i + 200) for i in range(6)]
 owners = ds.Owners.from_arrays({f"o{i}": (X[p], y[p]) for i, p in enumerate(parts)})
-game = ds.ModelGame(owners, RandomForestClassifier(8, max_depth=4), X[1400:], y[1400:])
+
+class Held(RandomForestClassifier):
+    def fit(self, X, y, sample_weight=None):
+        if "HELD" in os.environ:
+            with open(os.environ["HELD"], "a+") as log:
+                print("trained", file=log, flush=True)
+                log.seek(0)
+                if len(log.readlines()) > 30:
+                    time.sleep(600)
+        return super().fit(X, y, sample_weight)
+
+game = ds.ModelGame(
+    owners, Held(8, max_depth=4), X[1400:], y[1400:], fingerprint="held"
+)
 if __name__ == "__main__":
     jobs, ledger = int(sys.argv[1]), sys.argv[2]
     result = ds.value(game, "exact", n_jobs=jobs, ledger=ledger, progress=False)
@@ -69,11 +83,13 @@ def committed(ledger):
 
 
 def start_and_wait(folder, jobs, ledger, some=12):
+    """A run that has kept some trainings, and waits in the 31st and all later ones."""
     process = subprocess.Popen(
         [sys.executable, program(folder), str(jobs), folder / ledger],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"HELD": str(folder / "held.log")},
     )  # fmt: skip
-    for _ in range(600):
+    for _ in range(1200):
         if committed(folder / ledger) >= some or process.poll() is not None:
             break
         time.sleep(0.1)
@@ -107,8 +123,8 @@ def alive(pids):
 
 
 def gone(pid, workers):
-    """Whether a process left neither workers nor files, within some seconds."""
-    for _ in range(200):
+    """Whether a process left neither workers nor files, in the end."""
+    for _ in range(1200):
         if not alive(workers) and not shared_files(pid):
             return True
         time.sleep(0.1)
@@ -126,7 +142,7 @@ def test_one_and_two_workers_and_a_kill_give_the_same_bits(tmp_path):
     killed = start_and_wait(tmp_path, 2, "killed.sqlite")
     workers = children_of(killed.pid)
     killed.kill()
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=120)
     kept = committed(tmp_path / "killed.sqlite")
     assert 0 < kept < 64
     assert gone(killed.pid, workers)
@@ -145,7 +161,7 @@ def test_a_kill_before_workers_got_work_leaves_none_behind(tmp_path):
             pid for pid in children_of(killed.pid) if "loky.backend.popen" in started_as(pid)
         ]
     killed.kill()
-    killed.communicate(timeout=60)  # a worker that stays would hold the output open
+    killed.communicate(timeout=120)  # a worker that stays would hold the output open
     assert gone(killed.pid, workers)
 
 
@@ -160,7 +176,7 @@ def test_an_interrupt_ends_workers_and_files(tmp_path):
     process = start_and_wait(tmp_path, 2, "stopped.sqlite")
     workers = children_of(process.pid)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     assert "Stopped after" in errors
     assert process.returncode == 1
     assert gone(process.pid, workers)
@@ -203,7 +219,7 @@ def test_models_written_in_the_script_itself_reach_the_workers(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     found = subprocess.run(
         [sys.executable, tmp_path / "script.py"],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (found.stdout, found.stderr) == ("True\n", "")
 
@@ -301,3 +317,52 @@ def test_one_thread_while_inside_and_libraries_that_come_later_are_found(monkeyp
     assert _thread_pools(len(sys.modules)) is known
     monkeypatch.setitem(sys.modules, "one more", ModuleType("one more"))
     assert _thread_pools(len(sys.modules)) is not known
+
+
+ELSEWHERE = """
+import numpy as np
+import dushapley as ds
+from dushapley.cli.main import main
+from sklearn.neighbors import KNeighborsClassifier
+
+if __name__ == "__main__":
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 2)), np.arange(90) % 2
+    owners = ds.Owners.from_arrays({f"o{i}": (X[i:60:3], y[i:60:3]) for i in range(3)})
+    game = ds.ModelGame(owners, KNeighborsClassifier(3), X[60:], y[60:], fast=False)
+    there = ds.value(game, "exact", n_jobs=2)
+    assert there.values.tobytes() == ds.value(game, "exact").values.tobytes()
+    main(["demo"])
+"""
+
+
+@pytest.mark.slow
+def test_systems_without_locks_and_limits_run_the_demo_and_workers(tmp_path):
+    (tmp_path / "script.py").write_text(ELSEWHERE)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    paths = [str(Path(__file__).with_name("blocked")), *sys.path]
+    hidden = {"DUSHAPLEY_BLOCK": "fcntl,resource", "PYTHONPATH": os.pathsep.join(paths)}
+    hidden["TMPDIR"] = str(temporary)
+    ran = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=os.environ | hidden,
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "Lowest values: Dunmore and Fernhill" in ran.stderr
+    assert list(temporary.iterdir()) == []
+
+
+def test_systems_that_cannot_refuse_memory_say_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resource", None)
+    with pytest.raises(InvalidGame, match="memory= needs Linux"):
+        faulty_game(2, memory=10**8)
+
+
+@pytest.mark.parametrize("missing", [OSError, AttributeError, TypeError])
+def test_systems_without_prctl_start_trainers_all_the_same(missing, monkeypatch):
+    def load(_name):
+        raise missing
+
+    monkeypatch.setattr(isolation.ctypes, "CDLL", load)
+    isolation.die_with_parent()

@@ -26,6 +26,7 @@ from dushapley_paper.table_1_readings import AS_CHOSEN, readings_sheet
 from dushapley_paper.table_2 import Play, Setting, columns, deal, f1, lower_cluster, plays
 from dushapley_paper.table_2_page import PUBLISHED as TASKS
 from dushapley_paper.table_2_page import against, published_not_worse
+from extras import needs
 
 
 def regression_table(rows: int = 90, columns: int = 3) -> Table:
@@ -94,7 +95,7 @@ def test_trees_for_many_pools_equal_trees_grown_one_by_one() -> None:
 
 
 def test_trees_agree_in_either_arithmetic() -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     rows = split(regression_table(300, 5), 5, "iid", seed=0)
     first, second = (
         BoostedTreesGame(rows.owners(), rows.X_test, rows.y_test, device=device, block=32)

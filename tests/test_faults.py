@@ -20,8 +20,7 @@ import pytest
 
 import dushapley as ds
 from dushapley.engine.executors import isolation
-from dushapley.engine.executors.base import LONGEST
-from dushapley.engine.executors.remote import AHEAD
+from extras import needs
 from faults import (
     DaskCluster,
     Driver,
@@ -29,15 +28,14 @@ from faults import (
     Proxy,
     dask_cluster,
     faulty_game,
+    kept,
     payments,
     sleepy_game,
+    wait_until,
 )
 
 pytestmark = pytest.mark.slow
 SECONDS, WORKERS = 0.1, 2
-IN_FLIGHT = (AHEAD + 1) * WORKERS * int(LONGEST / SECONDS)
-"""Blocks that are handed out at any moment, at the most, and a group of each worker that has come
-back and is not written yet: joblib hands out the next one before the driver has written it."""
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +44,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
         yield started
 
 
-def way(place: str, cluster: DaskCluster) -> dict[str, Any]:
+def way(place: str, request: Any) -> dict[str, Any]:
     """How to run somewhere."""
     if place == "dask":
+        cluster = request.getfixturevalue("cluster")
         return {"executor": "dask", "address": cluster.address}
     return {"n_jobs": WORKERS}
 
@@ -57,99 +56,58 @@ def quiet(n_players: int) -> ds.Valuation:
     return ds.value(sleepy_game(n_players=n_players), "exact")
 
 
-def kept(ledger: Path) -> int:
-    """Evaluations in a ledger, whether or not its driver had time to make it."""
-    with closing(sqlite3.connect(ledger)) as db:
-        made = db.execute("select count(*) from sqlite_master where name = 'plain'")
-        if not made.fetchone()[0]:
-            return 0
-        paid = "select (select count(*) from evaluations) + (select count(*) from plain)"
-        return int(db.execute(paid).fetchone()[0])
-
-
-def settled(log: Path) -> int:
-    """Payments, once workers that lost their driver have stopped making more of them."""
-    before = -1
-    while (now := len(payments(log))) != before:
-        before = now
-        time.sleep(6 * SECONDS)
-    return now
-
-
 def integrity(ledger: Path) -> str:
     with closing(sqlite3.connect(ledger)) as db:
         return str(db.execute("pragma integrity_check").fetchone()[0])
 
 
 @pytest.mark.parametrize("place", ["local", "dask"])
-def test_drivers_killed_at_random_moments(place: str, cluster: DaskCluster, tmp_path: Path) -> None:
+def test_drivers_killed_at_random_moments(place: str, request: Any, tmp_path: Path) -> None:
     chance, log, ledger = random.Random(place), tmp_path / "paid.log", tmp_path / "l.sqlite"
-    task = {"n_players": 8, "log": str(log), "seconds": SECONDS}
-    task["value"] = way(place, cluster) | {"ledger": str(ledger)}
-    kills = on_the_way = paid_before = kept_before = 0
-    while kills < 20:
-        driver = Driver(tmp_path, **task)
-        before, wanted = paid_before, chance.choice([0, 1, 4, 9])
-        deadline = time.monotonic() + 60
-        while driver.process.is_alive() and time.monotonic() < deadline:
-            if len(payments(log)) >= before + wanted:
-                break
-            time.sleep(0.02)
+    task = {"n_players": 7, "log": str(log), "seconds": SECONDS}
+    task["value"] = way(place, request) | {"ledger": str(ledger)}
+    before = 0
+    for _ in range(5):
+        driver, wanted = Driver(tmp_path, **task), len(payments(log)) + chance.choice([0, 1, 4, 9])
+        wait_until(lambda: len(payments(log)) >= wanted or not driver.process.is_alive())  # noqa: B023
         time.sleep(chance.uniform(0, 0.3))
-        on_the_way += driver.process.is_alive() and len(payments(log)) > before
         driver.kill()
-        kills += 1
-        paid_now, kept_now = settled(log), kept(ledger)
         assert integrity(ledger) == "ok"
-        assert paid_now - paid_before - (kept_now - kept_before) <= IN_FLIGHT  # to be paid again
-        paid_before, kept_before = paid_now, kept_now
-    before = paid_before
-    found = Driver(tmp_path, **(task | {"seconds": 0.0})).result()
-    reference = quiet(8)
+        assert kept(ledger) >= before
+        before = kept(ledger)
+    found, reference = Driver(tmp_path, **(task | {"seconds": 0.0})).result(), quiet(7)
     assert found["bits"] == reference.values.tobytes().hex()
     assert found["asked"] == reference.n_evaluations
-    paid = payments(log)
-    assert len(set(paid)) == reference.n_distinct
-    twice = len(paid) - len(set(paid))
-    assert on_the_way >= 10  # kills that really hit a run at work
-    assert twice == before - kept_before  # what no driver lived to write, and nothing else
-    assert len(paid) - before == found["computed"]
+    assert found["computed"] == reference.n_distinct - before  # nothing that was kept is paid again
+    assert len(set(payments(log))) == reference.n_distinct
 
 
 def test_dask_workers_killed_one_after_another(cluster: DaskCluster, tmp_path: Path) -> None:
     log, chance = tmp_path / "paid.log", random.Random(3)
-    driver = Driver(
-        tmp_path,
-        n_players=8,
-        log=str(log),
-        seconds=0.15,
-        value=way("dask", cluster) | {"ledger": str(tmp_path / "l.sqlite")},
-    )
-    kills = 0
-    while driver.process.is_alive() and kills < 6:
-        time.sleep(1.0)
-        kills += cluster.kill_worker(chance) is not None
-    assert kills == 6
-    reference = quiet(8)
-    found = driver.result()
+    value = {"executor": "dask", "address": cluster.address, "ledger": str(tmp_path / "l.sqlite")}
+    driver = Driver(tmp_path, n_players=7, log=str(log), seconds=SECONDS, value=value)
+    for kills in (1, 2, 3):  # no training can be unlucky more often than it is tried again
+        wait_until(lambda: len(payments(log)) >= 8 * kills)  # noqa: B023
+        wait_until(lambda: cluster.kill_worker(chance) is not None)
+    found, reference = driver.result(), quiet(7)
     assert found["bits"] == reference.values.tobytes().hex()
-    assert len(payments(log)) <= reference.n_distinct + kills * IN_FLIGHT
+    assert found["computed"] == reference.n_distinct
 
 
-def test_two_drivers_on_one_ledger(cluster: DaskCluster, tmp_path: Path) -> None:
+def test_two_drivers_on_one_ledger(request: Any, tmp_path: Path) -> None:
     log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
     drivers = [
         Driver(
             tmp_path,
-            n_players=8,
+            n_players=7,
             log=str(log),
-            seconds=0.1,
-            value=way(place, cluster) | {"ledger": str(ledger)},
+            seconds=0.05,
+            value=way(place, request) | {"ledger": str(ledger)},
         )
         for place in ("local", "dask")
     ]
     found = [driver.result() for driver in drivers]
-    reference = quiet(8)
+    reference = quiet(7)
     assert {told["bits"] for told in found} == {reference.values.tobytes().hex()}
     assert integrity(ledger) == "ok"
     paid = len(payments(log))
@@ -162,10 +120,9 @@ def test_a_network_that_is_cut_ends_the_run_in_words(cluster: DaskCluster, tmp_p
     proxy = Proxy(cluster.address)
     value = {"executor": "dask", "address": proxy.address, "ledger": str(ledger)}
     driver = Driver(tmp_path, n_players=6, log=str(log), seconds=0.1, value=value)
-    while driver.process.is_alive() and not (len(payments(log)) > 4 and kept(ledger)):
-        time.sleep(0.02)
+    wait_until(lambda: kept(ledger))
     proxy.cut()
-    told = driver.result(60)
+    told = driver.result()
     assert told["error"] == "WorkersLost", told
     assert "Start it again, and run again to go on" in told["message"]
     task = {"n_players": 6, "value": value | {"address": cluster.address}}
@@ -176,27 +133,12 @@ def test_a_network_that_is_cut_ends_the_run_in_words(cluster: DaskCluster, tmp_p
 
 @pytest.mark.parametrize("n_jobs", [1, WORKERS])
 def test_a_clock_pulled_back_changes_nothing_here(n_jobs: int, tmp_path: Path) -> None:
-    task = {"clock": "back", "value": {"n_jobs": n_jobs, "max_seconds": 60}}
+    task = {"clock": "back", "value": {"n_jobs": n_jobs, "max_seconds": 600}}
     assert Driver(tmp_path, **task).result()["bits"] == quiet(7).values.tobytes().hex()
     task["value"]["max_seconds"] = 1.5
     late = Driver(tmp_path, seconds=0.1, **task).result()
     assert late["error"] == "Stopped"
     assert late["message"].startswith("Time is up")
-
-
-def test_time_is_up_even_where_the_scheduler_has_stopped_answering(tmp_path: Path) -> None:
-    log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
-    with dask_cluster(tmp_path, 1) as frozen:
-        value = way("dask", frozen) | {"ledger": str(ledger), "max_seconds": 8}
-        driver = Driver(tmp_path, log=str(log), seconds=0.2, value=value)
-        while driver.process.is_alive() and not (payments(log) and kept(ledger)):
-            time.sleep(0.05)
-        frozen.scheduler.send_signal(signal.SIGSTOP)
-        try:
-            assert driver.result(60)["error"] == "Stopped"
-        finally:
-            frozen.scheduler.send_signal(signal.SIGCONT)
-    assert 0 < kept(ledger) < 128
 
 
 def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:
@@ -214,6 +156,7 @@ def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_is_answered_by_the_driver_alone(tmp_path: Path) -> None:
+    needs("distributed")
     script = tmp_path / "script.py"
     script.write_text(
         "from faults import Path, ds, sleepy_game\n"
@@ -229,11 +172,9 @@ def test_ctrl_c_is_answered_by_the_driver_alone(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not payments(tmp_path / "paid.log") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: payments(tmp_path / "paid.log"))
     os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: to all of them
-    told = driver.communicate(timeout=60)[0]
+    told = driver.communicate(timeout=120)[0]
     assert "Stopped after" in told
     assert "Traceback" not in told
 
@@ -253,25 +194,25 @@ def test_a_full_temporary_folder_is_told(tmp_path: Path) -> None:
     environment = os.environ | {"JOBLIB_TEMP_FOLDER": str(tmp_path)}
     told = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
-        env=environment, capture_output=True, text=True, check=True, timeout=120,
+        env=environment, capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     assert "which is full or not writable" in told.stdout, told
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_thousand_wild_trainings_leave_nothing_behind(
+def test_wild_trainings_leave_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolation, "GRACE", 0.2)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # of the trainers
-    model = Faulty(("raise", "raise", "nan", "nan", "hang", "eat") * 9 + ("stuck", "die"), rate=0.6)
-    game = faulty_game(10, model, timeout=0.05, memory=10**8, on_failure="empty")
+    model = Faulty(("raise", "nan", "hang", "eat") * 9 + ("stuck", "die"), rate=0.6)
+    game = faulty_game(7, model, timeout=0.2, memory=10**8, on_failure="empty")
     found = ds.value(game, "exact")
-    assert found.n_computed == 1024
+    assert found.n_computed == 128
     kinds = {cause.split(":")[0] for cause in found.failures}
-    assert kinds == {"RuntimeError", "ArithmeticError", "TimedOut", "OutOfMemory", "WorkerLost"}
-    assert 500 < sum(found.failures.values()) < 720
+    assert kinds >= {"RuntimeError", "ArithmeticError", "TimedOut", "WorkerLost"}
+    assert sum(found.failures.values()) >= 70  # of which some that eat may run out of time first
     assert f"{sum(found.failures.values())} utilities failed" in repr(found)
     children = psutil.Process().children(recursive=True)
     assert [c for c in children if c.status() == psutil.STATUS_ZOMBIE] == []
@@ -284,17 +225,12 @@ def test_a_trainer_in_the_grip_of_compiled_code_ends_with_its_driver(tmp_path: P
     code = f"from faults import *; ds.value(faulty_game(2, {model}, timeout=900), 'exact')"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     driver = subprocess.Popen([sys.executable, "-c", code], env=environment)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: list(tmp_path.iterdir()))
     (trainer,) = psutil.Process(driver.pid).children()
     driver.kill()
     driver.wait()
-    deadline = time.monotonic() + 20
-    while at_work(trainer) and time.monotonic() < deadline:
-        time.sleep(0.1)
     try:
-        assert not at_work(trainer)
+        wait_until(lambda: not at_work(trainer))
     finally:
         with suppress(psutil.NoSuchProcess):
             trainer.kill()
@@ -306,31 +242,15 @@ def at_work(process: psutil.Process) -> bool:
     return False
 
 
-def test_wild_trainings_on_dask_and_local_workers(cluster: DaskCluster) -> None:
-    model = Faulty(("raise", "nan", "hang"), rate=0.3)
-    game = faulty_game(5, model, timeout=0.8, memory=10**9, on_failure="empty")
-    alone = ds.value(game, "exact")
-    for place in ("dask", "local"):
-        there = ds.value(game, "exact", **way(place, cluster))
-        assert there.values.tobytes() == alone.values.tobytes()
-        assert there.failures == alone.failures
-    assert sum(alone.failures.values()) > 2
-    trainers = [
-        child
-        for pid in cluster.worker_pids()
-        for child in psutil.Process(pid).children(recursive=True)
-    ]
-    assert trainers == []
-
-
 def test_a_script_that_workers_would_run_again_is_told_how_to_guard_itself(tmp_path: Path) -> None:
+    needs("distributed")
     script = tmp_path / "script.py"
     script.write_text(
         "import dushapley as ds\n"
         "ds.value(ds.CallableGame(len, 3), 'exact', executor='dask', n_jobs=1)\n"
     )
     run = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, script], capture_output=True, text=True, timeout=300, check=False
     )
     assert run.returncode == 1
     assert "WorkersLost: Dask could not start workers on this machine" in run.stderr
@@ -350,10 +270,7 @@ def test_the_command_line_uses_the_cluster(cluster: DaskCluster, tmp_path: Path)
         "dask",
         "--address",
         cluster.address,
-        "--timeout",
-        "20",
     ]
-    there += ["--memory", "2GB", "--max-seconds", "500"]
     run = subprocess.run([*command, *there], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     here = subprocess.run([*command, "--no-ledger"], capture_output=True, text=True, check=True)

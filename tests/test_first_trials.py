@@ -12,6 +12,7 @@ import dushapley as ds
 from dushapley.cli.main import main
 from dushapley.engine.executors import make_executor
 from dushapley.errors import InvalidOption, InvalidOwners, InvalidSettlement
+from extras import needs
 
 X = np.random.default_rng(0).normal(size=(80, 3))
 RIGHT = X.sum(axis=1) > 0
@@ -83,6 +84,7 @@ def test_features_beyond_squares_are_fitted() -> None:
 
 @pytest.mark.parametrize("address", ["tcp:bad", "tcp://host:abc", "127.0.0.1", "tcp://host:"])
 def test_addresses_without_a_port_are_refused_at_once(address: str) -> None:
+    needs("distributed")
     with pytest.raises(InvalidOption, match="with its port"):
         make_executor("dask", 1, address).__enter__()
 

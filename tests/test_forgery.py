@@ -415,7 +415,7 @@ def test_the_rule_that_ended_a_run_is_asked_again_or_said_not_to_be() -> None:
     honest = ds.settle(ds.value(game, "permutation", budget=4000, stop=rule), 100).to_dict()
     told = repr(verify(honest, game))
     assert "passed    stop: the rule Values(0.05) was asked again" in told
-    for text in ("Values(5)", "Values(0.01)", "Ranking(0.5)"):
+    for text in ("Values(1)", "Values(0.01)", "Ranking(0.5)"):
         assert not verify(changed(honest, "valuation.details.stop.rule", text), game).holds
     assert not verify(changed(honest, "valuation.details.stop.met", False), game).holds
     late = changed(honest, "valuation.details.stop.rule", "Seconds(600)")
@@ -430,7 +430,7 @@ def test_the_rule_that_ended_a_run_is_asked_again_or_said_not_to_be() -> None:
     assert verify(by_clock, game).holds
     later = changed(by_clock, "valuation.details.stop.rule", "(Values(0.01) | Seconds(3600))")
     assert "not looked at: inputs, game, stop." in repr(verify(later, game))
-    sooner = changed(by_clock, "valuation.details.stop.rule", "(Values(3) | Seconds(3600))")
+    sooner = changed(by_clock, "valuation.details.stop.rule", "(Values(1) | Seconds(3600))")
     assert not verify(sooner, game).holds
 
 

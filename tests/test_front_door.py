@@ -15,6 +15,7 @@ import pytest
 from dushapley.cli.demo import HOSPITALS, demo_tables, leave_files
 from dushapley.data.files import SourceFile
 from dushapley.errors import InvalidOwners
+from extras import needs
 
 TRACE = """
 import atexit, json, os, sys
@@ -104,6 +105,7 @@ def once_each(names: list[str]) -> dict[str, int]:
 
 
 def test_value_reads_plans_opens_and_asks_once(files: Path) -> None:
+    needs("lightgbm")  # one of the usual models
     more = ["--pot", "1000", "--currency", "EUR", "--report", "report.html", "--json"]
     seen, out = traced(files, "value", *of_files(files), *more)
     result = json.loads(out)
@@ -112,9 +114,9 @@ def test_value_reads_plans_opens_and_asks_once(files: Path) -> None:
     assert seen["made"] == {"plan": 1, "task": 1}
     assert list(seen["ledgers"].values()) == [1]
     assert set(seen["pools"].values()) == {1}
-    tried = 1  # everybody's pool under another seed, looked up like a pool
+    timed = 1  # the smallest owner's pool was trained to see how long it takes
     why = 2 * len(HOSPITALS) + 2  # of the diagnosis: both ways, one forest for all, usual models
-    assert len(seen["pools"]) == result["n_distinct"] + tried + why
+    assert len(seen["pools"]) == result["n_distinct"] - timed + why
 
 
 @pytest.mark.slow
@@ -142,6 +144,6 @@ def test_other_commands_read_each_file_once(files: Path, command: str) -> None:
 @pytest.mark.slow
 def test_the_demo_makes_one_plan_and_keeps_no_ledger(files: Path) -> None:
     seen, out = traced(files, "demo", "--out", files.parent / "out", "--json")
-    assert json.loads(out)["n_evaluations"] == 60
+    assert json.loads(out)["n_evaluations"] == 300
     assert seen["made"] == {"plan": 1, "task": 1}
     assert seen["ledgers"] == {}

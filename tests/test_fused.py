@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from extras import needs
 
-pytest.importorskip("torch", reason="the fused step needs torch")
-pytest.importorskip("triton", reason="the fused step needs Triton")
+needs("torch", "triton")
 
 
 def test_kernels_by_the_interpreter() -> None:

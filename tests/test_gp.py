@@ -11,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dushapley as ds
+from dushapley.engine.value import Run
 from dushapley.estimators.exact import bits
 from dushapley.estimators.gp import check, design, functional, kernel
 from dushapley.estimators.gp.fit import Observed, Posterior
@@ -21,6 +24,7 @@ from dushapley.estimators.gp.likelihood import Likelihood
 from dushapley.games import classic
 from dushapley.protocol import Problem
 from dushapley.report.checks import checks
+from dushapley.results.uncertainty import rank_probabilities
 
 SIZES = np.array([120.0, 30, 60, 200, 15, 80, 45, 150])
 
@@ -419,7 +423,7 @@ def test_order_probabilities_agree_with_the_covariance() -> None:
     v = ds.value(learning_game(), "gp", budget=20)
     greater = ds.probability_greater(v)
     np.testing.assert_allclose(greater + greater.T, 1.0)
-    ranks = ds.rank_probabilities(v)
+    ranks = rank_probabilities(v)
     np.testing.assert_allclose(ranks.sum(axis=0), 1.0)
     np.testing.assert_allclose(ranks.sum(axis=1), 1.0)
     expected_rank = greater.sum(axis=0) - 0.5  # how many are worth more
@@ -650,3 +654,30 @@ def test_a_game_that_shows_nothing_is_no_certainty() -> None:
     truth = np.array([0.2] * 5 + [0.0] * 5)
     found = ds.value(game, "gp", budget=22)
     assert (np.abs(found.values - truth) < 1.96 * found.std_errors).all()
+
+
+@settings(max_examples=12)
+@given(st.integers(3, 6), st.integers(0, 2**32 - 1), st.sampled_from([0.05, 0.5, 0.95]))
+def test_it_may_begin_with_any_pools(n: int, seed: int, density: float) -> None:
+    """Nobody's, everybody's and twice the same among them: they say nothing new."""
+    rng = np.random.default_rng(seed)
+    known = rng.random((rng.integers(0, 12), n)) < density
+    known = np.concatenate([known, known[:2], np.zeros((1, n)), np.ones((1, n))]).astype(bool)
+    worth = rng.exponential(size=n) * 10.0 ** rng.integers(-9, 9)
+    game = ds.CallableGame(lambda z: np.sqrt(z @ worth), n)
+    v = Run(game, "gp", budget=2 * n + 2, known=known).pay()
+    assert v.values.sum() == pytest.approx(v.u_full - v.u_empty)
+    new = {row.tobytes() for row in known if 0 < row.sum() < n}
+    assert v.n_distinct == v.n_evaluations <= 2 * n + 2 + len(new)
+
+
+def test_known_pools_leave_room_in_the_budget_or_are_refused() -> None:
+    known = np.unique(np.random.default_rng(0).random((60, 8)) < 0.5, axis=0)[:17]
+    with pytest.raises(ds.DUShapleyError, match=r"counts the 17 known .* budget of 35 or more"):
+        ds.AskTell("gp", 8, budget=20, known=known)
+    talk = ds.AskTell("gp", 8, budget=35, known=known)
+    while (ask := talk.ask()) is not None:
+        talk.tell(np.sqrt(ask.queries.sum(axis=1)))
+    assert talk.n_told == 35
+    with pytest.raises(ds.DUShapleyError, match="a column for each of the 7 owners"):
+        ds.AskTell("gp", 7, budget=35, known=known)

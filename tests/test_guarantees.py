@@ -46,8 +46,8 @@ def test_guarantees_hold_on_adversarial_sizes() -> None:
 
 
 @pytest.mark.slow
-def test_guarantees_hold_on_ten_thousand_size_vectors() -> None:
-    try_to_break(10_000, seed=1)
+def test_guarantees_hold_on_a_thousand_size_vectors() -> None:
+    try_to_break(1_000, seed=1)
 
 
 @given(

@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import dushapley as ds
 from dushapley.errors import InvalidGame, InvalidOwners, MethodNotApplicable, UtilityFailed
+from extras import needs
 
 POOLS = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]], dtype=bool)
 NAMES = ("north", "south", "west")
@@ -245,7 +246,7 @@ def test_groups_pairs_and_samples_are_the_same_owners() -> None:
 
 
 def test_datasets_of_torch_are_read_once() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     from torch.utils.data import Subset, TensorDataset
 
     X, y = torch.arange(12.0).reshape(6, 2), torch.tensor([0, 1, 0, 1, 1, 0])
@@ -265,9 +266,20 @@ def test_tables_of_polars_and_pyarrow_are_taken() -> None:
     owners = ds.Owners.from_frame(frame, owner="site", target="ill")
     arrow = ds.Owners.from_frame(pa.Table.from_pandas(frame), owner="site", target="ill")
     assert arrow.hashes == owners.hashes
-    pl = pytest.importorskip("polars")
+    pl = needs("polars")
     polar = ds.Owners.from_frame(pl.from_pandas(frame), owner="site", target="ill")
     assert polar.hashes == owners.hashes
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
+def test_single_columns_of_other_packages_are_targets_and_groups(package: str) -> None:
+    made = pytest.importorskip(package)
+    column = made.array if package == "pyarrow" else made.Series
+    X, y = np.arange(12.0)[:, None], np.array([0, 1] * 6)
+    owners = ds.Owners.from_arrays(X, column(y), groups=column(["a", "b", "b"] * 4))
+    assert owners.hashes == ds.Owners.from_arrays(X, y, groups=["a", "b", "b"] * 4).hashes
+    game = ds.ModelGame(owners, LogisticRegression(), X + 0.5, column(y))
+    assert game.y_test.tolist() == y.tolist()
 
 
 class Batches:
@@ -482,8 +494,7 @@ def test_other_owners_have_other_neighbours() -> None:
 @pytest.mark.slow
 def test_frames_sparse_rows_and_weights_travel_to_a_cluster() -> None:
     """Dask with processes of its own: rows are packed, sent, and the bits are those of here."""
-    import distributed
-
+    distributed = needs("distributed")
     pipeline = make_pipeline(
         ColumnTransformer(
             [("scaled", StandardScaler(), ["age"]), ("sex", OneHotEncoder(), ["sex"])]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import dushapley
 
@@ -39,10 +42,31 @@ def test_a_stranger_sees_the_house_at_a_glance() -> None:
 
 
 def test_importing_is_light() -> None:
-    code = "import sys, dushapley; print(*[m for m in sys.modules if '.' not in m])"
+    code = "import sys, dushapley; print(*[m for m in sys.modules if sys.modules[m]])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert not loaded & {"pandas", "matplotlib", "torch", "sklearn", "scipy", "joblib", "rich"}
+
+
+EXTRAS = (
+    "dask", "distributed", "flwr", "lightgbm", "mkdocs", "playwright", "polars", "pooch",
+    "pypdfium2", "ray", "shapiq", "torch", "triton", "xgboost",
+)  # fmt: skip
+"""Packages that the library, or a test of it, can do without."""
+
+
+@pytest.mark.slow
+def test_tests_and_doctests_can_be_collected_without_any_extra() -> None:
+    paths = [str(Path(__file__).with_name("blocked")), *sys.path]
+    blocked = {"DUSHAPLEY_BLOCK": ",".join(EXTRAS), "PYTHONPATH": os.pathsep.join(paths)}
+    alone = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"],
+        cwd=HOUSE.parents[1], env=alone | blocked, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-5000:]
+    for name in ("torch", "triton", "flwr"):
+        assert f"needs the package {name}" in run.stdout  # skipped aloud
 
 
 def test_every_public_name_has_a_docstring() -> None:

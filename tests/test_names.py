@@ -9,13 +9,28 @@ from typing import Any, get_type_hints
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
 from dushapley.cli.job import Job
 from dushapley.cli.main import main
-from dushapley.errors import BudgetTooSmall, InvalidGame, InvalidOption
-from dushapley.games.model.catalogue import MODELS
+from dushapley.errors import BudgetTooSmall, InvalidGame, InvalidOption, UtilityFailed
+from dushapley.games.model.catalogue import MODELS, make_model
+from dushapley.games.model.description import describe
+from extras import needs
 
 
 @pytest.fixture
@@ -70,23 +85,162 @@ def test_a_name_is_the_same_game_in_python_and_on_the_command_line(
     assert ds.value(game, "loo").values.tolist() == stored["values"]
 
 
-def test_large_tables_switch_to_gradient_steps_in_python_too(
-    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dushapley.games.model.catalogue.MANY_CELLS", 100)
-    game = by_name(folder, "ill", "logistic")
-    assert type(game.model).__name__ == "SoftmaxRegression"
-    assert game.fingerprint == by_command(capsys, folder, "ill")["fingerprint"]
+@pytest.mark.parametrize("encode", ["pooled", "none"])
+def test_an_owner_may_have_an_empty_column(encode: str) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"])
+    y = (table["a"] > 0).to_numpy()
+    table.loc[:29, "b"] = np.nan
+    blocks = {name: (table[k : k + 30], y[k : k + 30]) for name, k in (("x", 0), ("y", 30))}
+    owners = ds.Owners.from_arrays(blocks)
+    game = ds.ModelGame(owners, "gradient-boosting", table[60:], y[60:], encode=encode)
+    assert ds.value(game, "exact").values.min() > 0
+    own = ds.ModelGame(owners, HistGradientBoostingClassifier(), table[60:], y[60:], encode=encode)
+    with pytest.raises(UtilityFailed, match=r"pool of 'x' .* Of its column 'b' every cell is miss"):
+        ds.value(own, "exact")
 
 
-def test_large_tables_of_quantities_keep_their_model(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", MODELS)
+def test_a_name_is_one_model_at_any_size_and_whatever_is_tested(name: str) -> None:
+    """Large tables turned logistic and mlp into other models, scaled by the test rows."""
+    if name == "gbdt":
+        pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(33_000, 16)), np.repeat([0, 1], 16_500)
+    small = ds.Owners.from_arrays({"a": (X[::999], y[::999])})
+    large = ds.Owners.from_arrays({"a": (X, y)})
+    one, tested_otherwise, larger = (
+        ds.ModelGame(owners, name, test, [0, 1]).model
+        for owners, test in ((small, X[:2] + 1), (small, 9 - X[2:4]), (large, X[:2] + 1))
+    )
+    assert describe([one]) == describe([tested_otherwise])
+    if name != "softmax":  # which is scaled by the rows of all owners
+        assert describe([one]) == describe([larger])
+
+
+def test_softmax_is_scaled_once_by_the_owners_and_a_change_keeps_the_scale() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    blocks = {f"o{j}": (X[j:300:4], y[j:300:4]) for j in range(4)}
+    game = ds.ModelGame(ds.Owners.from_arrays(blocks), "softmax", X[300:], y[300:])
+    backwards = ds.Owners.from_arrays(dict(reversed(blocks.items())))
+    np.testing.assert_allclose(game.model.center, X[:300].mean(axis=0))
+    np.testing.assert_allclose(game.model.scale, X[:300].std(axis=0))
+    again = ds.ModelGame(backwards, "softmax", X[300:], y[300:])
+    assert describe([again.model]) == describe([game.model])
+    left = game.with_owners(ds.Owners.from_arrays({k: blocks[k] for k in ("o0", "o1")}))
+    assert left.model.center is game.model.center
+    assert left([[1, 1]]) == game([[1, 1, 0, 0]])
+
+
+def test_softmax_refuses_rows_that_cannot_be_scaled_once(folder: Path) -> None:
+    with pytest.raises(InvalidOption, match=r"softmax scales columns once.*Choose logistic"):
+        by_name(folder, "ill", "softmax", encode="training")
+    X, y = load_breast_cancer(return_X_y=True)
+    sums = ds.Owners.from_arrays({"a": (X, y)}).statistics("classification")
+    with pytest.raises(InvalidOption, match="neither sparse nor sums"):
+        ds.ModelGame(ds.Owners.from_statistics(sums), "softmax", X, y)
+
+
+LOADS = {
+    "breast cancer": load_breast_cancer,
+    "wine": load_wine,
+    "digits": load_digits,
+    "diabetes": load_diabetes,
+}
+COUNTERPARTS: dict[str, tuple[Any, ...]] = {
+    "logistic": (LogisticRegression(),),
+    "softmax": (LogisticRegression(),),
+    "ridge": (RidgeClassifier(), Ridge()),
+    "lda": (LinearDiscriminantAnalysis(),),
+    "naive-bayes": (GaussianNB(),),
+    "gradient-boosting": (HistGradientBoostingClassifier(), HistGradientBoostingRegressor()),
+    "random-forest": (RandomForestClassifier(), RandomForestRegressor()),
+    "knn": (KNeighborsClassifier(), KNeighborsRegressor()),
+    "mlp": (MLPClassifier(), MLPRegressor()),
+}
+SLOW = ("gradient-boosting", "gbdt", "random-forest", "mlp")
+NEVER_WORSE = {"max_iter", "n_jobs", "deterministic", "verbose"}
+"""Options by which slow models may differ from scikit-learn's: patience, threads, silence."""
+
+
+def counterpart(name: str, numbers: bool) -> Any:
+    """scikit-learn's own model at its defaults, on scaled columns."""
+    if name == "gbdt":
+        lightgbm = pytest.importorskip("lightgbm")
+        chosen = [
+            make(n_jobs=1, verbose=-1) for make in (lightgbm.LGBMClassifier, lightgbm.LGBMRegressor)
+        ]
+    else:
+        chosen = COUNTERPARTS[name]
+    return make_pipeline(StandardScaler(), chosen[numbers])
+
+
+def four_owners(table: str, seed: int, rows: int = 600) -> Any:
+    """Four owners and test rows of a real table, whose columns come in units of 1e-3 to 1e6."""
+    X, y = LOADS[table](return_X_y=True)
+    X = X * 10.0 ** np.random.default_rng(1).integers(-3, 7, X.shape[1])
+    order = np.random.default_rng(seed).permutation(len(y))[: rows * 3 // 2]
+    test, parts = order[: len(order) // 3], np.array_split(order[len(order) // 3 :], 4)
+    return {f"o{j}": (X[part], y[part]) for j, part in enumerate(parts)}, X[test], y[test]
+
+
+def both_games(name: str, blocks: Any, X: Any, y: Any, numbers: bool = False) -> list[ds.ModelGame]:
+    owners, repeats = ds.Owners.from_arrays(blocks), 3 if name in ("random-forest", "mlp") else 1
+    task: Any = "regression" if numbers else "classification"
+    ours = ds.ModelGame(owners, name, X, y, task=task, repeats=repeats)
+    theirs = counterpart(name, numbers)
+    return [ours, ds.ModelGame(owners, theirs, X, y, scoring=ours.scoring, repeats=repeats)]
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_slow_models_differ_from_scikit_learns_in_nothing_that_costs_score(name: str) -> None:
+    for numbers, task in enumerate(("classification", "regression")):
+        theirs = counterpart(name, bool(numbers))[-1]
+        ours = make_model(name, task, missing=False)
+        ours = getattr(ours, "steps", [("", ours)])[-1][1]
+        assert type(ours) is type(theirs)
+        options = ours.get_params()
+        assert {k for k, v in theirs.get_params().items() if options[k] != v} <= NEVER_WORSE
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        (name, table)
+        for name in MODELS
+        for table in (["wine", "diabetes"] if name in SLOW else LOADS)
+        if table != "diabetes" or "regression" in MODELS[name].classes
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_everybodys_rows_are_worth_what_scikit_learn_makes_of_them(name: str, table: str) -> None:
+    if name == "gbdt":
+        needs("lightgbm")
+    numbers = table == "diabetes"
+    splits = range(1 if name in SLOW else 4)
+    scores = [
+        [float(game(np.ones((1, 4)))[0]) for game in both_games(name, *split, numbers=numbers)]
+        for split in (four_owners(table, seed) for seed in splits)
+    ]
+    ours, theirs = np.mean(scores, axis=0)
+    assert ours >= theirs - 0.01
+
+
+@pytest.mark.parametrize("table", ["breast cancer", "wine"])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in SLOW])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_owner_with_reversed_labels_is_last_where_scikit_learn_has_it_last(
+    name: str, table: str
 ) -> None:
-    """The gradient models are classifiers: they took each different quantity for a class."""
-    monkeypatch.setattr("dushapley.games.model.catalogue.MANY_CELLS", 100)
-    assert type(by_name(folder, "cost", "mlp").model.steps[-1][1]).__name__ == "MLPRegressor"
-    with pytest.raises(InvalidOption, match="logistic is not a model for regression"):
-        by_name(folder, "cost", "logistic")
+    agreed = []
+    for seed in range(4):
+        blocks, X, y = four_owners(table, seed, rows=160)
+        blocks["o0"] = blocks["o0"][0], y.max() - blocks["o0"][1]
+        ours, theirs = (
+            ds.value(game, "exact").values.argmin() for game in both_games(name, blocks, X, y)
+        )
+        agreed.append(ours == 0 or theirs != 0)
+    assert all(agreed)
 
 
 def test_scores_follow_the_task_of_a_named_model_only(folder: Path) -> None:

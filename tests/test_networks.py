@@ -12,8 +12,9 @@ from sklearn.datasets import load_diabetes, load_digits
 import dushapley as ds
 from dushapley.cli.main import main
 from dushapley.errors import DUShapleyError, InvalidOption
+from extras import needs
 
-torch = pytest.importorskip("torch", reason="networks need torch")
+torch = needs("torch")
 
 from dushapley.games import TorchModel  # noqa: E402
 

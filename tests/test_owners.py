@@ -240,14 +240,14 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
 
 
 @pytest.mark.slow
-def test_ten_thousand_columns(tmp_path):
-    names = [f"c{i}" for i in range(10_000)]
-    wide = pd.DataFrame(np.arange(30_000.0).reshape(3, -1), columns=names).assign(
+def test_thousands_of_columns(tmp_path):
+    names = [f"c{i}" for i in range(3_000)]
+    wide = pd.DataFrame(np.arange(9_000.0).reshape(3, -1), columns=names).assign(
         who=["a", "b", "b"], ill=[0, 1, 0]
     )
     wide.to_csv(tmp_path / "wide.csv", index=False)
     owners = ds.Owners.from_files(tmp_path / "wide.csv", target="ill", owner="who")
-    assert owners.X[1].shape == (2, 10_000)
+    assert owners.X[1].shape == (2, 3_000)
 
 
 HOSTILE = st.sampled_from(

@@ -12,6 +12,7 @@ import pytest
 
 import dushapley as ds
 from dushapley import report
+from extras import needs
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -235,7 +236,7 @@ def test_all_text_has_the_contrast_that_wcag_asks_for(
 
 def printed(visit: Visit) -> list[str]:
     """The text of each sheet of paper."""
-    pdfium = pytest.importorskip("pypdfium2")
+    pdfium = needs("pypdfium2")
     sheets = pdfium.PdfDocument(visit.page.pdf(format="A4", prefer_css_page_size=True))
     return [sheet.get_textpage().get_text_range() for sheet in sheets]
 

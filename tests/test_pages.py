@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from tempfile import mkdtemp
@@ -25,6 +24,7 @@ import pytest
 
 from dushapley.cli.main import main
 from dushapley.federated.policy import Policy
+from extras import needs
 
 ROOT = Path(__file__).parents[1]
 ALL = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -106,8 +106,8 @@ def test_settings_that_are_shown_can_be_read(tmp_path: Path) -> None:
 def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if page.name in NEEDS and find_spec(NEEDS[page.name]) is None:
-        pytest.skip(f"{page.name} needs {NEEDS[page.name]}, which is not installed")
+    if page.name in NEEDS:
+        needs(NEEDS[page.name])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "100")

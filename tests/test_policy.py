@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.errors import InvalidGame, LedgerRefused, UtilityFailed
+from dushapley.errors import InvalidGame, UtilityFailed
 
 OWNERS = ds.Owners.from_arrays({name: [[float(k)]] for k, name in enumerate("abc", start=1)})
 
@@ -77,7 +77,7 @@ def test_what_is_not_a_number_is_a_failure_under_a_policy() -> None:
 
 @pytest.mark.parametrize(
     ("utility", "limit", "cause"),
-    [(stuck, {"timeout": 0.2}, "TimedOut"), (greedy, {"memory": 10**8}, "OutOfMemory")],
+    [(stuck, {"timeout": 1.0}, "TimedOut"), (greedy, {"memory": 10**8}, "OutOfMemory")],
 )
 def test_limits_end_what_takes_too_much(utility, limit, cause, tmp_path) -> None:
     game = ds.DatasetGame(OWNERS, utility, on_failure="empty", fingerprint="f", **limit)
@@ -87,12 +87,31 @@ def test_limits_end_what_takes_too_much(utility, limit, cause, tmp_path) -> None
     assert found.u_full == 3.0
 
 
+def test_the_note_on_chance_says_what_is_known_of_a_utility() -> None:
+    def notes(**how: object) -> tuple[set[str], str]:
+        found = ds.value(ds.DatasetGame(OWNERS, lambda X, y: float(len(X)), **how), "exact")
+        return set(found.unknown), " ".join(found.notes)
+
+    for how, words in (({}, "is not known"), ({"deterministic": False}, "draws at random:")):
+        unknown, told = notes(**how)
+        assert unknown == {"training", "test set"}
+        assert words in told
+        assert "DatasetGame(..., repeats=3)" in told
+        assert "ModelGame" not in told
+        assert "nother seed" not in told
+    unknown, told = notes(deterministic=True)
+    assert unknown == {"test set"}
+    assert "at random" not in told
+    with pytest.raises(InvalidGame, match="choose True or False or None"):
+        notes(deterministic="yes")
+
+
 def test_a_coalition_that_takes_too_long_is_alone_in_failing() -> None:
     def slow(z):
-        time.sleep(5.0 * bool((z == [True, False, False]).all(axis=1).any()))
+        time.sleep(600.0 * bool((z == [True, False, False]).all(axis=1).any()))
         return z.sum(axis=1)
 
-    game = ds.CallableGame(slow, 3, timeout=0.2, on_failure="empty")
+    game = ds.CallableGame(slow, 3, timeout=1.0, on_failure="empty")
     assert game.block == 1
     assert sum(ds.value(game, "exact").failures.values()) == 1
 
@@ -111,11 +130,3 @@ def test_repeats_are_averaged_and_tell_the_noise(tmp_path) -> None:
         ds.CallableGame(moody, 3, repeats=0)
     with pytest.raises(InvalidGame, match="timeout"):
         ds.DatasetGame(OWNERS, picky, timeout=-1)
-
-
-def test_a_ledger_is_refused_where_models_are_sums_and_says_so(tmp_path) -> None:
-    rng = np.random.default_rng(0)
-    owners = ds.Owners.from_arrays({n: (rng.normal(size=(9, 2)), rng.normal(size=9)) for n in "ab"})
-    game = ds.ModelGame(owners, "ridge", rng.normal(size=(9, 2)), rng.normal(size=9))
-    with pytest.raises(LedgerRefused, match=r"trained from sums over rows.* Leave ledger= out"):
-        ds.value(game, ledger=tmp_path / "l")

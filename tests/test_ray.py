@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,14 +15,15 @@ import pytest
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import make_executor, remote
-from faults import Faulty, faulty_game, payments, sleepy_game, unimportable_game
+from extras import needs
+from faults import Faulty, faulty_game, payments, sleepy_game, unimportable_game, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    found = pytest.importorskip("ray", reason="executor='ray' needs the extra 'ray'")
+    found = needs("ray")
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))  # workers must find `faults`
@@ -45,7 +45,7 @@ def test_ray_gives_the_bits_of_this_process(ray: Any) -> None:
 def test_a_ray_cluster_that_is_not_there_is_named_at_once(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = pytest.importorskip("ray", reason="executor='ray' needs the extra 'ray'")
+    found = needs("ray")
     monkeypatch.setattr(found, "is_initialized", lambda: False)
     monkeypatch.setattr(found, "init", lambda **_: pytest.fail("it would try for many minutes"))
     with pytest.raises(errors.WorkersLost, match=r"No Ray cluster answers at .*127\.0\.0\.1:9"):
@@ -53,7 +53,7 @@ def test_a_ray_cluster_that_is_not_there_is_named_at_once(
 
 
 def test_a_ray_that_cannot_start_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = pytest.importorskip("ray", reason="executor='ray' needs the extra 'ray'")
+    found = needs("ray")
 
     def too_slow(**_: Any) -> None:
         raise Exception("The current node timed out during startup.")  # noqa: TRY002 - as Ray does
@@ -75,10 +75,11 @@ def test_a_ray_cluster_without_processors_is_not_waited_for_forever(
 
 def test_ray_workers_killed_one_after_another(ray: Any, tmp_path: Path) -> None:
     killed: list[int] = []
+    log = tmp_path / "paid.log"
 
     def sabotage() -> None:
-        while len(killed) < 4:
-            time.sleep(1)
+        while len(killed) < 3:
+            wait_until(lambda: len(payments(log)) >= 8 * (len(killed) + 1))
             for child in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):
                     if (child.cmdline() or [""])[0].startswith("ray::pay_there"):
@@ -87,10 +88,9 @@ def test_ray_workers_killed_one_after_another(ray: Any, tmp_path: Path) -> None:
                         break
 
     Thread(target=sabotage, daemon=True).start()
-    log = tmp_path / "paid.log"
     there = ds.value(sleepy_game(0.2, log), "exact", executor="ray", ledger=tmp_path / "l.sqlite")
     here = ds.value(sleepy_game(), "exact")
-    assert len(killed) == 4
+    assert len(killed) == 3
     assert there.values.tobytes() == here.values.tobytes()
     assert there.n_computed == here.n_distinct
     assert len(set(payments(log))) == here.n_distinct

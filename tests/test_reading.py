@@ -503,6 +503,54 @@ def test_a_workbook_with_a_cell_far_out_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "far.xlsx", "17,179,869,184 cells")
 
 
+OFFICE = "http://schemas.openxmlformats.org"
+MAIN = f"{OFFICE}/spreadsheetml/2006/main"
+RELATED = f"{OFFICE}/officeDocument/2006/relationships"
+NUMBER = "<v>1</v>"
+WORKBOOK = {
+    "_rels/.rels": f'<Relationships xmlns="{OFFICE}/package/2006/relationships">'
+    f'<Relationship Id="r1" Type="{RELATED}/officeDocument" Target="xl/workbook.xml"/>'
+    "</Relationships>",
+    "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATED}"><sheets>'
+    '<sheet name="Sheet" sheetId="1" r:id="r1"/></sheets></workbook>',
+    "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{OFFICE}/package/2006/relationships">'
+    f'<Relationship Id="r1" Type="{RELATED}/worksheet" Target="worksheets/sheet1.xml"/>'
+    f'<Relationship Id="r2" Type="{RELATED}/sharedStrings" Target="sharedStrings.xml"/>'
+    "</Relationships>",
+    "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{MAIN}"><sheetData>'
+    '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c></row>'
+    f'<row r="2"><c r="A2">{NUMBER}</c><c r="B2" t="str"><v>5 &amp; 6</v></c></row>'
+    "</sheetData></worksheet>",
+    "xl/sharedStrings.xml": f'<sst xmlns="{MAIN}"><si><t>age</t></si><si><t>t&lt;&#228;</t></si>'
+    "</sst>",
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new"),
+    [
+        ("sheet1", NUMBER, "<v>1&foo;7</v>"),
+        ("sheet1", NUMBER, "<v>1&#55;</v>"),
+        ("sheet1", NUMBER, "<v>1<![CDATA[7]]></v>"),
+        ("sheet1", NUMBER, "<v>1<!-- 7 -->7</v>"),
+        ("sheet1", f' r="A2">{NUMBER}', ' r="A2" t="inlineStr"><is><t>a&foo;b</t></is>'),
+        ("sheet1", "<worksheet", '<!DOCTYPE a [<!ENTITY foo "1">]><worksheet'),
+        ("xl/workbook.xml", 'name="Sheet"', 'name="a&foo;b"'),
+        ("String", "age", "a&foo;b"),
+        ("String", "<sst", '<!DOCTYPE a [<!ENTITY b "&c;&c;"><!ENTITY c "d">]><sst'),
+    ],
+)
+def test_workbooks_that_would_be_misread_are_refused(
+    tmp_path: Path, part: str, old: str, new: str
+) -> None:
+    for file, change in ((tmp_path / "plain.xlsx", old), (tmp_path / "odd.xlsx", new)):
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, text in WORKBOOK.items():
+                archive.writestr(name, text.replace(old, change) if part in name else text)
+    assert read_table(tmp_path / "plain.xlsx").to_dict("list") == {"age": [1], "t<ä": ["5 & 6"]}
+    refused(tmp_path / "odd.xlsx", "cannot be read faithfully: .*Save it again with one")
+
+
 def test_sums_that_do_not_fit_are_not_computed() -> None:
     X = np.random.default_rng(0).normal(size=(12, 100_000))
     y = np.arange(12) % 2

@@ -103,3 +103,18 @@ def test_a_misspelt_model_is_refused_before_files_are_read(
         (tmp_path / name).touch()  # whoever reads it complains of it
     assert run("value", *JOB, "--target", "ill", "--model", "naive-bays") == 2
     assert "'naive-bays'" in capsys.readouterr().err
+
+
+def test_trainings_that_explain_are_agreed_and_counted(told: tuple[Path, str]) -> None:
+    place, said = told
+    settled = json.loads((place / "settlement.json").read_text())
+    trained, explained = settled["valuation"]["n_trainings"], settled["diagnosis"]["trainings"]
+    assert trained == 2**5 - 1
+    assert f"up to {explained} trainings more, apart from the budget" in said
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        assert run("report", "settlement.json", "--page", "page.html") == 0
+    assert (
+        f"{trained} for the values, {explained} to explain them"
+        in (place / "page.html").read_text()
+    )

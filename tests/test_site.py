@@ -20,6 +20,7 @@ import pytest
 import dushapley as ds
 from dushapley import errors
 from dushapley.cli.main import COMMANDS
+from extras import needs
 from schemas import validator
 
 ROOT = Path(__file__).parents[1]
@@ -29,9 +30,7 @@ LEAST_PAGES = 25
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; a warning fails the build."""
-    pytest.importorskip("mkdocs")
-    pytest.importorskip("material")
-    pytest.importorskip("mkdocstrings")
+    needs("mkdocs", "material", "mkdocstrings")
     built = tmp_path_factory.mktemp("site")
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(built)]

@@ -235,13 +235,13 @@ def typed(capsys, files, *more):
 def test_rules_are_typed_and_a_settlement_by_one_holds(capsys, files):
     settlement, page = files / "s.json", files / "page.html"
     code, out, err = typed(
-        capsys, files, "--method", "gp", "--budget", "22", "--stop", "payments 9 or seconds 600",
-        "--pot", "100", "--settlement", str(settlement), "--report", str(page), "--no-why",
-        "--pairs",
+        capsys, files, "--method", "gp", "--budget", "22", "--pot", "100",
+        "--stop", "ranking 0.01 top 1 or seconds 600", "--settlement", str(settlement),
+        "--report", str(page), "--no-why", "--pairs",
     )  # fmt: skip
     assert code == 0, err
     v = Settlement.from_dict(json.loads(settlement.read_text())).valuation
-    assert v.details["stop"] == {"rule": "(Payments(9) | Seconds(600))", "met": True}
+    assert v.details["stop"] == {"rule": "(Ranking(0.01, top=1) | Seconds(600))", "met": True}
     assert v.n_evaluations < 22  # so loose a rule is met before
     assert f"by gp: {v.n_evaluations} evaluations" in out.split("Shapley interactions")[1]
     assert "Who is redundant with whom" in page.read_text()
@@ -271,6 +271,7 @@ def test_a_typed_run_learns_from_the_ledger(capsys, files):
         (("--stop", "paymnts 0.1"), "Did you mean 'payments'"),
         (("--stop", "seconds 5 top 3"), "where a rule was needed"),
         (("--stop", "ranking 1.5"), "between 0 and 1"),
+        (("--stop", "payments 10"), "above 0 and at most 1"),
         (("--stop", ""), "where a rule was needed"),
         (("--stop", "values 0.1", "--precision", "0.1"), "'values 0.1 and ...'"),
     ],

@@ -191,6 +191,20 @@ def test_a_score_of_the_wrong_classes_is_refused_with_another_that_fits() -> Non
         ds.ModelGame(owners(load_wine(return_X_y=True), rows=90), LDA, *wine(), scoring="roc_auc")
 
 
+def test_scores_that_cannot_be_had_say_what_to_do() -> None:
+    X, y = load_wine(return_X_y=True)
+    given = owners((X[:130], np.where(y > 0, "yes", "no")[:130]), rows=90)
+    test = X[90:130], np.where(y > 0, "yes", "no")[90:130]
+    for scoring, words in (
+        ("f1", r"f1_weighted', or make_scorer\(f1_score, pos_label='yes'\)"),
+        ("average_precision", r"by make_scorer and its pos_label"),
+        (lambda model, X, y: model.predict_proba(X)[:, 0], "one number"),
+    ):
+        with pytest.raises(ds.DUShapleyError, match=words) as refusal:
+            ds.ModelGame(given, LDA, *test, scoring=scoring)
+        assert "empty=" not in str(refusal.value)
+
+
 def wine() -> tuple[Any, Any]:
     X, y = load_wine(return_X_y=True)
     return X[90:], y[90:]
@@ -348,6 +362,5 @@ def test_scores_that_go_to_disk_say_the_same(method: str, monkeypatch: pytest.Mo
 
 
 def test_a_budget_that_is_never_spent_takes_no_room() -> None:
-    with pytest.raises(ds.errors.Stopped) as stopped:  # it was OSError: 727 TiB
+    with pytest.raises(ds.errors.Stopped):  # it was OSError: 727 TiB
         ds.value(game(CLASSES, LDA), "permutation", budget=10**15, max_seconds=0.3)
-    assert stopped.value.valuation is not None

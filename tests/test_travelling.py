@@ -22,6 +22,7 @@ import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import dask as dask_executor
 from dushapley.engine.executors.transport import Parcel, Shipment, pack
+from extras import needs
 from faults import faulty_game, sleepy_game
 
 RNG = np.random.default_rng(0)
@@ -155,7 +156,7 @@ def test_versions_of_all_that_a_game_is_made_of_are_compared(own_module: Any) ->
         "Python", "dushapley", "numpy", "scipy", "sklearn",
     }  # fmt: skip
     assert "my_level" not in pack(Shipment(game(own_module("mean").Level()))).packages
-    lightgbm = pytest.importorskip("lightgbm")
+    lightgbm = needs("lightgbm")
     parcel = pack(Shipment(game(lightgbm.LGBMRegressor())))
     assert parcel.packages["lightgbm"] == lightgbm.__version__
     assert arrived(parcel).n_players == 3

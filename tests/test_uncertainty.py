@@ -14,7 +14,7 @@ import dushapley as ds
 from dushapley.games import Game, Outcome
 from dushapley.report import summarize, text_table
 from dushapley.report.numbers import percent
-from dushapley.results.uncertainty import rank_ranges
+from dushapley.results.uncertainty import rank_probabilities, rank_ranges
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(400, 3))
@@ -33,7 +33,7 @@ def exact() -> ds.Valuation:
 def doors(v: ds.Valuation) -> tuple[list[Any], list[Any]]:
     """How sure each owner's rank is, best first: by Python and by the report's summary."""
     order = np.argsort(-v.values, kind="stable")
-    python = ds.rank_probabilities(v)[order, np.arange(len(order))].tolist()
+    python = rank_probabilities(v)[order, np.arange(len(order))].tolist()
     return python, [row["rank_range"]["sure"] for row in summarize(v)["rows"]]
 
 
@@ -51,12 +51,12 @@ def test_an_order_is_as_sure_as_the_total_covariance(exact: ds.Valuation) -> Non
     error = np.sqrt(joint[0, 0] + joint[1, 1] - 2 * joint[0, 1])
     chance = ds.probability_greater(exact)
     assert chance[0, 1] == pytest.approx(ndtr((exact.values[0] - exact.values[1]) / error))
-    ranks = ds.rank_probabilities(exact)  # on average: how many others are worth more
+    ranks = rank_probabilities(exact)  # on average: how many others are worth more
     assert ranks @ np.arange(4) == pytest.approx(chance.sum(axis=0) - 0.5, abs=0.05)
 
 
 def test_ranges_hold_the_ranks_by_the_same_draws(exact: ds.Valuation) -> None:
-    ranges, chances = rank_ranges(exact), ds.rank_probabilities(exact)
+    ranges, chances = rank_ranges(exact), rank_probabilities(exact)
     assert ranges is not None
     for owner, (low, high) in enumerate(zip(ranges.low, ranges.high, strict=True)):
         assert chances[owner, low - 1 : high].sum() >= 0.95
@@ -102,11 +102,11 @@ def test_errors_without_a_covariance_are_independent_at_every_door() -> None:
 
 def test_exact_values_have_one_order_and_no_error_is_no_rank() -> None:
     game = ds.SizeGame([10, 12, 14], w=np.sqrt)
-    assert ds.rank_probabilities(ds.value(game, "exact")).max(axis=1).tolist() == [1.0] * 3
+    assert rank_probabilities(ds.value(game, "exact")).max(axis=1).tolist() == [1.0] * 3
     blind = ds.value(game, "loo")
     for v in (ds.value(game, "exact"), blind):  # a page claims no certainty without an error
         assert [row["rank_range"] for row in summarize(v)["rows"]] == [None] * 3
-    for ask in (ds.rank_probabilities, ds.probability_greater):
+    for ask in (rank_probabilities, ds.probability_greater):
         with pytest.raises(ds.DUShapleyError, match="unknown: sampling"):
             ask(blind)
 
@@ -115,7 +115,7 @@ def test_as_many_questions_as_coalitions_are_not_all_coalitions() -> None:
     v = ds.value(ds.CallableGame(lambda z: (z @ [1.0, 2, 4]) ** 2, 3), "svarm", budget=8)
     assert v.std_errors is None
     with pytest.raises(ds.DUShapleyError, match="unknown: sampling"):
-        ds.rank_probabilities(v)
+        rank_probabilities(v)
 
 
 def test_a_what_if_without_errors_is_not_called_clear() -> None:

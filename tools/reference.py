@@ -24,7 +24,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "games": ("Games", ()),
     "results": (
         "Results",
-        ("Valuation", "probability_greater", "rank_probabilities", "bibtex", "stop"),
+        ("Valuation", "probability_greater", "bibtex", "stop"),
     ),
     "settlement": (
         "Settlements and changes",

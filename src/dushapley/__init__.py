@@ -44,7 +44,7 @@ from dushapley.hashing import package_version
 from dushapley.protocol import Ask, Estimate, Problem
 from dushapley.results import stopping as stop
 from dushapley.results.citations import bibtex
-from dushapley.results.uncertainty import probability_greater, rank_probabilities
+from dushapley.results.uncertainty import probability_greater
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Copy, Join, Leave, Merge, MoreRows
 from dushapley.settlement.interactions import Interactions, interactions
@@ -113,7 +113,6 @@ __all__ = [
     "probability_greater",
     "quote",
     "quote_change",
-    "rank_probabilities",
     "report",
     "salvage",
     "scores",

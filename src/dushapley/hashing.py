@@ -84,9 +84,9 @@ def whole_number(name: str, n_bytes: int) -> int:
     return int.from_bytes(sha256(name)[:n_bytes], "big")
 
 
-def random_numbers(name: str, count: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Random numbers of 64 bits from an extendable hash: the same in every version of numpy."""
-    return np.frombuffer(hashlib.shake_128(name.encode()).digest(8 * count), dtype="<u8")
+def random_numbers(name: str, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Random numbers of 32 bits from an extendable hash: the same in every version of numpy."""
+    return np.frombuffer(hashlib.shake_128(name.encode()).digest(4 * count), dtype="<u4")
 
 
 def content_hash(X: Rows, y: Array | None, *more: Array) -> str:

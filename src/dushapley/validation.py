@@ -133,7 +133,7 @@ def check_whole(
 
 
 def check_choice(
-    choice: object, name: str, able: Sequence[str], error: type[DUShapleyError] = InvalidGame
+    choice: object, name: str, able: Sequence[object], error: type[DUShapleyError] = InvalidGame
 ) -> None:
     """Refuse what is not one of the choices."""
     if choice not in able:

@@ -19,6 +19,7 @@ from dushapley.cli.outputs import (
     stamped,
 )
 from dushapley.data.outputs import write_whole
+from dushapley.engine.plan import generous_budget
 from dushapley.errors import InvalidOption
 from dushapley.hashing import digest
 from dushapley.report import report
@@ -68,7 +69,8 @@ def demo(
         "test rows.\nTwo hospitals mixed up benign and malignant: can the values tell which?\n"
         "Training models on a few of the 1,024 coalitions ..."
     )
-    result = ds.value(demo_game(tables, test), seed=seed)
+    game = demo_game(tables, test)
+    result = ds.value(game, budget=generous_budget(game, "auto"), seed=seed)
     output(result.to_json() if json else result)
     lowest = result.to_frame()["owner"].iloc[-2:]
     say(f"Mixed up: {' and '.join(MISLABELLED)}. Lowest values: {' and '.join(sorted(lowest))}.")

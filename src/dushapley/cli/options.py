@@ -17,9 +17,10 @@ from typer import Argument, Option
 
 import dushapley as ds
 from dushapley.cli.outputs import Output
-from dushapley.engine.evaluators import refuse_ledger
+from dushapley.engine.evaluators import refuse_nameless
 from dushapley.engine.executors import check_executor
 from dushapley.engine.ledger import FORMAT, Ledger
+from dushapley.engine.plan import generous_budget
 from dushapley.errors import InvalidOption
 from dushapley.estimators.registry import AUTO, find
 from dushapley.terminal import say
@@ -89,13 +90,23 @@ class Asked:
             "--option", help="Option of the method, name=value; may be repeated.", metavar="K=V"
         ),
     ] = None
-    budget: Annotated[int | None, Option(help="Maximum number of evaluations (trainings).")] = None
+    budget: Annotated[
+        int | None,
+        Option(
+            help="Most evaluations; each is a training, or --repeats and the folds of --cv more.",
+            show_default="the larger of 300 and 6 an owner, at most all coalitions and probes",
+        ),
+    ] = None
     seed: Seed = 0
 
     def __post_init__(self) -> None:
         refuse_unknown(self.method)
         check_budget(self.budget)
         method_options(self.option or [])
+
+    def budget_of(self, game: ds.Game) -> int | None:
+        """What was given, or what a person would choose who waits for the result."""
+        return generous_budget(game, self.method) if self.budget is None else self.budget
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -146,7 +157,7 @@ class Means:
     def usable_ledger_of(self, game: ds.Game) -> Path | None:
         """The same, tried: for those who time trials before they open it."""
         path = self.ledger_of(game)
-        refuse_ledger(game, path)
+        refuse_nameless(game, path)
         if path is not None:
             assert game.context is not None
             Ledger(path, game.context).close()  # opens, or says why not

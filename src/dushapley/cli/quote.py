@@ -18,8 +18,10 @@ from dushapley.cli import options as o
 from dushapley.cli.job import Job, one_of
 from dushapley.cli.wording import in_options
 from dushapley.engine import quote as prices
+from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.executors import check_executor
-from dushapley.engine.plan import Plan
+from dushapley.engine.plan import generous_budget
+from dushapley.engine.value import Run
 from dushapley.errors import InvalidOption
 from dushapley.settlement.growth import growth_cost
 from dushapley.terminal import columns, output, say, table
@@ -52,9 +54,15 @@ def quote(
     check_executor("local", jobs, None)
     job.refuse_several()
     game = job.game()
-    frame = ds.quote(game, numbers(budgets), n_jobs=jobs, ledger=ledger)
+    usual = generous_budget(game, "auto") if budgets is None else None
+    frame = ds.quote(game, numbers(budgets) or [usual, None], n_jobs=jobs, ledger=ledger)
+    if budgets is None:
+        frame = frame[frame["budget"].isna() | frame["method"].isin(["auto", "gp"])]
+        frame = frame.drop_duplicates(["method", "evaluations"])
     if one_of(game).is_endless and game.at_least is None:
         say(ENDLESS)
+    if (why := most_trainings(game)) > 0:
+        say(f"With --pot or --report, why adds up to {why:,} trainings (--no-why leaves them out).")
     output(frame.to_json(orient="records", indent=1, double_precision=15) if json else shown(frame))
 
 
@@ -75,20 +83,21 @@ def shown(frame: pd.DataFrame) -> str:
 
     With the precision where a pilot foresees it.
     """
-    titles = ["method", "evaluations", "about", "what it does"]
+    titles = ["method", "evaluations", "trainings", "about", "what it does"]
     rows = [cells(row) for _, row in frame.iterrows()]
     if frame["precision"].notna().any():
-        titles.insert(3, "precision")
+        titles.insert(4, "precision")
         for row, part in zip(rows, frame["precision"], strict=True):
-            row.insert(3, "-" if part != part else f"± {part:.1%}")
+            row.insert(4, "-" if part != part else f"± {part:.1%}")
     return table(tuple(titles), rows, left=(0, len(titles) - 1), indent=0, width=columns())
 
 
 def cells(row: Any) -> list[str]:
     """One method of a quote."""
     if isinstance(row["refused"], str):
-        return [row["method"], "-", "-", first_sentence(in_options(row["refused"]))]
-    return [row["method"], f"{row['evaluations']:,}", clock(row["seconds"]), row["summary"]]
+        return [row["method"], "-", "-", "-", first_sentence(in_options(row["refused"]))]
+    counts = [f"{row[name]:,}" for name in ("evaluations", "trainings")]
+    return [row["method"], *counts, clock(row["seconds"]), row["summary"]]
 
 
 def first_sentence(text: str) -> str:
@@ -97,30 +106,30 @@ def first_sentence(text: str) -> str:
 
 
 def agree_on_plan(
-    game: ds.Game,
-    plan: Plan,
+    run: Run,
     means: o.Means,
-    max_seconds: float | None = None,
     apart: int = 0,
     growth: bool = False,
     others: int = 0,
     pairs: int = 0,
 ) -> None:
-    """Say what will run, and ask if it is likely to be long; who agreed before pays no trial.
+    """Say what will run, and ask if it is likely to be long.
 
-    Without a terminal, a limit of time is agreement enough. `apart` trainings are not of the plan,
-    and `others` are models and scores that are valued as well.
+    Two of its trainings are made first and timed, unless --yes was given. Without a terminal, a
+    limit of time is agreement enough. `apart` trainings are not of the plan, and `others` are
+    models and scores that are valued as well.
     """
-    each = 0.0 if means.yes else prices.seconds_each(game)
+    game, plan, max_seconds = run.game, run.plan, run.max_seconds
+    each = 0.0 if means.yes else run.trial()
     grown = growth_cost(game.n_players) if growth else 0
-    trainings = (plan.budget + game.n_tried) * (1 + others) + apart + grown + pairs
-    seconds = each * trainings / prices.workers(means.jobs)
-    timed = "" if means.yes else f" of {each:.2g} s, about {clock(seconds)}"
+    own = prices.seconds_of(plan, game, each)
+    seconds = (own * (1 + others) + each * (apart + grown + pairs)) / prices.workers(means.jobs)
+    timed = f" of {each:.2g} s, about {clock(seconds)}" if each else ""
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
-    if game.is_tried:
+    if plan.probes:
         say(
-            f"and up to {game.n_tried} trainings more, all but one of small pools: with another "
-            "seed, to see if chance matters"
+            f"{plan.trainings(game):,} trainings at most: {plan.probes} pools are trained under a "
+            "second seed, to see whether training is left to chance"
         )
     if apart:
         say(

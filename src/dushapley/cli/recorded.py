@@ -102,7 +102,9 @@ def command_finding(stored: Settlement) -> Finding:
     except (ValueError, InvalidSettlement) as error:
         return Finding("command", False, f"cannot be read: {error}")
     by_file = bool(given.get("job"))  # what is not typed may stand in there
-    wanted = {k: v for k, v in expected(stored).items() if k in typed or not by_file}
+    # a budget that was not typed is the command's default, which is recorded as a number
+    wanted = expected(stored)
+    wanted = {k: v for k, v in wanted.items() if k in typed or not (by_file or k == "budget")}
     differs = [name for name, thing in wanted.items() if not agrees(given, name, thing)]
     if differs:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in differs)

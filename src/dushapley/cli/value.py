@@ -78,7 +78,7 @@ def value(
     wanted.refuse_strangers(job, game)
     command = shlex.join(["dushapley", *(context.obj or ())])
     with Run(
-        game, asked.method, options=asked.options, budget=asked.budget, seed=asked.seed,
+        game, asked.method, options=asked.options, budget=asked.budget_of(game), seed=asked.seed,
         precision=precision, stop=rule, max_seconds=max_seconds, n_jobs=means.jobs,
         executor=executor, address=address, ledger=means.ledger_of(game),
         learn_from_ledger=learn_from_ledger,
@@ -86,7 +86,7 @@ def value(
         asks_why = is_asked_why(wanted.asks_why, game.n_players)
         apart = most_trainings(game) if asks_why else 0
         pairs = pairs_cost(run.plan, means) if wanted.pairs else 0
-        agree_on_plan(game, run.plan, means, max_seconds, apart, wanted.growth, len(others), pairs)
+        agree_on_plan(run, means, apart, wanted.growth, len(others), pairs)
         until = monotonic() + (max_seconds or float("inf"))
         try:
             result = run.pay()

@@ -56,7 +56,7 @@ def what_if(
     game = job.game()
     change = make_change(job, game, *given[0])
     how: dict[str, Any] = {
-        "method": asked.method, "options": asked.options, "budget": asked.budget,
+        "method": asked.method, "options": asked.options, "budget": asked.budget_of(game),
         "seed": asked.seed, "ledger": means.usable_ledger_of(game),
     }  # fmt: skip
     quote = ds.quote_change(game, change, **how)

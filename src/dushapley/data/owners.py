@@ -33,7 +33,7 @@ from dushapley.data.tables import (
     common_frames,
     without_weights,
 )
-from dushapley.errors import InvalidOwners
+from dushapley.errors import InvalidCall, InvalidOwners
 from dushapley.hashing import content_hash
 from dushapley.terminal import html_table, printable
 
@@ -78,15 +78,22 @@ class Owners:
     """
 
     names: tuple[str, ...]
-    X: tuple[Rows, ...]
-    y: tuple[Array | None, ...]
-    hashes: tuple[str, ...]
+    X: tuple[Rows, ...] = ()
+    y: tuple[Array | None, ...] = ()
+    hashes: tuple[str, ...] = ()
     columns: Mapping[str, str] | None = None
     target: str | None = None
     reduced: tuple[Statistics, ...] | None = None
     notes: tuple[str, ...] = ()
     frames: tuple[pd.DataFrame, ...] | None = None
     weights: tuple[FloatArray, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.X) != len(self.names):
+            raise InvalidCall(
+                "Owners are not made by Owners(...). Use Owners.from_arrays({name: (X, y)}), "
+                "from_frame, from_tables or from_files, which check and name what they are given."
+            )
 
     @classmethod
     def from_arrays(

@@ -1,8 +1,9 @@
 """Asking and telling: a valuation whose models are trained by somebody else.
 
 `AskTell` hands out the pools of a method's conversation one by one, as many as one has machines,
-and takes what they are worth in any order. No pool is asked twice. It is a file between two days:
-what was asked and told is stored as JSON, and everything else follows from it.
+and takes what they are worth in any order. No pool is asked twice, unless it was out when the
+conversation was saved. It is a file between two days: what was asked and told is stored as JSON,
+and everything else follows from it.
 """
 
 from __future__ import annotations
@@ -147,6 +148,7 @@ class AskTell(Dialogue):
         self._numbers: dict[bytes, int] = {}
         self._questions: list[Question] = []
         self._handed = 0  # questions that were handed out, the first so many
+        self._again: list[Question] = []  # handed out before `load`, and to be handed out again
         self._outcomes: dict[int, Outcome] = {}
         self._rounds: deque[list[int]] = deque()  # taken, and not all told
         self._transcript = Transcript(self.plan.budget)
@@ -175,18 +177,23 @@ class AskTell(Dialogue):
     def ask(self, most: int) -> list[Question]: ...
     @one_blas_thread()
     def ask(self, most: int | None = None) -> Ask | list[Question] | None:
-        """Up to so many pools that were never asked; without a number, the whole next round.
+        """Up to so many pools, none twice; without a number, the whole next round.
 
-        Fewer, or none, where the next question depends on answers that are out; see `finished`.
+        After `load` the unanswered ones come first, since those who had them may be gone. Fewer
+        come, or an empty list, where the next question depends on answers that are out: while it
+        is not `finished`, an empty list means to wait until one of `unanswered` is told.
         """
         if most is None:
             return super().ask()
         check_whole(most, "most", least=0)
+        open_ = [q for q in self._again if q.number not in self._outcomes]
+        again, self._again = open_[:most], open_[most:]
+        most -= len(again)
         while len(self._questions) - self._handed < most and self._take():
             pass
         handed = self._questions[self._handed : self._handed + most]
         self._handed += len(handed)
-        return handed
+        return again + handed
 
     @one_blas_thread()
     def tell(
@@ -343,6 +350,7 @@ class AskTell(Dialogue):
             n_evaluations=max(self.n_told, self.n_told_pools),
             n_distinct=self.n_told_pools,
             n_computed=self.n_told_pools,
+            n_trainings=self.n_told_pools,
             u_empty=self.empty,
             u_full=self.full,
             complete=self.finished,
@@ -396,7 +404,7 @@ class AskTell(Dialogue):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, method: Method | None = None) -> Self:
-        """Go on where `save` stopped.
+        """Go on where `save` stopped; what was out then is asked again.
 
         Parameters
         ----------
@@ -439,6 +447,7 @@ class AskTell(Dialogue):
                 f"{path} holds answers to other questions than {self._method} asks today: it was "
                 f"saved by dushapley {stored['version']}, or changed since. Go on with that one."
             )
+        self._again = self.unanswered
 
 
 TOLD: tuple[Rule, ...] = whole(), optional(number()), optional(number(least=0)), optional(text(200))

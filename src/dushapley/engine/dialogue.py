@@ -19,7 +19,13 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions
 from dushapley.engine.plan import Plan, make_plan
-from dushapley.errors import InvalidGame, InvalidOption, ProtocolViolated, UtilityFailed
+from dushapley.errors import (
+    BudgetTooSmall,
+    InvalidGame,
+    InvalidOption,
+    ProtocolViolated,
+    UtilityFailed,
+)
 from dushapley.estimators.method import Method
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 from dushapley.validation import (
@@ -79,7 +85,9 @@ class Dialogue:
         )
         self.seed = check_seed(seed)
         self.batch = batch
-        self.known, self.around = known, around
+        self.known = None if known is None else pools_between(known, self.n_players)
+        self._check_budget()
+        self.around = around
         self.n_asked = self.n_told = self.rounds = 0
         self.empty = self.full = float("nan")
         self.finished = False
@@ -90,6 +98,18 @@ class Dialogue:
         self._gains: FloatArray | None = None  # marginals, likewise
         self.open: deque[Ask] = deque()
         self._open(Ask(ends(self.n_players)))
+
+    def _check_budget(self) -> None:
+        """Refuse a budget that known pools use up, so that the method cannot ask its own."""
+        count = 0 if self.known is None else len(self.known)
+        method, granted = self.plan.method, self.plan.budget
+        least = method.least(self.n_players, self.plan.options) + count
+        if count and granted < min(least, 2**self.n_players):
+            raise BudgetTooSmall(
+                f"The budget of {granted:,} evaluations counts the {count:,} known pools, and "
+                f"{method.name} needs at least {least - count:,} beside them. Pass a budget of "
+                f"{least:,} or more, or fewer known pools."
+            )
 
     def again(self) -> Dialogue:
         """The same conversation from its beginning."""
@@ -257,7 +277,8 @@ class Ahead:
         The conversation.
     scouts
         Whether it is worth holding it twice: a single worker has nobody to wait for, unless it
-        takes more pools at a time than a round has.
+        takes more pools at a time than a round has. Of a method that is foreseeable in its first
+        round only, ∅, the grand coalition and that round are taken ahead.
     """
 
     def __init__(self, talk: Dialogue, *, scouts: bool = True) -> None:
@@ -272,6 +293,8 @@ class Ahead:
         if ask is not None:
             self.n_taken += len(ask.queries)
             self._rounds += 1
+        if self._rounds == 2 and self.talk.plan.method.foreseeable == "first":
+            self._scout = None
         return ask
 
     def _foreseen(self) -> Ask | None:
@@ -299,3 +322,16 @@ def refuse_odd_gains(gains: FloatArray, names: Sequence[str]) -> None:
 def ends(n_players: int) -> BoolArray:
     """The empty and the grand coalition, which every run asks first."""
     return np.repeat([[False], [True]], n_players, axis=1)
+
+
+def pools_between(known: BoolArray, n_players: int) -> BoolArray:
+    """Known pools, each once, without nobody's and everybody's: these are asked in any case."""
+    known = np.asarray(known) if len(known) else np.empty((0, n_players), dtype=np.bool_)
+    if known.dtype != np.bool_ or known.ndim != 2 or known.shape[1] != n_players:
+        raise InvalidOption(
+            f"known has shape {known.shape} and type {known.dtype}; it needs booleans, a row for "
+            f"each pool and a column for each of the {n_players} owners."
+        )
+    _, first = np.unique(known, axis=0, return_index=True)
+    distinct = known[np.sort(first)]
+    return np.asarray(distinct[distinct.any(axis=1) & ~distinct.all(axis=1)])

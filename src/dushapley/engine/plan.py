@@ -28,6 +28,11 @@ MOST_PLANNED = 2**32
 """Bytes that a method may hold before it asks its first question."""
 MANY = 200
 """Owners from which `auto` takes everybody's marginal around some pools, where that is cheap."""
+GENEROUS = 300
+"""Evaluations of `auto` on the command line, of up to 50 owners."""
+PROBED, FEWEST_PROBES = 10, 3
+"""One training in ten may be spent on finding out whether training is left to chance, and three
+are needed for it: a second one of the grand coalition and two of a small pool."""
 STRETCH = 1.1
 """By how much `auto` exceeds a budget that nobody gave, if all coalitions then fit it."""
 
@@ -36,7 +41,9 @@ STRETCH = 1.1
 class Plan:
     """What will run, and why: a method, its complete options and its budget.
 
-    Where the game has a formula for it, `formula` is the estimate, and there is nothing to ask.
+    `budget` counts the pools that the method may ask. Beside it, `probes` of the game's
+    `probe_pools` are trained under two seeds. Where the game has a formula for it, `formula` is the
+    estimate, and there is nothing to ask.
     """
 
     method: Method
@@ -45,6 +52,7 @@ class Plan:
     label: str
     reason: str = ""
     formula: Estimate | None = field(default=None, repr=False, compare=False)
+    probes: int = 0
 
     @property
     def semivalue(self) -> str:
@@ -56,11 +64,61 @@ class Plan:
         every = self.method.name == "gp" and self.budget >= 2**n_players  # which then asks all
         return self.method.name == "exact" or n_players == 1 or every
 
+    def trained_beside(self, game: Game) -> int:
+        """Trainings that u(all) takes beside a formula of another game (`knn` on a model)."""
+        other = game.judged and not game.cheap and self.method.name not in game.exact_by
+        return game.limits.trainings if other else 0
+
+    def trainings(self, game: Game) -> int:
+        """Most trainings that this takes of a game: all but nobody's pool, and the probes."""
+        if self.formula is not None:
+            return self.trained_beside(game)
+        if game.cheap and not game.judged:
+            return 0
+        whole = self.method.need(self.options) == "coalitions"
+        pools = (min(self.budget, 2**game.n_players) if whole else self.budget) - 1
+        if self.probes and not self.enumerates(game.n_players):
+            pools += self.probes - 1  # small ones, which the method may not ask
+        return pools * game.limits.trainings + self.probes
+
 
 def choose_plan(
     game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
 ) -> Plan:
-    """What will run, by the game's own formula if it has one; refusals happen before payments."""
+    """What will run, by the game's own formula if it has one; refusals happen before payments.
+
+    Probes for chance in training are inside the budget and at most a tenth of it. A method whose
+    default is the least it needs has them beside a budget that nobody gave, and so has `exact`.
+    """
+    plan = _chosen_plan(game, method, options, budget)
+    wanted = len(game.probe_pools)
+    if plan.formula is not None or not wanted:
+        return plan
+    if plan.enumerates(game.n_players):
+        room = wanted if budget is None else budget - 2**game.n_players
+        return replace(plan, probes=max(0, min(wanted, room)))
+    least = plan.method.least(game.n_players, plan.options)
+    room = plan.budget // PROBED if budget is None else min(plan.budget // PROBED, budget - least)
+    # two trainings a pool, but for the grand coalition, which every method asks
+    probes = min(wanted, (room + 1) // 2) if room >= FEWEST_PROBES else 0
+    return replace(plan, probes=probes, budget=max(least, plan.budget - max(0, 2 * probes - 1)))
+
+
+def generous_budget(game: Game, method: str | Method) -> int | None:
+    """The budget where a person waits for the result: the larger of 6I and 300, at most 2^I.
+
+    A count and never a clock, so that every machine settles alike. None: the method's default, for
+    other methods than `auto` and `gp`, games that cost nothing, and from 50 owners on.
+    """
+    everything, usual = 2**game.n_players, 6 * game.n_players
+    if method not in (AUTO, FALLBACK) or game.cheap or usual >= GENEROUS:
+        return None
+    return GENEROUS if everything > GENEROUS else everything + len(game.probe_pools)
+
+
+def _chosen_plan(
+    game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
+) -> Plan:
     check_budget(budget)
     if method == AUTO and not options:
         formula = game.closed_form("exact")
@@ -220,8 +278,9 @@ def refuse_unless_applicable(
         return
     others = ", ".join(coalition_methods())
     refusals = {
-        "fractions": "asks for pools that hold part of an owner's rows, but this game knows whole "
-        f"owners only. Methods that work here: {others}.",
+        "fractions": "draws part of an owner's rows, but this game knows whole owners only: it was "
+        "given sums or utilities, not rows. Use a method that asks for whole owners: "
+        f"{others}.",
         # a game that has rows answers by its closed form and never comes here
         "rows": "needs the owners' rows and a test set with class labels as a game of nearest "
         f"neighbours (KNNGame), which this game is not. Choose among: {others}.",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.engine.evaluators import refuse_ledger
+from dushapley.engine.evaluators import refuse_nameless
 from dushapley.engine.executors import check_executor, make_executor
 from dushapley.engine.ledger import Ledger, paid_answers
-from dushapley.engine.plan import choose_plan
+from dushapley.engine.plan import Plan, choose_plan
 from dushapley.errors import DUShapleyError, InvalidOption
 from dushapley.estimators.registry import methods
 from dushapley.games.base import Game
@@ -29,6 +29,7 @@ COLUMNS = {
     "method": "str",
     "budget": "Int64",
     "evaluations": "Int64",
+    "trainings": "Int64",
     "seconds": "float64",
     "precision": "float64",
     "summary": "str",
@@ -41,7 +42,7 @@ MOST_TIMED = 32
 @spoken
 def quote(
     game: Any,
-    budgets: int | Iterable[int] | None = None,
+    budgets: int | Iterable[int | None] | None = None,
     *,
     n_jobs: int = 1,
     ledger: str | os.PathLike[str] | None = None,
@@ -67,8 +68,8 @@ def quote(
     -------
     pandas.DataFrame
         One row per method and budget: method, budget (missing for the default), evaluations (the
-        most that would be asked; 0 where the game has a formula), seconds (about; with the one
-        training more that shows whether there is chance in it), summary, and refused: why not, for
+        most that would be asked; 0 where the game has a formula), trainings (the most that these
+        take, probes for chance included), seconds (about), summary, and refused: why not, for
         a method that this game or budget rules out. Of a federation also rounds, messages and
         bytes, in all and per owner, about.
 
@@ -80,7 +81,7 @@ def quote(
     >>> frame["evaluations"][["exact", "gp", "permutation"]].tolist()
     [64, 36, 72]
     >>> frame["refused"]["du"]
-    "du asks for pools that hold part of an owner's rows, but ..."
+    "du draws part of an owner's rows, but this game knows whole owners only: ..."
     """
     import pandas as pd
 
@@ -98,8 +99,8 @@ def quote(
     frame = pd.DataFrame(rows, columns=[*COLUMNS, *more]).astype(COLUMNS | more)
     if ledger is not None:
         planned = frame["evaluations"].notna() & frame["method"].isin(["gp", "auto"])
-        budgets = [int(count) for count in frame["evaluations"][planned]]
-        frame.loc[planned, "precision"] = foreseen_precision(played, ledger, budgets)
+        counts = [int(count) for count in frame["evaluations"][planned]]
+        frame.loc[planned, "precision"] = foreseen_precision(played, ledger, counts)
     return frame
 
 
@@ -109,8 +110,10 @@ def foreseen_precision(
     """How precise `gp` would be at budgets, by the answers that a ledger holds; None: unknown."""
     from dushapley.estimators.gp.foresight import foreseen  # loads scipy
 
-    refuse_ledger(game, ledger)
-    assert game.context is not None  # as `refuse_ledger` saw to
+    if game.cheap:
+        return [float("nan")] * len(budgets)
+    refuse_nameless(game, ledger)
+    assert game.context is not None
     if not Path(ledger).exists():
         raise InvalidOption(
             f"The ledger {str(ledger)!r} does not exist, and quote only reads it: pay for a pilot "
@@ -138,13 +141,18 @@ def foreseen_precision(
 def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str, Any]:
     """Evaluations and seconds of one method, or why it is refused."""
     try:
-        evaluations = choose_plan(game, method, None, budget).budget
+        plan = choose_plan(game, method, None, budget)
     except DUShapleyError as error:
         return {"refused": str(error)}
-    trainings = evaluations + (game.n_tried if evaluations else 0)
     priced = getattr(game, "price", None)
-    more = {} if priced is None else priced(evaluations)
-    return {"evaluations": evaluations, "seconds": trainings * each, **more}
+    more = {} if priced is None else priced(plan.budget)
+    counts = {"evaluations": plan.budget, "trainings": plan.trainings(game)}
+    return {**counts, "seconds": seconds_of(plan, game, each), **more}
+
+
+def seconds_of(plan: Plan, game: Game, each: float) -> float:
+    """About how long a plan takes, one evaluation taking `each` seconds."""
+    return each * plan.trainings(game) / game.limits.trainings
 
 
 def seconds_each(game: Game) -> float:

@@ -10,6 +10,7 @@ from dushapley.arrays import BoolArray
 from dushapley.engine.plan import Plan
 from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.games.base import Game
+from dushapley.games.rows import DatasetGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.results.stopping import ENOUGH_REPLICATES, Standing, Stop, Values
@@ -29,6 +30,19 @@ CHANCE = (
     "a pool cannot tell: repeated ones (ModelGame(..., repeats=3), --repeats 3) would measure it."
 )
 """What must be said where training has an error of unknown size."""
+UNPROBED = (
+    "Whether another seed would train another model is not known: the budget leaves no room for "
+    "probes (a tenth of it; beside exact, what exceeds all coalitions). Raise it, or measure by "
+    "repeated trainings (ModelGame(..., repeats=3), --repeats 3); in Python, ModelGame's parameter "
+    "deterministic says so where training draws nothing at random."
+)
+UTILITY = {
+    None: "Whether the utility draws at random is not known. If it does, DatasetGame(..., "
+    "repeats=3) measures how far that moves the values; if not, deterministic=True says so.",
+    False: "The utility draws at random: DatasetGame(..., repeats=3) measures how far that moves "
+    "the values.",
+}
+"""The same of somebody's function, by what was said of it."""
 MOST_GAP = 0.1
 """Part of the gain by which the values of an unbiased method may miss it without a note."""
 
@@ -65,7 +79,12 @@ def _chance(valuation: Valuation, game: Game, plan: Plan) -> tuple[str, ...]:
         return ()
     if plan.method.adaptive:
         return (f"By {plan.method.name}: {ADAPTIVE[0].lower()}{ADAPTIVE[1:]}",)
-    return (CHANCE,) if game.repeats == 1 else ()
+    if game.repeats > 1:
+        return ()
+    if isinstance(game, DatasetGame):
+        return (UTILITY[game.stated],)
+    probes = valuation.details.get("probes", {"same under another seed": False})
+    return (UNPROBED if probes["same under another seed"] is None else CHANCE,)
 
 
 def _with_learned(valuation: Valuation, pools: BoolArray) -> Valuation:

@@ -167,6 +167,10 @@ class Answers:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def __contains__(self, key: object) -> bool:
+        """Whether the pool of this key was asked for."""
+        return key in self._numbers
+
     def numbers(self, keys: Sequence[bytes]) -> IntArray:
         """The numbers of these pools; new ones get the next."""
         known = self._numbers

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from time import monotonic
 from typing import Any, Self
 
+import numpy as np
+
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.engine.dialogue import ROUND, Ahead, Dialogue, ends
+from dushapley.engine.dialogue import ROUND, Ahead, Dialogue, ends, pools_between
 from dushapley.engine.evaluators import (
     AroundEvaluator,
     BulkEvaluator,
@@ -25,17 +27,18 @@ from dushapley.engine.evaluators import (
     has_several,
     in_bulk,
     marginals_of,
-    refuse_ledger,
     refuse_nameless,
     round_of,
     settled,
 )
+from dushapley.engine.evaluators.probes import Probes
 from dushapley.engine.executors import OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.ledger import Ledger, paid_pools
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress, Watch
 from dushapley.engine.propagation import formula_errors, kept_covariance
+from dushapley.engine.quote import seconds_each
 from dushapley.engine.remarks import judged, remarked
 from dushapley.engine.sheet import Begin
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
@@ -53,6 +56,7 @@ from dushapley.validation import check_seed, is_number, spoken
 
 CHEAP_BATCH, CHEAP_CELLS = 2**16, 2**21
 """Pools of a round where they cost nothing: many, but no more than fit in memory."""
+IGNORED = "Evaluations of this game cost nothing, so nothing was kept in the ledger."
 
 
 @spoken
@@ -201,6 +205,7 @@ class Run:
     known: BoolArray | None = None
     plan: Plan = field(init=False)
     influence: FloatArray | None = field(init=False, default=None)
+    probes: Probes | None = field(init=False, default=None)
     marginals: Marginals | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -209,21 +214,21 @@ class Run:
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
         self.marginals = marginals_of(self.game, self.plan)
         self.plan = settled(self.plan, self.marginals)
-        if self.marginals is None:
-            refuse_ledger(self.game, self.ledger)
-        else:
-            refuse_nameless(self.game, self.ledger)
+        self._ignored = self.ledger if self.game.cheap and self.marginals is None else None
+        if self._ignored is not None:
+            self.ledger = None
+        refuse_nameless(self.game, self.ledger)
         self.stop = check_stop(self.stop, self.precision)
         self.seed = check_seed(self.seed)
         if self.learn_from_ledger:
-            refuse_learning(self.plan, self.ledger)
+            refuse_learning(self.plan, self.ledger or self._ignored)
         self._paid: Ledger | None = None
         self._seconds = 0.0
         self._begin_with(self.known)
 
     def __enter__(self) -> Self:
         if self.ledger is not None and self.plan.formula is None:
-            assert self.game.context is not None  # as `refuse_ledger` saw to
+            assert self.game.context is not None  # as `refuse_nameless` saw to
             self._paid = Ledger(self.ledger, self.game.context)
             if self.learn_from_ledger and self.known is None:
                 self._begin_with(paid_pools(self.game, self._paid, self._name()))
@@ -232,8 +237,8 @@ class Run:
     def _begin_with(self, known: BoolArray | None) -> None:
         """Let the method ask these pools first, beyond its budget."""
         if known is not None and self.plan.formula is None:
-            self.known = known
-            self.plan = replace(self.plan, budget=self.plan.budget + len(known))
+            self.known = pools_between(known, self.game.n_players)
+            self.plan = replace(self.plan, budget=self.plan.budget + len(self.known))
 
     def _name(self) -> bytes:
         """Names this run in its ledger: what it was asked for, whatever ends it."""
@@ -249,6 +254,25 @@ class Run:
         if self._paid is not None:
             self._paid.close()
             self._paid = None
+
+    def trial(self) -> float:
+        """About the seconds of an evaluation: two are made now, and need not be made again.
+
+        The smallest owner alone, which also loads what trainings need, and the grand coalition. 0
+        where an evaluation costs nothing, or the ledger has some already: a run that goes on.
+        """
+        if self.game.cheap or self.plan.formula is not None:
+            return 0.0
+        if self.game.block > 1:  # trained together, by arithmetic of our own
+            return seconds_each(self.game)
+        self.probes = Probes(self.game, self.plan.probes, self._paid)
+        pools = ends(self.game.n_players)
+        if self._paid is not None and self._paid.read(self.game.keys(pools[1:], None)):
+            return 0.0
+        pools[0, np.argmin(self.game.sizes)] = True
+        with closing(make_executor("local", 1)) as here:  # within the limits of a training
+            few, all_ = (self.probes.time(here, pool[None]) for pool in pools)
+        return (min(few, all_) + all_) / 2
 
     def pay(self) -> Valuation:
         """Ask, answer and keep until the plan is done; workers live as long as this.
@@ -311,8 +335,9 @@ class Run:
             executor,
             self._paid,
             Ahead(talk, scouts=self.game.fills or several),
-            self.plan.budget,
+            self.plan,
             lambda asked: self.stop is None or not watch.is_time(asked),
+            self.probes,
         )
 
     def converse(self) -> Dialogue:
@@ -336,7 +361,11 @@ class Run:
             seconds_left(until)
             return self.converse()
 
-        watch.errors = lambda so_far: evaluator.errors(so_far, self.plan, begin)
+        def errors(so_far: Estimate) -> dict[str, Any]:
+            evaluator.settle()
+            return evaluator.errors(so_far, self.plan, begin)
+
+        watch.errors = errors
         while (ask := talk.ask()) is not None:
             seconds_left(until)
             wanted = self.stop is not None or bar.is_stale
@@ -360,6 +389,7 @@ class Run:
             formula,
             u_empty=empty,
             u_full=full,
+            n_trainings=self.plan.trained_beside(self.game),
             details=formula.details,
             errors=formula_errors(formula, biased=self._is_biased),
             **nothing,
@@ -385,6 +415,8 @@ class Run:
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
         reason = (self.plan.reason,) if self.plan.reason else ()
+        if self._ignored is not None:
+            reason = (*reason, IGNORED)
         counted["details"] = {**counted.get("details", {}), **self.game.account()}
         return Valuation(
             owners=self.game.names,
@@ -442,10 +474,10 @@ def check_wishes(
 ) -> None:
     """Refuse what no run could be made of, before anything is paid."""
     check_executor(executor, n_jobs, address)
-    if precision is not None and not is_number(precision, above=0, most=1e9):
+    if precision is not None and not is_number(precision, above=0, most=1):
         raise InvalidOption(
-            f"precision is {precision!r}; it must be a positive part of the spread of values, say "
-            "0.05."
+            f"precision is {precision!r}; it must be a part of the spread of values, above 0 and "
+            "at most 1, say 0.05."
         )
     if max_seconds is not None and not is_number(max_seconds, above=0):
         raise InvalidOption(

@@ -57,8 +57,19 @@ def du(problem: Problem) -> Conversation:
     while moments.count < replicates:
         gains = yield from middle(problem, moments.estimate())
         moments.add(((first + last + gains) / n)[None, :])
-    estimate = final(moments.estimate())
+    estimate = replace(final(moments.estimate()), weights=answer_weights(problem, replicates))
     return replace(estimate, notes=((BIAS_NOTE,) if problem.fractions == "rows" else ()) + others)
+
+
+def answer_weights(problem: Problem, replicates: int) -> FloatArray | None:
+    """Weight of every answer in every value, in the order asked; None where there are too many."""
+    n, scale = problem.n_players, term_scale(problem) / problem.n_players
+    if n * 2 * n * (n - 2) * replicates > MOST_CELLS:
+        return None
+    own, ones = np.eye(n), np.ones((n, 1))
+    ends = [-scale[0] * ones, scale[-1] * ones, scale[0] * own, -scale[-1] * own]
+    joining = np.kron(own, scale[1:-1] / replicates)
+    return np.concatenate([*ends, *[joining, -joining] * replicates], axis=1)
 
 
 def alone_and_without(n: int) -> Generator[Ask, FloatArray, tuple[FloatArray, FloatArray]]:

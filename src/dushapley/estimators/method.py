@@ -78,7 +78,8 @@ class Method:
         training and test set cannot be carried through to its values.
     foreseeable
         Whether its questions depend on the problem and the seed alone, neither on answers nor on
-        u(∅) and u(all): then they are asked ahead, and no worker waits for another.
+        u(∅) and u(all): then they are asked ahead, and no worker waits for another. "first":
+        those of its first round alone.
     weigh
         Where values are means over replicates of sums that the pools tell by themselves: maps the
         pools of a round, shape (m, I), to their whole weights and those of ∅ and everybody, shape
@@ -105,7 +106,7 @@ class Method:
     needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
     options: Mapping[str, Option] = field(default_factory=dict)
     adaptive: bool = False
-    foreseeable: bool = False
+    foreseeable: bool | Literal["first"] = False
     weigh: Callable[[BoolArray], FloatArray] | None = None
     plans: Callable[[int, Mapping[str, Any]], float] | None = None
     loads: tuple[str, ...] = ()

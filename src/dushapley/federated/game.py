@@ -21,6 +21,7 @@ from dushapley.federated.transport import Transport
 from dushapley.games.base import Outcome, Scored
 from dushapley.games.model.batched.recipe import Optimizer, Recipe
 from dushapley.games.model.batched.reference import PlainSteps, SoftmaxRegression
+from dushapley.games.model.catalogue import in_words as described
 from dushapley.games.model.game import LIFTED
 from dushapley.games.model.scoring.scorer import Scorer, best_constant
 from dushapley.games.model.training import average
@@ -150,7 +151,7 @@ class FederatedGame(RowsGame):
                 at_least=at_least,
             )  # fmt: skip
 
-            self.cheap, self.fractions = True, "exact"
+            self.cheap, self.fractions = True, self.inner.fractions
             self.block, self.shift = self.inner.block, self.inner.shift
         else:
             self._train_on(tested, scoring, empty)
@@ -252,7 +253,7 @@ class FederatedGame(RowsGame):
     def trained(self) -> str:
         """Which model, in words."""
         if self.inner is not None:
-            return type(self.inner.model).__name__
+            return described(self.inner.model)
         return f"SoftmaxRegression by {self.level}"
 
     @property
@@ -315,7 +316,7 @@ class FederatedGame(RowsGame):
         )
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> list[Outcome]:
         """Train and score pools together, a block at a time."""
         if self.inner is not None:

@@ -178,7 +178,7 @@ class Game(ABC):
         Trainings of each pool, of which its utility is the mean.
     deterministic
         Whether training has no error, since another seed would train the same models, or nothing
-        is trained. None: the engine is to find out, by training some pools twice (see `outcomes`).
+        is trained. None: unknown; the engine probes a few pools (see `outcomes`).
     judged
         Whether utilities are scores of trained models, which training and test set make uncertain,
         whether or not it is known how much. Formulas and tables are what they are.
@@ -256,12 +256,14 @@ class Game(ABC):
         """Utilities of checked pools."""
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> Sequence[Outcome]:
         """Like `evaluate`, with what a paying engine also wants to keep of each question.
 
-        `twice` is asked, of one pool, where `deterministic` is None: a second outcome then tells
-        what the pool is worth under another seed, its spread being 0 if that changed nothing.
+        `probe` is asked of one pool where `deterministic` is None. 0: its outcome, and a second
+        one whose value is a number made of all that the trained model predicts. 1: that number
+        alone, of a model trained under another seed. Where a training fails: nothing, or the
+        outcome alone that the policy gives it; where nothing is trained, the outcome alone.
         """
         return Plain(self.evaluate(queries, draws))
 
@@ -304,28 +306,22 @@ class Game(ABC):
         return {}
 
     @property
-    def is_tried(self) -> bool:
-        """Whether a run trains some pools twice, to find out whether chance is in training."""
-        return self.deterministic is None and self.repeats == 1
+    def probe_pools(self) -> BoolArray:
+        """Pools to train under two seeds where `deterministic` is None, shape (at most 7, I).
 
-    @property
-    def small_pools(self) -> BoolArray:
-        """The four smallest owners alone and two pairs of them: where ties are likeliest.
-
-        Trained twice as everybody's pool is, shape (at most 6, I). A seed that breaks ties, as in
-        trees, may not show in the pool of all.
+        The grand coalition, the four smallest owners alone and two pairs of them: a seed that
+        breaks ties, as in trees, shows in small pools first; one that splits off rows for early
+        stopping in large ones.
         """
+        if self.deterministic is not None or self.repeats > 1:
+            return np.zeros((0, self.n_players), dtype=np.bool_)
         few = np.argsort(self.sizes, kind="stable")[:4].tolist()
         pairs = [few[:2], few[-2:]] if len(few) > 2 else []
-        pools = np.zeros((len(few) + len(pairs), self.n_players), dtype=np.bool_)
-        for pool, members in zip(pools, [*([j] for j in few), *pairs], strict=True):
-            pool[members] = True
-        return pools[: 0 if self.n_players == 1 else None]
-
-    @property
-    def n_tried(self) -> int:
-        """Most trainings that a run may add to find that out: all of them twice."""
-        return 1 + 2 * len(self.small_pools) if self.is_tried else 0
+        members = [[*range(self.n_players)], *([j] for j in few), *pairs]
+        pools = np.zeros((len(members), self.n_players), dtype=np.bool_)
+        for pool, some in zip(pools, members, strict=True):
+            pool[some] = True
+        return pools[: 1 if self.n_players == 1 else None]
 
     @property
     def context(self) -> str | None:

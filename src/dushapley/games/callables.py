@@ -85,7 +85,7 @@ class CallableGame(PolicyGame):
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> Sequence[Outcome]:
         """All at once where that goes well, else one by one."""
         if self.is_plain:

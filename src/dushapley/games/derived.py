@@ -84,11 +84,11 @@ class DerivedGame(Game):
         return self.base.evaluate(*self.pools(queries, draws))
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> Sequence[Outcome]:
         """Outcomes of the base game."""
         pools = self.pools(queries, draws)
-        return self.base.outcomes(*pools, twice) if twice else self.base.outcomes(*pools)
+        return self.base.outcomes(*pools) if probe is None else self.base.outcomes(*pools, probe)
 
     def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
         """As the base game scores them."""

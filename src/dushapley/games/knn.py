@@ -82,7 +82,7 @@ class KNNGame(RowsGame):
         return np.array([self._score(rows) for rows in pools], dtype=np.float64)
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> list[Outcome]:
         """Utilities with their test points."""
         pools = (self._hits(self.row_mask(*taken)) for taken in self.each(queries, draws))

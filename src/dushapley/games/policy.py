@@ -63,7 +63,7 @@ class PolicyGame(Game):
         """The utility of one pool, asked once."""
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> Sequence[Outcome]:
         """Each pool by itself, under what was agreed."""
         ids = [None] * len(queries) if draws is None else draws.tolist()

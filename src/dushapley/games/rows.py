@@ -23,7 +23,7 @@ from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_esti
 from dushapley.games.policy import PolicyGame
 from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
-from dushapley.validation import pool_name
+from dushapley.validation import check_choice, pool_name
 
 
 class RowsGame(Game):
@@ -97,6 +97,11 @@ class RowsGame(Game):
         """Which rows of one owner a pool holds when it takes `count` of them."""
         name = f"{self.owners.hashes[owner]} {self.ranks[owner]}"
         return drawn_rows(draw, name, count, int(self.sizes[owner]))
+
+    def masks_of(self, owner: int, counts: IntArray, draws: IntArray) -> BoolArray:
+        """Mark the rows that `rows_of` takes for each count and draw, shape (draws, rows)."""
+        name = f"{self.owners.hashes[owner]} {self.ranks[owner]}"
+        return drawn_masks(draws.tolist(), name, counts, int(self.sizes[owner]))
 
     def pool(self, counts: IntArray, draw: int | None) -> tuple[Rows, Array | None]:
         """Rows and targets of one pool, in the order of content."""
@@ -175,8 +180,22 @@ def drawn_rows(draw: int | None, name: str, count: int, size: int) -> IntArray |
         return slice(None)
     if draw is None:
         raise InvalidGame("Part of an owner's rows was asked for without a draw id.")
-    chance = random_numbers(f"{draw} {name} {count}", size)
-    return np.sort(np.argpartition(chance, count)[:count])
+    return np.flatnonzero(drawn_masks([draw], name, np.array([count]), size))
+
+
+def drawn_masks(draws: Sequence[int], name: str, counts: IntArray, size: int) -> BoolArray:
+    """Mark the rows that each draw takes: those of the smallest random numbers."""
+    masks = np.zeros((len(counts), size), dtype=np.bool_)
+    asked = zip(draws, counts.tolist(), masks, strict=True)
+    for draw, count, mask in asked:
+        if not count:
+            continue
+        chance = random_numbers(f"{draw} {name} {count}", size)
+        last = np.partition(chance, count - 1)[count - 1]
+        np.less_equal(chance, last, out=mask)
+        if (more := np.count_nonzero(mask) - count) > 0:  # of equal numbers the first are taken
+            mask[np.flatnonzero(chance == last)[-more:]] = False
+    return masks
 
 
 def _hashed(codes: Array, written: list[list[bytes]]) -> list[bytes]:
@@ -244,6 +263,9 @@ class DatasetGame(PolicyGame, RowsGame):
     on_failure, timeout, memory, repeats
         As in `dushapley.ModelGame`. Under repeats Python's, numpy's and torch's generators are set
         before each call, from the pool's content and the repeat.
+    deterministic
+        True if the utility of a pool is always the same number, so that training has no error;
+        False if it draws at random; None if that is not known.
 
     Examples
     --------
@@ -269,6 +291,7 @@ class DatasetGame(PolicyGame, RowsGame):
         timeout: float | None = None,
         memory: int | None = None,
         repeats: int = 1,
+        deterministic: bool | None = None,
     ) -> None:
         if not isinstance(owners, Owners) or not callable(utility):
             raise InvalidGame(
@@ -276,6 +299,8 @@ class DatasetGame(PolicyGame, RowsGame):
                 "(ds.Owners.from_arrays({name: (X, y)})) and a function utility(X, y) -> number."
             )
         super().__init__(owners)
+        check_choice(deterministic, "deterministic", (True, False, None))
+        self.stated, self.deterministic = deterministic, deterministic or self.deterministic
         self._agree(on_failure, timeout, memory, repeats)
         self.utility = utility
         self.notes = (*owners.notes, *copied_rows(owners))
@@ -292,7 +317,7 @@ class DatasetGame(PolicyGame, RowsGame):
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> Sequence[Outcome]:
         """Each pool by itself; without any policy a number is a number, even if it is not one."""
         if not self.is_plain:

@@ -355,6 +355,7 @@ def _method(valuation: Valuation) -> Plain:
         "options": {str(k): str(v) for k, v in valuation.options.items()},
         "budget": "default" if valuation.budget is None else whole(valuation.budget),
         "evaluations": whole(valuation.n_evaluations),
+        "trainings": whole(valuation.n_trainings) if valuation.n_trainings else "",
         "distinct": "" if valuation.n_distinct is None else whole(valuation.n_distinct),
         "seed": str(valuation.seed),
         "fingerprint": valuation.fingerprint or "unknown: the game is a bare function",

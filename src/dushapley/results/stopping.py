@@ -365,9 +365,10 @@ def _rule(thing: object) -> Stop:
 
 
 def _check_part(rule: Stop, part: object, meaning: str) -> None:
-    if not is_number(part, above=0, most=1e9):
+    if not is_number(part, above=0, most=1):
         raise InvalidOption(
-            f"{type(rule).__name__} was given {part!r}; it needs a positive {meaning}."
+            f"{type(rule).__name__} was given {part!r}; it needs a {meaning}, above 0 and at most "
+            "1."
         )
 
 

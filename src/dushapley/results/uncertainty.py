@@ -210,20 +210,9 @@ def probability_greater(valuation: Valuation) -> FloatArray:
     return np.asarray(np.where(error > 0, ndtr(scaled), certain))
 
 
-def rank_probabilities(valuation: Valuation, seed: int = 0) -> FloatArray:
-    """P(owner i has rank r), shape (I, I): column 0 is the probability of being worth most.
-
-    By joint draws of all values (`plausible_values`): with the default seed, those behind the ranks
-    of the report and the terminal. Ties go to the owner named first.
-
-    Examples
-    --------
-    >>> import dushapley as ds
-    >>> game = ds.CallableGame(lambda z: (z @ [1.0, 2, 3, 4, 5, 6]) ** 0.5, 6)
-    >>> ds.rank_probabilities(ds.value(game, "gp", budget=20)).argmax(axis=0).tolist()
-    [5, 4, 3, 2, 1, 0]
-    """
-    ranks = _plausible_ranks(valuation, seed)
+def rank_probabilities(valuation: Valuation) -> FloatArray:
+    """P(owner i has rank r), shape (I, I), of which `Valuation.rank_probabilities` is the table."""
+    ranks = _plausible_ranks(valuation)
     n = ranks.shape[1]
     cells = ranks + n * np.arange(n)
     return np.bincount(cells.ravel(), minlength=n * n).reshape(n, n) / len(ranks)
@@ -264,8 +253,8 @@ def ranks_of(values: FloatArray) -> IntArray:
     return np.asarray(np.argsort(order, axis=1))
 
 
-def _plausible_ranks(valuation: Valuation, seed: int = 0) -> IntArray:
-    drawn = plausible_values(valuation, seed, RANK_DRAWS)
+def _plausible_ranks(valuation: Valuation) -> IntArray:
+    drawn = plausible_values(valuation, 0, RANK_DRAWS)
     if drawn is None:
         _refuse_uncertain(valuation)
         drawn = valuation.values[None]

@@ -85,6 +85,10 @@ class Valuation:
     n_evaluations, n_distinct, n_computed
         Pools asked, different ones among them, and those actually computed in this run (the rest
         was found in the ledger). Games that cost nothing are not de-duplicated: n_distinct is None.
+    n_trainings
+        Trainings that the values rest on, found ones included: repeats and folds of every pool but
+        the empty one, and probes for chance (``details["probes"]``). A pool of one class counts,
+        though nothing is fitted to it. 0 where nothing is trained.
     u_empty, u_full
         Utility of no data and of everybody's.
     biased
@@ -135,6 +139,7 @@ class Valuation:
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     version: str = ""
+    n_trainings: int = 0
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -431,7 +436,15 @@ class Valuation:
     def rank_probabilities(self) -> pd.DataFrame:
         """How probable every rank is: a row per owner in the order of the table, a column per rank.
 
-        As `dushapley.rank_probabilities`, with names.
+        By joint draws of all values, those behind the ranks of the report and the terminal. Ties go
+        to the owner named first.
+
+        Examples
+        --------
+        >>> import dushapley as ds
+        >>> game = ds.CallableGame(lambda z: (z @ [1.0, 2, 4]) ** 0.5, 3, names=["a", "b", "c"])
+        >>> ds.value(game, "exact").rank_probabilities().idxmax().to_dict()
+        {1: 'c', 2: 'b', 3: 'a'}
         """
         import pandas as pd
 
@@ -451,9 +464,12 @@ class Valuation:
     def headline(self) -> str:
         """One line: how many owners, by which method, at what cost."""
         state = "" if self.complete else " (stopped early)"
+        more = self.n_trainings >= self.n_evaluations > 0  # than one for each pool but the empty
+        trainings = f"{self.n_trainings} trainings, " if more else ""
         return printable(
             f"Valuation of {len(self.owners)} owners by {self.method}{state}: "
-            f"{self.n_evaluations} evaluations, {self.n_computed} computed, seed {self.seed}"
+            f"{self.n_evaluations} evaluations, {self.n_computed} computed, {trainings}"
+            f"seed {self.seed}"
         )
 
     def _table(self) -> str:

@@ -217,8 +217,9 @@ class MoreRows:
     def games(self, game: Game) -> tuple[Game, Game]:
         if game.fractions == "none":
             raise InvalidChange(
-                f"{type(game).__name__} knows whole owners only, so it cannot say what a part "
-                "of their rows is worth. Use a game with rows."
+                f"{type(game).__name__} knows whole owners only: it was given sums or utilities, "
+                "so no part of an owner's rows can be drawn. Use a game with rows, or ask about "
+                "whole owners (Leave, Merge)."
             )
         i = find_owner(game, self.owner)
         parts = self.scale(game) * np.eye(game.n_players)

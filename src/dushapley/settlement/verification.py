@@ -31,7 +31,10 @@ from dushapley.terminal import table
 from dushapley.validation import spoken
 
 STATES = {True: "passed", False: "FAILED", None: "not made"}
-AS_IT_WENT = {"n_computed": "how many evaluations were computed, not found, at the time"}
+AS_IT_WENT = {
+    "n_computed": "how many evaluations were computed, not found, at the time",
+    "n_trainings": "how many trainings the run took at the time",
+}
 """What of a valuation nobody can compute again, and what it says."""
 WORDS = ("notes",)
 """What of a valuation is worded by the version of this library."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import FloatArray
+from dushapley.engine.evaluators.probes import Probes
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.propagation import influence_error
 from dushapley.engine.value import Run
@@ -268,7 +270,7 @@ def what_if(
     with TemporaryDirectory() as folder:
         if ledger is None and game.context is not None and not game.cheap:
             ledger = Path(folder) / "both-worlds.sqlite"  # so that they share what they pay
-        results = []
+        results: list[tuple[Valuation, FloatArray | None]] = []
         for world in worlds:
             with Run(
                 world,
@@ -280,9 +282,20 @@ def what_if(
                 n_jobs=n_jobs,
                 ledger=ledger,
             ) as run:
+                if results:
+                    _inherit_chance(run, results[0][0])
                 results.append((run.pay(), run.influence))
     (before, first), (after, second) = results
     return WhatIf(change, before, after, scale, (first, second))
+
+
+def _inherit_chance(run: Run, base: Valuation) -> None:
+    """Take over what probes of the base game have shown: the model is the same."""
+    shown = base.details.get("probes", {}).get("same under another seed")
+    if shown is not None and run.game.deterministic is None:
+        run.game = copy(run.game)
+        run.game.deterministic = shown
+        run.plan = replace(run.plan, probes=0)
 
 
 def refuse_no_change(change: object) -> None:
@@ -350,7 +363,10 @@ def quote_change(
     new: set[bytes] = set()
     with Ledger(ledger, game.context) as paid:
         at_most = sum(_rehearse(run, paid, known, new) for run in costly)
-    return Quote(asked, len(known), len(new), at_most)
+        tasks = Probes(costly[0].game, costly[0].plan.probes, paid).waiting if costly else ()
+        met = known.keys() | new
+        extra = sum(probe == 1 or key not in met for key, _, probe in tasks)
+    return Quote(asked, len(known), len(new) + extra, at_most + extra)
 
 
 def _rehearse(run: Run, ledger: Ledger, known: dict[bytes, float], new: set[bytes]) -> int:

@@ -120,7 +120,7 @@ def as_table(thing: Any) -> Any:
     if is_table(thing) or not hasattr(thing, "to_pandas"):
         return thing
     table, features = thing.to_pandas(), getattr(thing, "features", {})
-    for column in table.columns if isinstance(features, Mapping) else ():
+    for column in table.columns if is_table(table) and isinstance(features, Mapping) else ():
         names = getattr(features.get(column), "names", None)
         if names and table[column].dtype.kind in "iu" and (table[column] >= 0).all():
             table[column] = table[column].map(dict(enumerate(names)))

@@ -20,6 +20,15 @@ ARCHIVES = (".xlsx", ".xlsb", ".ods", ".xlsm")
 MOST_CELLS = 50_000_000
 """Cells of a sheet, empty ones between included: calamine makes room for all of them."""
 SAMPLED = 200
+PART = re.compile(rb"<(?:[\w.-]+:)?(?:worksheet|sst|workbook|document-content)\b")
+"""Begins the parts of a workbook that cells are read from, whatever their names."""
+UNFAITHFUL = re.compile(
+    rb"<!DOCTYPE"
+    rb"|&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[\da-fA-F]+);)[^;<]{0,20};?"  # an entity of its own
+    rb"|&#(?:0*(?:4[35689]|5[0-7]|69|101)|x0*(?:2[bdeBDE]|3\d|[46]5));"  # a digit in disguise
+    rb"|<(?:[\w.-]+:)?v\b[^<>]*>[^<]*<[!?]"  # a number in pieces
+)
+"""What calamine leaves out of a cell without a word, and no spreadsheet program writes."""
 REFERENCE = re.compile(rb"<(?:\w+:)?c [^>]*?r=[\"']([A-Z]{1,3})([0-9]{1,7})[\"']")
 ROW = re.compile(rb"<\w+:table-row\b([^>]*)>(.*?)</\w+:table-row>", re.DOTALL)
 REPEATED_CELL = re.compile(rb"number-columns-repeated=[\"']([0-9]{1,9})[\"']")
@@ -30,7 +39,7 @@ def read_workbook(content: bytes, ending: str, reading: Reading, account: Accoun
     """The only sheet that holds anything, or the one that was named."""
     if ending in ARCHIVES:
         refuse_archive_bomb(account.name, content, reading)
-        refuse_far_cells(account.name, content, ending)
+        refuse_odd_sheets(account.name, content, ending)
     rows = _rows(content, reading, account)
     refuse_too_many_rows(account.name, len(rows), reading)
     texts = [[_shown(cell) for cell in row] for row in rows[:SAMPLED]]
@@ -87,13 +96,22 @@ def _only_sheet(filled: dict[str, list[list[Any]]], account: Account) -> list[li
     raise InvalidOwners(f"{account.name} is empty; it needs a line of names and one per row.")
 
 
-def refuse_far_cells(name: str, content: bytes, ending: str) -> None:
-    """Refuse sheets with a cell so far out that the room for all cells before it is too much."""
+def refuse_odd_sheets(name: str, content: bytes, ending: str) -> None:
+    """Refuse sheets that would be misread, or with a cell too far out to make room for all before.
+
+    The archive was unpacked before within its limits, so that each part may be read whole.
+    """
     with ZipFile(BytesIO(content)) as archive:
         for member in archive.namelist():
-            if not member.endswith(".xml"):
-                continue
             xml = archive.read(member)
+            if not PART.search(xml):
+                continue
+            if odd := UNFAITHFUL.search(xml):
+                raise InvalidOwners(
+                    f"{name} cannot be read faithfully: {odd[0][:40].decode(errors='replace')!r} "
+                    f"in its part {member!r} is nothing that spreadsheet programs write. Save it "
+                    "again with one."
+                )
             cells = _repeats(xml) if ending == ".ods" else _far_corner(xml)
             if cells > MOST_CELLS:
                 raise InvalidOwners(

@@ -105,7 +105,7 @@ class Probes(Game):
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> list[Outcome]:
         """Numbers of each probe, as scores; one that fails says why, and never raises."""
         return [self._outcome(int(np.argmax(query))) for query in queries]

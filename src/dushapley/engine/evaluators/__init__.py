@@ -3,7 +3,7 @@
 from dushapley.engine.evaluators.around import AroundEvaluator, marginals_of, settled
 from dushapley.engine.evaluators.bulk import BulkEvaluator, in_bulk, round_of
 from dushapley.engine.evaluators.free import Evaluator, ScoringEvaluator, blas_limit
-from dushapley.engine.evaluators.paid import PaidEvaluator, refuse_ledger, refuse_nameless
+from dushapley.engine.evaluators.paid import PaidEvaluator, refuse_nameless
 from dushapley.engine.evaluators.waiting import has_several
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "has_several",
     "in_bulk",
     "marginals_of",
-    "refuse_ledger",
     "refuse_nameless",
     "round_of",
     "settled",

@@ -172,6 +172,7 @@ class AroundEvaluator(Evaluator):
         return {
             "n_computed": self.n_computed,
             "n_distinct": None,
+            "n_trainings": self.n_computed,
             "details": {**final.details, "marginals": self.marginals.told(work | told)},
             "errors": self.errors(final, plan, begin),
         }

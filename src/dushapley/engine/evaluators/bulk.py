@@ -175,6 +175,7 @@ class BulkEvaluator(Evaluator):
         return {
             "n_computed": self.n_computed,
             "n_distinct": told,
+            "n_trainings": told - 1,
             "details": {**final.details, "trail": trail},
             "errors": self.errors(final, plan, begin),
         }

@@ -39,11 +39,15 @@ class Evaluator:
     def account(self, final: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
         """What was computed, and what else a valuation says of the answers."""
         counted = {"n_computed": self.n_computed, "n_distinct": None, "details": final.details}
+        counted["n_trainings"] = self.n_computed - 1 if self.game.judged else 0  # nobody's is none
         return counted | {"errors": self.errors(final, plan, begin)}
 
     def errors(self, estimate: Estimate, plan: Plan, begin: Begin) -> dict[str, Any]:
         """Standard errors by source of this estimate; none where nothing is trained or tested."""
         return {}
+
+    def settle(self) -> None:
+        """Wait for what errors need beside the answers."""
 
     def finish(self) -> None:
         """There are no more questions."""

@@ -16,6 +16,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.dialogue import Ahead
 from dushapley.engine.evaluators.free import Evaluator, blas_limit
+from dushapley.engine.evaluators.probes import Probes
 from dushapley.engine.evaluators.waiting import Waiting, appetite
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.base import Block, Feed
@@ -26,15 +27,10 @@ from dushapley.engine.progress import Progress
 from dushapley.engine.propagation import Transcript, error_bars
 from dushapley.engine.scores import Answers, Spool
 from dushapley.engine.sheet import Begin
-from dushapley.errors import LedgerError, LedgerRefused, ProtocolViolated, UtilityFailed
+from dushapley.errors import LedgerError, LedgerRefused, ProtocolViolated
 from dushapley.games.base import Game, Outcome, Plain
-from dushapley.hashing import sha256
 from dushapley.protocol import Ask, Estimate
 from dushapley.validation import is_partial, refuse_non_finite
-
-ANOTHER_SEED = sha256("everybody's pool and small ones, trained with another seed")
-"""Under which the second training of pools is kept; no pool has this name."""
-
 
 OFTEN = 0.02
 """Seconds between two commits of blocks of values, at least: so much work more a kill may lose.
@@ -64,10 +60,12 @@ class PaidEvaluator(Evaluator):
         Whose pools, where they are paid, and where they are kept.
     ahead
         Rounds of the conversation before their turn.
-    budget
-        Pools that may be asked.
+    plan
+        How many pools may be asked, and how many are probed.
     may_ask
         Whether a round that begins after so many pools may be taken before its turn.
+    probes
+        Trainings that were made before the run began; None: none.
     """
 
     def __init__(
@@ -76,21 +74,22 @@ class PaidEvaluator(Evaluator):
         executor: Executor,
         ledger: Ledger | None,
         ahead: Ahead,
-        budget: int,
+        plan: Plan,
         may_ask: Callable[[int], bool] = lambda _: True,
+        probes: Probes | None = None,
     ) -> None:
         super().__init__(game)
         self.executor, self.ahead, self.may_ask = executor, ahead, may_ask
-        self.budget = budget
+        self.budget = plan.budget
         self.ledger = ledger
         self.store: Ledger | Spool = Spool() if ledger is None else ledger
         self.answers = Answers(self.store)
-        self.transcript = Transcript(budget)
+        self.transcript = Transcript(plan.budget)
         self.deterministic = game.deterministic
-        self.tried: dict[bytes, Outcome] = {}
+        self.probes = Probes(game, plan.probes, ledger) if probes is None else probes
         self.rounds: deque[Round] = deque()
         self.waiting = Waiting(game.block)
-        self.out: dict[int, tuple[list[bytes], Queries]] = {}
+        self.out: dict[int, tuple[list[bytes], Queries, int | None]] = {}
         self.results: Iterator[tuple[int, Sequence[Outcome]]] = iter(())
         self.n_blocks = 0
         self.bar = Progress(0, show=False)
@@ -116,12 +115,17 @@ class PaidEvaluator(Evaluator):
 
     def take(self) -> Block | None:
         """The next block to pay, taking rounds ahead to fill it; None: there is none for now."""
+        if (probe := self.probes.take()) is not None:
+            key, query, kind = probe
+            self.out[self.n_blocks] = [key], query, kind
+            self.n_blocks += 1
+            return query, None, kind
         while not self.waiting.is_full and self.may_ask(self.ahead.n_taken) and self._take():
             pass
         if not len(self.waiting):
             return None
         keys, block = self.waiting.cut()
-        self.out[self.n_blocks] = keys, block[0]
+        self.out[self.n_blocks] = keys, block[0], None
         self.n_blocks += 1
         return block
 
@@ -133,8 +137,6 @@ class PaidEvaluator(Evaluator):
         queries, draws = self.game.check(ask.queries, ask.draws)
         keys = self.game.keys(queries, draws)
         numbers, new = self.answers.numbered(keys)
-        if self.deterministic is None and self.game.is_tried:
-            self.deterministic = self._train_twice(keys[-1], queries[-1:])  # of the first question
         rows = self._unpaid(keys, queries, numbers, new)
         self.waiting.add(
             [keys[row] for row in rows.tolist()],
@@ -148,14 +150,16 @@ class PaidEvaluator(Evaluator):
     def _unpaid(
         self, keys: list[bytes], queries: Queries, numbers: IntArray, new: IntArray
     ) -> IntArray:
-        """Rows of new pools that neither the ledger knows nor a trial has trained."""
-        new = new[np.isnan(self.answers.at(numbers[new]))]  # everybody's may have been tried
-        if self.ledger is None and not self.tried:
+        """Rows of new pools that neither the ledger knows nor a probe trains."""
+        if self.probes.outcomes or self.probes.firsts:
+            for row in new.tolist():
+                if (known := self.probes.outcomes.pop(keys[row], None)) is not None:
+                    self._keep([keys[row]], queries[[row]], [known])
+            new = np.array([row for row in new if keys[row] not in self.probes.firsts], dtype=int)
+        new = new[np.isnan(self.answers.at(numbers[new]))]
+        if self.ledger is None:
             return new
         self._look_up([keys[row] for row in new.tolist()])
-        for row in new.tolist():
-            if keys[row] in self.tried and not self.answers.is_known(numbers[row]):
-                self._keep([keys[row]], queries[[row]], [self.tried.pop(keys[row])])
         return new[np.isnan(self.answers.at(numbers[new]))]
 
     def _receive(self) -> None:
@@ -168,9 +172,34 @@ class PaidEvaluator(Evaluator):
         if done is None:
             raise ProtocolViolated("A round waits for answers, and there is nothing to pay.")
         position, outcomes = done
-        keys, queries = self.out.pop(position)
+        keys, queries, probe = self.out.pop(position)
+        if probe is not None:
+            self._learn_probe(keys[0], queries, probe, outcomes)
+            return
         self._keep(keys, queries, outcomes)
         self.bar.advance(len(outcomes))
+
+    def _learn_probe(
+        self, key: bytes, query: Queries, probe: int, outcomes: Sequence[Outcome]
+    ) -> None:
+        """Keep a probe at once; the pool's own training answers the method, should it ask."""
+        self.probes.learn(key, query, probe, outcomes)
+        if probe == 0 and key in self.answers:
+            own = self.probes.outcomes.pop(key, None)
+            if not len(self.answers.unknown(self.answers.numbers([key]))):
+                return  # the ledger knew it, without what its model predicts
+            if own is None:  # it failed, which the policy decides about
+                self.waiting.add([key], query, None)
+            else:
+                self._keep([key], query, [own])
+                self.bar.advance(1)
+
+    def settle(self) -> None:
+        """Wait for the probes, and conclude from them whether training is left to chance."""
+        while self.probes.is_open:
+            self._receive()
+        if self.deterministic is None:
+            self.deterministic = self.probes.concluded()
 
     def _handed_out(self) -> Feed | list[Block]:
         """Blocks for the executor: this, of which it takes one after the other, or its fill."""
@@ -189,10 +218,14 @@ class PaidEvaluator(Evaluator):
         """The same with failures, errors by source, and what was noted on the way."""
         with blas_limit(self.game):
             trail = run_history(self.game.sizes, self.transcript, self.answers.values, final)
+        beside = sum(key not in self.answers for key in self.probes.trained)
+        trained = self.answers.n_known - 1 + beside  # nobody's is not
+        probed = {"probes": self.probes.account()} if self.game.deterministic is None else {}
         return {
             "n_computed": self.n_computed,
             "n_distinct": self.answers.n_known,
-            "details": {**final.details, "trail": trail} | self._tried(),
+            "n_trainings": trained * self.game.limits.trainings + self.probes.n_reseeded,
+            "details": {**final.details, "trail": trail} | probed,
             "errors": self.errors(final, plan, begin),
             "failures": dict(sorted(self.answers.causes.items())),  # workers finish in any order
         }
@@ -216,6 +249,7 @@ class PaidEvaluator(Evaluator):
 
     def finish(self) -> None:
         """Take leave of the executor, which knows that all is done only when it is asked again."""
+        self.settle()
         self.may_ask = lambda _: False
         if not self.out and not len(self.waiting):
             deque(self.results, maxlen=0)
@@ -227,42 +261,6 @@ class PaidEvaluator(Evaluator):
         self._commit()  # however the run ends, what was paid is kept
         if self.ledger is None:
             self.store.close()
-
-    def _tried(self) -> dict[str, Any]:
-        """What second trainings have shown, if there were any."""
-        return {"same under another seed": bool(self.deterministic)} if self.game.is_tried else {}
-
-    def _train_twice(self, key: bytes, everybody: Queries) -> bool:
-        """Whether another seed trains the same models: everybody's, and those of small pools.
-
-        False where unknown. Small pools come only after everybody's was the same, and until one is
-        not; what they are worth waits in `tried` for whoever asks. Kept as an evaluation of its
-        own, so that the answer is the same when a run is resumed.
-        """
-        stored = {} if self.ledger is None else self.ledger.read([ANOTHER_SEED])
-        if ANOTHER_SEED in stored:
-            return stored[ANOTHER_SEED].spread == 0
-        ((_, outcomes),) = self.executor.run(self.game, [(everybody, None, True)])
-        self._look_up([key])
-        if len(self.answers.unknown(self.answers.numbers([key]))):
-            self._keep([key], everybody, outcomes[:1])
-        second = outcomes[1:]  # none where it failed
-        for pool in self.game.small_pools if second else ():
-            if second[0].spread == 0:
-                second = self._try_small(*self.game.check(pool[None], None)) or second
-        if self.ledger is not None:
-            self.ledger.write([(ANOTHER_SEED, outcome) for outcome in second])
-        return any(outcome.spread == 0 for outcome in second)
-
-    def _try_small(self, pool: Queries, draws: IntArray | None) -> Sequence[Outcome]:
-        """The second training of a small pool; none where it fails, which need not matter."""
-        try:
-            ((_, outcomes),) = self.executor.run(self.game, [(pool, draws, True)])
-        except UtilityFailed:
-            return []
-        if outcomes[1:]:
-            self.tried[self.game.keys(pool, draws)[0]] = outcomes[0]
-        return outcomes[1:]
 
     @cached_property
     def roster(self) -> bytes:
@@ -324,18 +322,6 @@ class PaidEvaluator(Evaluator):
         )
         whole = queries[~is_partial(queries)] == 1
         self.ledger.write_values(keys, values, (self.roster, whole) if len(whole) else None)
-
-
-def refuse_ledger(game: Game, ledger: str | os.PathLike[str] | None) -> None:
-    """Refuse to keep what costs nothing, or what could be mistaken for another game's."""
-    if ledger is None:
-        return
-    if game.cheap:
-        raise LedgerRefused(
-            f"{type(game).__name__} costs nothing to evaluate, so there is nothing to keep. "
-            + f"{getattr(getattr(game, 'path', None), 'note', '')} Leave ledger= out.".lstrip()
-        )
-    refuse_nameless(game, ledger)
 
 
 def refuse_nameless(game: Game, ledger: str | os.PathLike[str] | None) -> None:

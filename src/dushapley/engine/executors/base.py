@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from dushapley.arrays import IntArray, Queries
 from dushapley.games.base import Game, Outcome
 
-Block = tuple[Queries, IntArray | None] | tuple[Queries, IntArray | None, bool]
-"""Pools paid for together, with their draws; and whether to train twice (see `Game.outcomes`)."""
+Block = tuple[Queries, IntArray | None] | tuple[Queries, IntArray | None, int]
+"""Pools paid for together, with their draws; and which probe it is (see `Game.outcomes`)."""
 Numbered = tuple[int, Block]
 """A block with its position."""
 Group = list[Numbered]

@@ -15,6 +15,7 @@ children"), and every script would need `if __name__ == "__main__":` or fail.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pickle
@@ -22,6 +23,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from threading import Lock, Thread, get_ident
 from time import perf_counter
@@ -38,7 +40,7 @@ from dushapley.engine.executors.base import (
 )
 from dushapley.engine.executors.transport import Parcel, Shipment
 from dushapley.errors import UtilityFailed, WorkersLost
-from dushapley.games.base import Outcome
+from dushapley.games.base import Game, Outcome
 from dushapley.games.model.training import timed_out
 from dushapley.validation import pool_name
 
@@ -74,7 +76,12 @@ def outcomes_within(shipment: Shipment, block: Block) -> Sequence[Outcome]:
     try:
         return _by_trainers(shipment, block, ATTEMPTS)
     except Ended as ended:
-        return game.failed(block[0], WorkerLost(f"{ended}, {ATTEMPTS} times"))
+        return _failed(game, block, WorkerLost(f"{ended}, {ATTEMPTS} times"))
+
+
+def _failed(game: Game, block: Block, error: Exception) -> Sequence[Outcome]:
+    """Outcomes of a block that was ended from outside, by policy; a probe has none."""
+    return () if len(block) == 3 else game.failed(block[0], error)
 
 
 def outcomes_of_suspect(shipment: Shipment, block: Block) -> Sequence[Outcome]:
@@ -113,9 +120,9 @@ def _by_trainers(shipment: Shipment, block: Block, attempts: int) -> Sequence[Ou
 
 
 LIKELY = {
-    signal.SIGKILL: ", often for lack of memory",
-    signal.SIGSEGV: ", a crash in compiled code",
-    signal.SIGABRT: ", a crash in compiled code",
+    "SIGKILL": ", often for lack of memory",
+    "SIGSEGV": ", a crash in compiled code",
+    "SIGABRT": ", a crash in compiled code",
 }
 
 
@@ -132,7 +139,7 @@ def ending(code: int) -> str:
     if code >= 0:
         return f"the process ended with exit code {code}"
     name = signal.Signals(-code)
-    return f"the process ended with signal {-code} ({name.name}{LIKELY.get(name, '')})"
+    return f"the process ended with signal {-code} ({name.name}{LIKELY.get(name.name, '')})"
 
 
 class Trainer:
@@ -170,7 +177,7 @@ class Trainer:
         if answer is None:
             assert limits.timeout is not None
             self.end()
-            return self.shipment.game.failed(block[0], timed_out(limits.timeout))
+            return _failed(self.shipment.game, block, timed_out(limits.timeout))
         if isinstance(answer, Exception):
             raise answer
         return list(answer)
@@ -243,9 +250,7 @@ def serve(descriptor: int) -> None:
 
 def die_with_parent() -> None:
     """Have Linux end this process with the thread it works for, should Python never run again."""
-    if sys.platform == "linux":
-        import ctypes
-
+    with suppress(AttributeError, OSError, TypeError):  # of systems that have no such call
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 

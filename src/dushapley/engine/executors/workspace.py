@@ -9,7 +9,8 @@ into one folder of the running process, which only its user can enter:
 and always there for Dask and Ray, which write what does not fit into memory). The process locks it
 as long as it lives, and removes it when it ends. A process that is killed cannot; so every run
 begins by removing the folders that nobody locks any more, and what joblib left under the same
-numbers.
+numbers. Where the system has no such locks, the folder is a plain temporary one, and nothing is
+swept.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from functools import cache
 from multiprocessing import current_process
 from pathlib import Path
 from time import time
 
 from dushapley.errors import WorkersLost
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 SHARED = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
 SHORT = Path("/tmp")  # noqa: S108 - a name that leaves room for those of sockets
@@ -46,6 +52,8 @@ def workspace(*, on_disk: bool = False, longest: int = 255) -> Path:
     longest
         Letters that its name may have; a longer one makes room for one in /tmp.
     """
+    if fcntl is None:
+        return _unlocked(os.getpid())
     root = _folder_in(Path(tempfile.gettempdir())) if on_disk else _root()
     if len(str(root)) + len(_name()) + 1 > longest:
         root = _folder_in(SHORT)
@@ -53,6 +61,13 @@ def workspace(*, on_disk: bool = False, longest: int = 255) -> Path:
         _FOLDERS[os.getpid(), root] = _made(root)
         atexit.register(_remove, os.getpid(), root)
     return _FOLDERS[os.getpid(), root][0]
+
+
+@cache
+def _unlocked(_number: int) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="dushapley-", dir=os.environ.get("JOBLIB_TEMP_FOLDER")))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _name() -> str:
@@ -65,7 +80,7 @@ def _made(root: Path) -> tuple[Path, int]:
             folder = root / _name()
             folder.mkdir(mode=0o700)
             lock = os.open(folder, os.O_RDONLY)
-            flock(lock, LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
             return folder, lock
     except OSError as error:
         raise WorkersLost(
@@ -91,7 +106,7 @@ def _lock(root: Path) -> int:
     with suppress(FileExistsError):
         root.mkdir(mode=0o700, parents=True)
     lock = os.open(root, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
-    flock(lock, LOCK_EX)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     about = os.fstat(lock)
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
         os.close(lock)
@@ -118,6 +133,8 @@ def _remove(number: int, root: Path) -> None:
 
 def sweep() -> None:
     """Remove what killed processes of this user left."""
+    if fcntl is None:
+        return
     places = SHARED, SHORT, Path(tempfile.gettempdir())
     for root in dict.fromkeys([_root(), *map(_folder_in, places)]):
         if root.is_dir():
@@ -161,8 +178,8 @@ def _is_abandoned(folder: Path) -> bool:
         return False
     lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        flock(lock, LOCK_EX | LOCK_NB)
-        flock(lock, LOCK_UN)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_UN)
     except BlockingIOError:
         return False
     else:

@@ -88,6 +88,7 @@ METHOD = Method(
     name="gp",
     summary="a Gaussian process over size and composition of pools asks where it matters most",
     run=gp,
+    foreseeable="first",  # the pilot
     # nobody, everybody, each owner alone and as many pools; or all coalitions
     least=lambda n, _options: min(2 * n + 2, 2**n),
     default=lambda n, _options: min(6 * n, 2**n),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ from tempfile import mkdtemp
 from time import monotonic, sleep
 from typing import Self
 
+from dushapley.engine.executors.isolation import die_with_parent
 from dushapley.engine.executors.workspace import sweep, workspace
 from dushapley.errors import FederationFailed, InvalidOption
 from dushapley.terminal import printable
@@ -34,7 +34,6 @@ SWITCHES = {
 }
 """How Flower is to behave."""
 COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-PR_SET_PDEATHSIG = 1
 LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 LONGEST = 60
 """Letters of a folder's name that leave room for a socket's, which may have 107 with it."""
@@ -99,12 +98,6 @@ def refuse_open(address: str, *, insecure: bool, files: Mapping[str, Path | None
             raise InvalidOption(f"{name} {path} is not a file.")
 
 
-def _end_with_parent() -> None:
-    """Have the system end this process when its parent is killed (Linux); it ends its own."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class Closing(ABC):
     """Something that is closed at the end of its `with`."""
 
@@ -147,7 +140,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509  # one call of the system's
+                preexec_fn=die_with_parent,  # noqa: PLW1509  # one call of the system's
             )
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import Array
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidOption
@@ -38,13 +38,14 @@ class NamedModel:
     options
         Parameters of the class that differ here from its defaults.
     scaled
-        Whether it needs columns of one scale.
+        What scales the columns: "pool", every pool by itself; "once", the rows of all owners, for
+        every pool alike; "": nothing.
     """
 
     summary: str
     classes: Mapping[str, str]
     options: Mapping[str, Any] = field(default_factory=dict)
-    scaled: bool = False
+    scaled: Literal["", "pool", "once"] = ""
 
 
 def _both(prefix: str, regressor: str = "Regressor") -> dict[str, str]:
@@ -54,45 +55,56 @@ def _both(prefix: str, regressor: str = "Regressor") -> dict[str, str]:
 
 MODELS: dict[str, NamedModel] = {
     "logistic": NamedModel(
-        "logistic regression on scaled columns; trained in gradient steps on large tables",
+        "logistic regression on scaled columns",
         {"classification": "sklearn.linear_model.LogisticRegression"},
         {"max_iter": 2000},
-        scaled=True,
+        scaled="pool",
+    ),
+    "softmax": NamedModel(
+        "the same in 200 gradient steps, columns scaled once; pools trained together",
+        {"classification": "dushapley.games.SoftmaxRegression"},
+        {"steps": 200},
+        scaled="once",
     ),
     "ridge": NamedModel(
         "linear model with squared penalty on scaled columns; from sums for regression",
         _both("sklearn.linear_model.Ridge", regressor=""),
-        scaled=True,
+        scaled="pool",
     ),
     "lda": NamedModel(
-        "linear discriminant analysis, shrunk by 0.01; from sums",
+        "linear discriminant analysis on scaled columns, shrunk by 0.01; from sums",
         {"classification": "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"},
         {"solver": "lsqr", "shrinkage": 0.01},
+        scaled="pool",
     ),
     "naive-bayes": NamedModel(
-        "Gaussian naive Bayes; from sums", {"classification": "sklearn.naive_bayes.GaussianNB"}
+        "Gaussian naive Bayes on scaled columns, smoothed by 0.01; from sums",
+        {"classification": "sklearn.naive_bayes.GaussianNB"},
+        # scikit-learn's 1e-9 lets a category that one class lacks decide alone
+        {"var_smoothing": 0.01},
+        scaled="pool",
     ),
     "gradient-boosting": NamedModel(
         "boosted trees on binned columns, by scikit-learn; takes missing numbers",
         _both("sklearn.ensemble.HistGradientBoosting"),
     ),
     "gbdt": NamedModel(
-        "boosted trees by LightGBM, the paper's 20 rounds; takes missing numbers",
+        "boosted trees by LightGBM; takes missing numbers",
         _both("lightgbm.LGBM"),
         # one thread each, since workers run side by side
-        {"n_estimators": 20, "n_jobs": 1, "deterministic": True, "verbose": -1},
+        {"n_jobs": 1, "deterministic": True, "verbose": -1},
     ),
     "random-forest": NamedModel("100 randomised trees", _both("sklearn.ensemble.RandomForest")),
     "knn": NamedModel(
         "the 5 nearest neighbours on scaled columns",
         _both("sklearn.neighbors.KNeighbors"),
-        scaled=True,
+        scaled="pool",
     ),
     "mlp": NamedModel(
-        "a neural network on scaled columns; trained in gradient steps on large tables",
+        "a neural network on scaled columns",
         _both("sklearn.neural_network.MLP"),
         {"max_iter": 1000},
-        scaled=True,
+        scaled="pool",
     ),
 }
 DEFAULT: dict[str, str] = {"classification": "logistic", "regression": "ridge"}
@@ -100,8 +112,6 @@ SUMMED: dict[str, str] = {"classification": "lda", "regression": "ridge"}
 """Default models where owners handed over statistics instead of rows."""
 SCORING: dict[str, str] = {"classification": "accuracy", "regression": "r2"}
 MOST_CLASSES = 20
-MANY_CELLS, ROWS_PER_OWNER, MOST_COLUMNS = 2**19, 8, 4096
-"""From this many rows × columns, `logistic` and `mlp` train pools together in gradient steps."""
 
 
 def models() -> dict[str, str]:
@@ -111,7 +121,7 @@ def models() -> dict[str, str]:
     --------
     >>> import dushapley as ds
     >>> ds.models()["naive-bayes"]
-    'Gaussian naive Bayes; from sums (classes)'
+    'Gaussian naive Bayes on scaled columns, smoothed by 0.01; from sums (classes)'
     """
     words = {"classification": "classes", "regression": "numbers"}
     return {
@@ -175,34 +185,6 @@ def guess_task(y: Array) -> Task:
     return "regression" if many else "classification"
 
 
-def model_for(
-    choice: Choice,
-    blocks: Sequence[Array],
-    sizes: FloatArray,
-    X_test: Array,
-    dates: Sequence[int] = (),
-) -> Any:
-    """The model of a choice as these rows need it.
-
-    Parameters
-    ----------
-    choice
-        The model by name.
-    blocks
-        Features as they came, of the owners and of the test set, in which holes are looked for.
-    sizes
-        Rows of each owner.
-    X_test
-        Test rows as the model will see them, text and dates encoded.
-    dates
-        Positions of columns that hold dates.
-    """
-    classes = choice.task == "classification"
-    together = trained_together(choice.model, X_test, sizes) if classes else None
-    holes, sparse = has_holes(blocks, dates), is_sparse(X_test)
-    return together or make_model(choice.model, choice.task, missing=holes, sparse=sparse)
-
-
 def has_holes(blocks: Sequence[Array], dates: Sequence[int] = ()) -> bool:
     """Whether some number or date is missing (missing text is a category of its own)."""
     if any(is_sparse(b) for b in blocks):
@@ -217,50 +199,72 @@ def has_holes(blocks: Sequence[Array], dates: Sequence[int] = ()) -> bool:
     )
 
 
-def trained_together(name: str, X_test: Array, sizes: FloatArray) -> Any | None:
-    """The gradient-step form of `logistic` and `mlp` for large tables; None: train one by one.
-
-    A fixed rule on rows, columns and owners: from `MANY_CELLS` cells on, with owners of some size,
-    pools are trained together in a fixed number of steps. Columns are scaled once, by the test
-    rows, which are the same for every pool.
-    """
-    rows, columns = float(sizes.sum()), X_test.shape[1]
-    large = rows * columns >= MANY_CELLS and rows >= ROWS_PER_OWNER * len(sizes)
-    numbers = not is_sparse(X_test) and X_test.dtype.kind != "O" and columns <= MOST_COLUMNS
-    if name not in ("logistic", "mlp") or not (large and numbers):
-        return None
-    from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
-
-    center = np.nanmean(X_test.astype(np.float64), axis=0)
-    spread = np.nanstd(X_test.astype(np.float64), axis=0)
-    scale = np.where(spread > 0, spread, 1.0)
-    if name == "mlp":
-        return SmallMLP(center=center, scale=scale)
-    rate = safe_rate(SoftmaxRegression(center=center, scale=scale).scaled(X_test))
-    return SoftmaxRegression(learning_rate=rate, center=center, scale=scale)
-
-
-def make_model(name: str, task: str, *, missing: bool, sparse: bool = False) -> Any:
-    """The model of a short name or dotted path; `missing`: the rows have holes to fill.
-
-    Sparse rows are scaled without being centred, or they would not stay sparse.
+def make_model(
+    name: str, task: str, *, missing: bool, sparse: bool = False, owners: Owners | None = None
+) -> Any:
+    """The model of a short name or dotted path.
 
     Holes are filled by column means unless the model says, by scikit-learn's tags, that it takes
     them as they are.
+
+    Parameters
+    ----------
+    name, task
+        What was asked for.
+    missing
+        Whether rows have holes to fill.
+    sparse
+        Sparse rows are scaled without being centred, or they would not stay sparse.
+    owners
+        Rows of numbers as the model will see them, by which columns are scaled once; None: they
+        are not known before a training.
     """
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
+
+    from dushapley.games.model.holes import EmptyAsZero
 
     known = MODELS.get(name)
     if known is not None and task not in known.classes:
         able = ", ".join(other for other, model in MODELS.items() if task in model.classes)
         raise InvalidOption(f"{name} is not a model for {task}; choose among: {able}.")
     model = imported(known.classes[task])(**known.options) if known else made_from(name)
-    steps: list[Any] = [StandardScaler(with_mean=not sparse)] if known and known.scaled else []
+    scaled = known.scaled if known else ""
+    if scaled == "once":
+        return scaled_once(name, model, owners)
+    steps: list[Any] = [StandardScaler(with_mean=not sparse)] if scaled else []
     if missing and not takes_holes(model):
         steps.insert(0, SimpleImputer(keep_empty_features=True))
+    elif missing and type(model).__name__.startswith("HistGradientBoosting"):
+        steps.insert(0, EmptyAsZero())
     return make_pipeline(*steps, model) if steps else model
+
+
+def scaled_once(name: str, model: Any, owners: Owners | None) -> Any:
+    """A gradient model whose columns, rate and penalty follow from the rows of all owners.
+
+    The penalty is that of scikit-learn's logistic regression on all rows. Sums run in an order of
+    content, so that the order of owners changes no bit.
+    """
+    from dushapley.games.model.batched.reference import safe_rate
+
+    if owners is None or owners.X[0].ndim != 2 or owners.X[0].dtype.kind not in "fiub":
+        raise InvalidOption(
+            f"{name} scales columns once, by the rows of all owners, which must be arrays of "
+            "numbers then: neither sparse nor sums, and text encoded once (encode='pooled'). "
+            "Choose logistic."
+        )
+    order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
+    blocks = [np.asarray(owners.X[j], dtype=np.float64) for j in order]
+    rows = np.maximum(sum((~np.isnan(X)).sum(axis=0) for X in blocks), 1)
+    center = sum(np.nansum(X, axis=0) for X in blocks) / rows
+    spread = np.sqrt(sum(np.nansum((X - center) ** 2, axis=0) for X in blocks) / rows)
+    varies = spread > rows * np.finfo(np.float64).eps * np.abs(center)  # as a StandardScaler has it
+    model.set_params(center=center, scale=np.where(varies, spread, 1.0))
+    rate = safe_rate(*map(model.scaled, blocks))
+    two = len(np.unique(np.concatenate(owners.labels()))) == 2  # softmax halves their weights
+    return model.set_params(learning_rate=rate, l2=(1 + two) / float(owners.sizes.sum()))
 
 
 def takes_holes(model: Any) -> bool:

@@ -95,10 +95,12 @@ class FoldsGame(RowsGame):
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> list[Outcome]:
         """Each pool by all folds; one of them is enough to see whether training is random."""
-        first = self.games[0].outcomes(queries, draws, twice)
+        first = self.games[0].outcomes(queries, draws, probe)
+        if probe == 1 or not first:
+            return first
         others = (game.outcomes(queries, draws) for game in self.games[1:])
         return [*map(self._combine, first, *others), *first[len(queries) :]]
 

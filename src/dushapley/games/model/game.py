@@ -34,8 +34,9 @@ from dushapley.games.model.randomness import (
     refuse_drifting,
     seeded,
     seeds_by_pool,
+    voice_of,
 )
-from dushapley.games.model.scoring.own import weight_option
+from dushapley.games.model.scoring.own import is_own_function, weight_option
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest, whole_number
@@ -73,10 +74,10 @@ class ModelGame(RowsGame):
     model
         A scikit-learn estimator or pipeline, unfitted; or one of `dushapley.models()` by name (or
         a dotted path), which is then made as the command line makes it: columns scaled where the
-        model needs that, holes filled by column means, and `logistic` and `mlp` trained in
-        gradient steps on large tables. Before every training, each `random_state` left open, nested
-        ones too, and the global generators (Python's, numpy's, torch's) are set from `seed`, the
-        pool's content and the repeat. One that is an integer stays, unless trainings are repeated.
+        model needs that, and holes filled by column means; it is the same model at any size.
+        Before every training, each `random_state` left open, nested ones too, and the global
+        generators (Python's, numpy's, torch's) are set from `seed`, the pool's content and the
+        repeat. One that is an integer stays, unless trainings are repeated.
     X_test, y_test
         The test set, which belongs to nobody who is valued.
     scoring
@@ -98,8 +99,13 @@ class ModelGame(RowsGame):
         Of the models; the estimator's seed is `value`'s.
     repeats
         Trainings averaged for every pool; their spread is reported as training noise. With one,
-        second trainings of everybody's pool and of up to six small ones tell whether there is any:
-        if so, it is unknown.
+        its size is unknown unless training is free of chance.
+    deterministic
+        Whether another seed would train the same model. None: known for models of scikit-learn
+        that take no seed, and for this library's own; of others the grand coalition and a few
+        small pools are trained under a second seed, as many as a tenth of the budget pays for
+        (`exact`, and a method without a budget that needs all of its default, have them beside it).
+        True or False: you say so, and nothing is probed.
     on_failure
         "raise" `UtilityFailed` when a training fails, or count it as u(∅) with "empty"; the
         count is in the result.
@@ -127,9 +133,7 @@ class ModelGame(RowsGame):
     Notes
     -----
     A pool of one class only is scored as the constant predictor it is, without training. A model
-    that never saw some class gives it probability zero. Cost: `repeats` trainings a question, and
-    up to 13 more (12 of them of the smallest pools) for a run of a model whose training is not
-    known to be free of chance.
+    that never saw some class gives it probability zero. Cost: `repeats` trainings a question.
 
     Examples
     --------
@@ -164,6 +168,7 @@ class ModelGame(RowsGame):
         at_least: Literal["empty"] | None = None,
         seed: int = 0,
         repeats: int = 1,
+        deterministic: bool | None = None,
         on_failure: Literal["raise", "empty"] = "raise",
         timeout: float | None = None,
         memory: int | None = None,
@@ -196,7 +201,10 @@ class ModelGame(RowsGame):
         self.nobody = empty_outcome(empty, self.scorer, self._makers[0])
         self._train_by(fast_path(self) if fast else None)
         sums = self.path is not None and self.path.cheap
-        self.deterministic = True if sums else known_chance(self.model)
+        said = known_chance(self.model, deterministic)
+        if deterministic is None and said and is_own_function(self.scoring):
+            said = None  # it may draw as well
+        self.deterministic = True if sums else said
         self.notes = (*parts.notes, *self._notes())
         self.packages = self._packages()
         self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
@@ -268,14 +276,14 @@ class ModelGame(RowsGame):
         return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
 
     def outcomes(
-        self, queries: Queries, draws: IntArray | None, twice: bool = False
+        self, queries: Queries, draws: IntArray | None, probe: int | None = None
     ) -> list[Outcome]:
         """Train and score every pool; failures raise or count as u(∅), as `on_failure` says."""
         if self.path is not None:
             found = self.path.outcomes(queries, draws)
-        elif twice:
+        elif probe is not None:
             (taken,) = self.each(queries, draws)
-            found = self.compared(queries[0], *taken)
+            found = self._probed(queries[0], *taken, probe)
         else:
             pools = zip(queries, self.each(queries, draws), strict=True)
             found = [self.outcome(query, *taken) for query, taken in pools]
@@ -291,7 +299,7 @@ class ModelGame(RowsGame):
     def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
         if not isinstance(self.path, AdditivePath):
             return None
-        found = self.path.scored(queries)
+        found = self.path.scored(queries, draws)
         if found is not None and self.at_least is not None:
             low = found.values < self.nobody.value
             found.values[low], found.coefficients[low] = self.nobody.value, self.path.nobody
@@ -309,28 +317,35 @@ class ModelGame(RowsGame):
         try:
             return training.average([t.score for t in self._train(counts, draw, self._makers)])
         except (Exception, SystemExit) as error:
-            known = self.limits.memory if isinstance(error, MemoryError) else None
-            return self._failed(query, error if known is None else training.out_of_memory(known))
+            return self._failed(query, error)
 
-    def compared(self, query: Array, counts: IntArray, draw: int | None) -> list[Outcome]:
-        """Train on one pool as always, and once more as another repeat would.
-
-        One that fails has no second outcome.
-        """
+    def _probed(
+        self, query: Array, counts: IntArray, draw: int | None, probe: int
+    ) -> list[Outcome]:
+        """Train on one pool as always (0) or as another repeat would (1); see `Game.outcomes`."""
         try:
-            makers = [*self._makers, self._maker(self.repeats)]
-            first, *_, other = self._train(counts, draw, makers, listen=True)
-            return [training.average([first.score]), training.compared(first, other)]
-        except (Exception, SystemExit):
-            return [self.outcome(query, counts, draw)]
+            (trained,) = self._train(counts, draw, [self._maker(probe)], first=probe, listen=True)
+            own = [] if probe else [training.average([trained.score])]
+        except (Exception, SystemExit) as error:
+            # under limits it is tried again without listening, which takes time and memory too
+            fails = probe == 0 and self.on_failure == "empty" and not self.limits.any
+            return [self._failed(query, error)] if fails else []
+        # of one class nothing was trained, and nothing is predicted
+        return [*own, Outcome(voice_of(trained.score[0], trained.said))] if trained.said else own
 
     def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
         return [self._failed(query, error) for query in queries]
 
     def _train(
-        self, counts: IntArray, draw: int | None, makers: list[training.Fresh], listen: bool = False
+        self,
+        counts: IntArray,
+        draw: int | None,
+        makers: list[training.Fresh],
+        *,
+        first: int = 0,
+        listen: bool = False,
     ) -> list[training.Trained]:
-        """Trainings on one pool; `listen`: with what each model says of test set and pool."""
+        """Trainings on one pool, the repeats from `first` on; `listen`: with all predictions."""
         X, y = self.pool(counts, draw)
         assert y is not None
         if self.classes is not None and y.ndim == 1 and bool((y == y[0]).all()):
@@ -350,19 +365,39 @@ class ModelGame(RowsGame):
                 listen=lambda model: behaviour(model, *tables),
                 options=options,
             )
-            for repeat, make in enumerate(makers)
+            for repeat, make in enumerate(makers, first)
         ]
 
     def _failed(self, query: Array, error: BaseException) -> Outcome:
+        if isinstance(error, MemoryError) and self.limits.memory is not None:
+            error = training.out_of_memory(self.limits.memory)
         cause = f"{type(error).__name__}: {error}"
         if self.on_failure == "raise":
             arrays = self.owners.columns is not None and not is_table(self.X_test)
+            empty = self._empty_in(query) if isinstance(error, ValueError) else ""
             raise UtilityFailed(
-                f"Training on {pool_name(query, self.names)} failed with {cause}. Mend the model "
-                "or the data, or pass on_failure='empty' to count such pools as u(nobody) = "
-                f"{self.nobody.value:.6g}." + HANDED_ARRAYS * arrays
+                f"Training on {pool_name(query, self.names)} failed with {cause}. "
+                f"{empty or 'Mend the model or the data'}, or pass on_failure='empty' to count "
+                f"such pools as u(nobody) = {self.nobody.value:.6g}." + HANDED_ARRAYS * arrays
             ) from error
         return Outcome(self.nobody.value, training.failure_cause(error), self.nobody.scores)
+
+    def _empty_in(self, query: Array) -> str:
+        """Which columns have no value in a pool: many models do not take them."""
+        from dushapley.games.model.holes import empty_columns
+
+        held = [empty_columns(self.owners.X[j]) for j in np.flatnonzero(query)]
+        empty = np.flatnonzero(np.all(held or np.zeros((1, 1)), axis=0))
+        if not len(empty):
+            return ""
+        names = self.owners.columns if self.encoding is None else self.encoding.outputs
+        listed = list(map(repr, names)) if names else [str(k + 1) for k in range(len(held[0]))]
+        some = ", ".join(listed[k] for k in empty[:3].tolist()) + ", ..." * (len(empty) > 3)
+        return (
+            f"Of its {'columns' if len(empty) > 1 else 'column'} {some} every cell is missing, "
+            "which may be why: leave such columns out, or fill them in the pipeline by a "
+            "SimpleImputer that keeps empty features"
+        )
 
     def recall(self, outcome: Outcome) -> Outcome | None:
         """What a stored outcome is today: failures follow today's policy and time limit."""

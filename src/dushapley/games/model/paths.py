@@ -35,7 +35,8 @@ class FastPath(Protocol):
     block
         How many pools it is given at a time.
     fractions, cheap
-        As in `dushapley.games.Game`; sums take fractions as arithmetic.
+        As in `dushapley.games.Game`. Of owners with rows, fractions are "rows": a fast path draws
+        the rows that the model itself would be fitted on.
     """
 
     name: str

@@ -21,7 +21,6 @@ from dushapley.games.model.catalogue import (
     has_holes,
     made_from,
     make_model,
-    model_for,
 )
 from dushapley.games.model.encoding import Encoding, column_reader, encoding_pipeline, is_mixed
 from dushapley.games.model.scoring.metrics import full_name
@@ -90,18 +89,22 @@ def prepare(
     if plain.ndim == 0:
         raise InvalidGame(f"The test set is {X_test!r}; rows of features are needed.")
     rows = plain if encoding is None else encoding(np.asarray(plain, dtype=object))
+    pooled = owners if encoding is None else encoding.encode(owners)
     scoring = full_name(scoring)
     if isinstance(model, str):
         choice = choose(owners, model, task, scoring)
         kinds = list((owners.columns or {}).values())
         dates = [position for position, kind in enumerate(kinds) if kind == "date"]
-        model = model_for(choice, [*owners.X, plain], owners.sizes, rows, dates)
+        holes = has_holes([*owners.X, plain], dates)
+        known = None if owners.reduced or is_sparse(rows) else pooled
+        model = make_model(
+            choice.model, choice.task, missing=holes, sparse=is_sparse(rows), owners=known
+        )
         scoring = choice.scoring
     encodes = encoding is None and is_mixed(owners) and how == "training"
     if encodes:
         assert owners.columns is not None
         model = encoding_pipeline(model, owners.columns)
-    pooled = owners if encoding is None else encoding.encode(owners)
     notes = ("Text and dates were encoded afresh in every training.",) if encodes else ()
     return _checked(Prepared(pooled, model, scoring, rows, targets, encoding, notes))
 

@@ -5,7 +5,7 @@ process. Both are set before every training from the game's seed, the pool's con
 so a training has the same bits wherever and whenever it runs, another repeat is another draw of
 chance, and so is another pool: one seed for all of them would move all pools that hold an owner
 together, which no spread of repeats could tell. Whether chance matters at all is seen by training a
-few pools twice (`same_behaviour`), never by what parameters are called.
+few pools under two seeds (`voice_of`), unless no part of the model takes a seed.
 
 This library's own gradient models are the exception: pools that are trained together start from the
 same weights in each repeat.
@@ -24,7 +24,7 @@ import numpy as np
 from dushapley.arrays import Array, Rows
 from dushapley.data.rows import take
 from dushapley.errors import InvalidGame
-from dushapley.hashing import whole_number
+from dushapley.hashing import content_hash, whole_number
 
 SEEDS = ("random_state", "random_seed", "seed")
 """What parameters that seed a model are called."""
@@ -92,12 +92,53 @@ def refuse_drifting(model: Any) -> None:
             )
 
 
-def known_chance(model: Any) -> bool | None:
-    """Whether another seed trains the same model, for this library's own; None for others."""
-    if not _is_ours(model):
-        return None
-    unseeded = not random_states(model)
-    return unseeded or (type(model).__name__ == "SoftmaxRegression" and model.batch_size is None)
+UNSEEDED = ("lbfgs", "newton-cg", "newton-cholesky", "auto", "svd", "cholesky", "lsqr", "sparse_cg")
+"""Solvers of scikit-learn's linear models that draw nothing, whatever their `random_state`."""
+LINEAR = ("LogisticRegression", "Ridge", "RidgeClassifier")
+TREES = (
+    "sklearn.tree.",
+    "sklearn.ensemble._forest",
+    "sklearn.ensemble._gb",
+    "sklearn.ensemble._weight",
+)
+"""Modules whose models break ties by their seed: rarely seen in a few pools, and yet there."""
+PLAIN = (type(None), bool, int, float, str, list, tuple, dict, np.ndarray, np.generic, type)
+"""Types of parameters that draw nothing; a function or a splitter might."""
+
+
+def known_chance(model: Any, said: bool | None = None) -> bool | None:
+    """Whether another seed trains the same model; None: unknown.
+
+    What the user has `said` counts. It is known of this library's models, of scikit-learn's
+    where no part takes a seed or uses it, and of trees, which break ties by theirs.
+    """
+    if said not in (None, True, False):
+        raise InvalidGame(
+            f"deterministic is {said!r}; pass True or False, or None where you do not know."
+        )
+    if said is not None:
+        return said
+    if _is_ours(model):
+        unseeded = not random_states(model)
+        softmax = type(model).__name__ == "SoftmaxRegression"
+        return unseeded or (softmax and model.batch_size is None)
+    parts = [model, *model.get_params(deep=True).values()]
+    parts = [part for part in parts if hasattr(part, "get_params")]
+    bases = {base.__module__ for part in parts for base in type(part).__mro__}
+    if any(base.startswith(TREES) for base in bases):
+        return False
+    return True if all(map(_draws_nothing, parts)) else None
+
+
+def _draws_nothing(part: Any) -> bool:
+    """Whether a single estimator is scikit-learn's own and takes no seed, or does not use it."""
+    own = part.get_params(deep=False)
+    plain = all(isinstance(v, PLAIN) or hasattr(v, "get_params") for v in own.values())
+    searched = any(name.startswith("param_") for name in own)  # which may set seeded solvers
+    if type(part).__module__.split(".")[0] != "sklearn" or searched or not plain:
+        return False
+    unused = type(part).__name__ in LINEAR and own["solver"] in UNSEEDED
+    return unused or not any(seed in own for seed in SEEDS)
 
 
 @contextmanager
@@ -136,12 +177,7 @@ def behaviour(model: Any, *tables: Rows) -> list[Array]:
     return said
 
 
-def same_behaviour(one: list[Array], other: list[Array]) -> bool:
-    """Whether two trainings came to the same, to the last bit."""
-    return len(one) == len(other) and all(map(_same, one, other))
-
-
-def _same(one: Array, other: Array) -> bool:
-    return one.dtype == other.dtype and bool(
-        np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
-    )
+def voice_of(score: float, said: list[Array]) -> float:
+    """A number that two trainings share only if score and predictions agree to the last bit."""
+    content = [content_hash(np.atleast_1d(array), None) for array in said]
+    return float(whole_number(f"{score!r} {' '.join(content)}", 6))

@@ -21,13 +21,11 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray, IntArray, Rows
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Limits, Outcome
-from dushapley.games.model.randomness import derived_seeds, same_behaviour, seeded_generators
+from dushapley.games.model.randomness import derived_seeds, seeded_generators
 from dushapley.validation import is_number, is_whole, refuse
 
 LONGEST = 1e8
 """Seconds that an alarm can wait, and then some: three years."""
-LEAST_SPREAD = float(np.finfo(np.float64).tiny)
-"""Of two trainings that differ by less than any score can show."""
 LEAST = 1e-4
 """Part of the variance of repeats that is theirs at least, however lucky the test rows are."""
 MOST_SCORES = 2048
@@ -194,10 +192,18 @@ def refuse_impossible(limits: Limits) -> None:
             f"memory is {limits.memory!r}; it must be a positive whole number of bytes, or None.",
         ),
         (
-            sized and not Path("/proc/self/statm").exists(),
+            sized and not _can_refuse_memory(),
             "memory= needs Linux, which can refuse memory to a process. Leave it out here.",
         ),
     )
+
+
+def _can_refuse_memory() -> bool:
+    try:
+        import resource  # noqa: F401
+    except ImportError:
+        return False
+    return Path("/proc/self/statm").exists()
 
 
 def of_another_limit(failure: str, limits: Limits) -> bool:
@@ -268,16 +274,6 @@ def _groups(rows: int, most: int) -> IntArray:
     group: IntArray = np.random.default_rng(0).permutation(rows) % most
     group.setflags(write=False)
     return group
-
-
-def compared(first: Trained, second: Trained) -> Outcome:
-    """A second training under another seed; its spread is 0 only if it came to the very same.
-
-    Models may differ where the score does not show it: then the spread is the least there is.
-    """
-    value, apart = second.score[0], abs(first.score[0] - second.score[0])
-    same = apart == 0 and same_behaviour(first.said, second.said)
-    return Outcome(value, spread=0.0 if same else max(float(apart / np.sqrt(2)), LEAST_SPREAD))
 
 
 def failure_cause(error: BaseException) -> str:

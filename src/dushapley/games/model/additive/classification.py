@@ -9,7 +9,14 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.summaries import Statistics, classification_statistics
-from dushapley.games.model.additive.model import Additive, least_norm, solve
+from dushapley.games.model.additive.model import (
+    EPSILON,
+    Additive,
+    known_variances,
+    least_norm,
+    products,
+    solve,
+)
 from dushapley.games.model.training import grouped
 
 if TYPE_CHECKING:
@@ -22,15 +29,21 @@ class ClassModel(Additive):
     A pool is (counts, sums, then squares or one matrix of second moments). The discriminants that
     a subclass finds are quadratic or linear in a test row; the largest wins, the first among
     equals. A pool of a single class is the constant predictor it is.
+
+    Behind a `StandardScaler` (`standardised`) columns are divided by the pool's own standard
+    deviations. Where a column does not vary in the pool, its classes do not differ in it: it is
+    left out. (scikit-learn's naive Bayes keeps it, and far-off test rows lose their digits to it.)
     """
 
     kind = "classification"
     most = 64
 
-    def __init__(self, game: ModelGame, regularisation: float) -> None:
+    def __init__(
+        self, game: ModelGame, regularisation: float, *, standardised: bool = False
+    ) -> None:
         super().__init__(game)
         assert game.classes is not None
-        self.regularisation = regularisation
+        self.regularisation, self.standardised = regularisation, standardised
         self.classes = game.classes
         self.rows = np.asarray(game.X_test, dtype=np.float64) - self.origin
 
@@ -47,10 +60,30 @@ class ClassModel(Additive):
         sums[place] = statistics.arrays["counts"][:, None] * shift
         return counts, sums, place
 
+    def moments(
+        self, X: Array, y: Array, masks: FloatArray, *powers: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Shifted rows; and counts, then sums of these powers class by class, of each mask."""
+        rows = np.asarray(X, dtype=np.float64) - self.origin
+        codes = np.searchsorted(self.classes, np.asarray(y).astype(self.classes.dtype))
+        summed = np.column_stack([np.ones(len(rows)), *(rows**power for power in powers)])
+        sums = np.zeros((len(masks), summed.shape[1], len(self.classes)))
+        for c in np.unique(codes).tolist():
+            sums[:, :, c] = masks[:, codes == c] @ summed[codes == c]
+        by_power = np.split(sums[:, 1:], len(powers), axis=1)
+        parts = [sums[:, 0], *(part.swapaxes(1, 2).reshape(len(masks), -1) for part in by_power)]
+        return rows, np.concatenate(parts, axis=1)
+
     def split(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Counts (C, m), sums (C, d, m) and the rest."""
         c, d, m = len(self.classes), len(self.origin), pooled.shape[1]
         return pooled[:c], pooled[c : c + c * d].reshape(c, d, m), pooled[c + c * d :]
+
+    def factors(self, variances: FloatArray) -> FloatArray:
+        """What columns of these variances in the pool are multiplied by, both of shape (d, m)."""
+        if not self.standardised:
+            return np.ones_like(variances)
+        return np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
 
     @abstractmethod
     def discriminants(self, pooled: FloatArray) -> FloatArray:
@@ -107,28 +140,45 @@ class Discriminant(ClassModel):
             second += np.outer(sums[c], sums[c]) / counts[c]
         return np.concatenate([counts, sums.ravel(), second.ravel()])
 
+    @property
+    def width(self) -> int:
+        c, d = len(self.classes), len(self.origin)
+        return c + c * d + d * d
+
+    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
+        rows, sums = self.moments(X, y, masks, 1)
+        return np.concatenate([sums, products(rows, masks)], axis=1)
+
     def discriminants(self, pooled: FloatArray) -> FloatArray:
         counts, sums, second = self.split(pooled)
         n, d = counts.sum(axis=0), sums.shape[1]
         means = sums / np.where(counts > 0, counts, 1)[:, None]
-        covariance = second.reshape(d, d, -1).copy()
+        covariance, diagonal = second.reshape(d, d, -1).copy(), np.arange(d)
+        squares = covariance[diagonal, diagonal]
+        around = self.origin[:, None]
+        factors = self.factors(known_variances(squares, sums.sum(axis=0), n, around))
         for mean, total in zip(means, sums, strict=True):
             covariance -= mean[:, None] * total
-        covariance /= n
-        slopes = self._inverse_times(covariance, means.swapaxes(0, 1))
+        covariance *= factors[:, None] * factors / n
+        # within classes nothing may vary, and rounding is no variance
+        rounding = 8 * EPSILON * (squares * factors**2 / n).sum(axis=0)
+        scaled = means.swapaxes(0, 1) * factors[:, None]
+        slopes = self._inverse_times(covariance, scaled, rounding) * factors[:, None]
         level = np.log(np.where(counts > 0, counts, 1) / n) - 0.5 * (
             means.swapaxes(0, 1) * slopes
         ).sum(axis=0)
         return (self.rows @ slopes.reshape(d, -1)).reshape(len(self.rows), *level.shape) + level
 
-    def _inverse_times(self, covariance: FloatArray, means: FloatArray) -> FloatArray:
+    def _inverse_times(
+        self, covariance: FloatArray, means: FloatArray, rounding: FloatArray
+    ) -> FloatArray:
         """Σ⁻¹μ for all classes, Σ being shrunk in place; a Σ of nothing but zeros knows nothing."""
         if self.regularisation == 0:
             return least_norm(covariance, means)
         d = len(covariance)
         diagonal = np.arange(d)
         trace = covariance[diagonal, diagonal].sum(axis=0)
-        known = trace > 0
+        known = trace > rounding
         covariance *= 1 - self.regularisation
         covariance[diagonal, diagonal] += np.where(known, self.regularisation * trace / d, 1.0)
         return solve(covariance, means) * known
@@ -150,19 +200,27 @@ class NaiveBayes(ClassModel):
         squares[place] = statistics.arrays["squares"] + sums[place] ** 2 / counts[place, None]
         return np.concatenate([counts, sums.ravel(), squares.ravel()])
 
+    @property
+    def width(self) -> int:
+        return len(self.classes) * (1 + 2 * len(self.origin))
+
+    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
+        return self.moments(X, y, masks, 1, 2)[1]
+
     def discriminants(self, pooled: FloatArray) -> FloatArray:
         counts, sums, rest = self.split(pooled)
         squares = rest.reshape(sums.shape)
         rows = np.where(counts > 0, counts, 1)[:, None]
         means = sums / rows
-        variances = np.maximum(squares / rows - means**2, 0.0)
-        n = counts.sum(axis=0)
-        spread = squares.sum(axis=0) / n - (sums.sum(axis=0) / n) ** 2
-        added = self.regularisation * spread.max(axis=0)
+        n, around = counts.sum(axis=0), self.origin[:, None]
+        spread = known_variances(squares.sum(axis=0), sums.sum(axis=0), n, around)
+        squared = self.factors(spread) ** 2
+        added = self.regularisation * (spread * squared).max(axis=0)
+        variances = known_variances(squares, sums, rows) * squared
         variances += np.where(added > 0, added, 1.0)
         level = np.log(rows[:, 0] / n) - 0.5 * np.log(2 * np.pi * variances).sum(axis=1)
         level = np.where(added > 0, level, np.log(rows[:, 0] / n))
-        return level + self._log_likelihood(means, np.where(added > 0, 1 / variances, 0.0))
+        return level + self._log_likelihood(means, np.where(added > 0, squared / variances, 0.0))
 
     def _log_likelihood(self, means: FloatArray, precisions: FloatArray) -> FloatArray:
         """−½ Σ (x − μ)²/σ², pool by pool: expanding the square would lose its digits."""

@@ -11,33 +11,42 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import Array, BoolArray, FloatArray
 from dushapley.data.summaries import Kind, Statistics
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
 
+EPSILON = float(np.finfo(np.float64).eps)
 ELIMINATE_UP_TO = 24
 """Unknowns up to which eliminating all systems side by side beats solving one after the other."""
+
+MOST_PRODUCTS = 2**16
+"""Products of columns that are held at a time: 512 kB, which stays in cache."""
 
 
 class Additive(ABC):
     """A model that is trained from sums: how rows become sums, and sums a score.
 
     Subclasses work on pooled vectors with pools along the last axis, shape (K, m). `kind` names
-    the statistics they are trained from, `most` how many pools they take at a time.
+    the statistics they are trained from, `width` is K, `most` how many pools they take at a time.
 
     A pool's scores by test row are ``basis @ coefficients``: few coefficients a pool where rows
     need not be looked at again, or (`basis` None) the scores themselves.
     """
 
     kind: ClassVar[Kind]
-    most: ClassVar[int] = 1024
+    most: int = 1024
     basis: FloatArray | None = None
 
     def __init__(self, game: ModelGame) -> None:
         self.game = game
         self.origin = np.asarray(game.X_test, dtype=np.float64).mean(axis=0)
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Numbers of a vector."""
 
     @abstractmethod
     def reduce(self, name: str, X: Array, y: Array) -> Statistics:
@@ -48,12 +57,59 @@ class Additive(ABC):
         """Statistics as a vector around the common origin, in which pools are sums."""
 
     @abstractmethod
+    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
+        """Vectors of parts of an owner's rows, each a row of ones and zeros; shape (m, K)."""
+
+    def is_sound(self, pooled: FloatArray) -> BoolArray:
+        """Which pools' sums determine the model; the others' have to be fitted on their rows."""
+        return np.ones(pooled.shape[1], dtype=np.bool_)
+
+    def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+        """Score of the model fitted on rows, as `scored` has it of one pool."""
+        raise TypeError(f"{type(self).__name__} is determined by its sums.")
+
+    @abstractmethod
     def scores(self, pooled: FloatArray) -> FloatArray:
         """Scores of pools that are not empty; NaN for those that a constant must answer for."""
 
     @abstractmethod
     def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The same, and coefficients of their scores by test row, shape (coefficients, m)."""
+
+
+def unscaled(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Bring m symmetric systems to ones on the diagonal: these, and the factors of their rows."""
+    diagonal = np.arange(len(systems))
+    spread = np.sqrt(np.maximum(systems[diagonal, diagonal], 0.0))
+    factors = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    return systems * factors[:, None] * factors, factors
+
+
+def products(Z: FloatArray, masks: FloatArray) -> FloatArray:
+    """Sum zz' over the rows of each mask, shape (m, p²); the columns go through a few at a time."""
+    (n, p), columns, rows = Z.shape, Z.T.copy(), masks.T.copy()
+    sums = np.empty((p, p, len(masks)))
+    step = int(np.clip(MOST_PRODUCTS // (n * p), 1, max(1, p // 4)))
+    for a in range(0, p, step):
+        b = min(p, a + step)
+        pairs = (columns[a:b, None] * columns[a:]).reshape(-1, n)
+        sums[a:b, a:] = (pairs @ rows).reshape(b - a, p - a, -1)
+        sums[a:, a:b] = sums[a:b, a:].swapaxes(0, 1)
+    return sums.reshape(p * p, -1).T
+
+
+def known_variances(
+    squares: FloatArray, sums: FloatArray, rows: FloatArray, origin: FloatArray | float = 0.0
+) -> FloatArray:
+    """Variances from sums around `origin`; 0 where sums cannot tell them from rounding.
+
+    Those that a `StandardScaler` takes for 0 are among them.
+    """
+    shift, second = sums / rows, squares / rows
+    variances = second - shift**2
+    noise = rows * EPSILON * np.abs(variances) + (rows * (shift + origin) * EPSILON) ** 2
+    # the sums themselves are known to a few units in their last place only
+    return np.where(variances <= noise + 8 * EPSILON * second, 0.0, variances)
 
 
 def solve(systems: FloatArray, right: FloatArray) -> FloatArray:
@@ -85,7 +141,7 @@ def least_norm(systems: FloatArray, right: FloatArray) -> FloatArray:
     Directions whose eigenvalue is below p·ε of the largest are rounding error and left out.
     """
     values, vectors = np.linalg.eigh(np.moveaxis(systems, 2, 0))
-    cut = len(systems) * np.finfo(np.float64).eps * np.abs(values).max(axis=1, keepdims=True)
+    cut = len(systems) * EPSILON * np.abs(values).max(axis=1, keepdims=True)
     inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > cut)
     inside = np.swapaxes(vectors, 1, 2) @ np.moveaxis(right, 2, 0)
     return np.moveaxis(vectors @ (inverse[:, :, None] * inside), 0, 2)

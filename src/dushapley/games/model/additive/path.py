@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
-from dushapley.data.summaries import MOST_SCATTER, Statistics, scatter_bytes
+from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
+from dushapley.data.summaries import Kind, Statistics
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Outcome, Scored
 from dushapley.games.marginals import SumsMarginals
@@ -18,6 +18,7 @@ from dushapley.games.model.additive.model import Additive
 from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
 from dushapley.games.model.scoring.scorer import constant_label
 from dushapley.games.model.training import MOST_SCORES, grouped
+from dushapley.games.rows import blocks
 from dushapley.validation import is_number
 
 if TYPE_CHECKING:
@@ -27,63 +28,138 @@ BLOCK_NUMBERS = 2**22
 """Numbers that the statistics of one block of pools may hold: 32 MB."""
 FAR = 1e100
 """Features from here on have squares that sums cannot hold."""
+PARTS = 64
+"""Drawn parts of one owner that are summed at a time."""
+FEW_BYTES, MANY_TIMES = 2**27, 8
+"""Sums of all owners may take this much memory, or this many times that of the rows."""
 
 
 class AdditivePath:
-    """Answers the pools of a `ModelGame` whose model is additive."""
+    """Answers the pools of a `ModelGame` whose model is additive.
 
-    fractions: Fractions = "exact"
+    A part of an owner is the sum over the rows that `RowsGame.rows_of` draws. Owners who handed
+    over sums have no parts.
+    """
+
     cheap = True
 
     def __init__(self, game: ModelGame, model: Additive) -> None:
         self.game, self.model = game, model
-        statistics = self._statistics()
-        # sums run in an order fixed by content, so that the order of owners changes no bit
-        self.order = sorted(range(len(statistics)), key=lambda j: statistics[j].content)
-        self.vectors = np.array([model.vector(statistics[j]) for j in self.order]).T.copy()
-        self.block = int(np.clip(BLOCK_NUMBERS // len(self.vectors), 16, model.most))
+        self.block = int(np.clip(BLOCK_NUMBERS // model.width, 16, model.most))
+        self.parts = min(PARTS, self.block)
         self.name = f"additive {type(model).__name__}, float64, blocks of {self.block}"
-        self.note = (
-            "The model was trained from sums over rows: each owner was reduced to them once, and a "
-            "fraction of an owner is that fraction of its sums."
-        )
+        self.note = "The model was trained from sums over rows, made once for each owner."
+        self.fractions: Fractions = "rows" if game.owners.reduced is None else "none"
+        self._cache: dict[bytes, FloatArray] = {}
+        if game.owners.reduced is not None:
+            self._refuse_other_kind(game.owners.reduced[0].kind)
+            _ = self.summed  # which refuses bins of another model
 
-    def _statistics(self) -> Sequence[Statistics]:
-        owners = self.game.owners
-        if owners.reduced is None:
-            blocks = zip(owners.names, owners.X, owners.y, strict=True)
-            return [self.model.reduce(name, X, np.asarray(y)) for name, X, y in blocks]
-        kind = owners.reduced[0].kind
+    def _refuse_other_kind(self, kind: Kind) -> None:
         if kind != self.model.kind:
             raise InvalidGame(
                 f"The owners handed over statistics of {kind}, but "
                 f"{type(self.game.model).__name__} needs those of {self.model.kind}. Choose "
                 "another model or ask for other files."
             )
-        return owners.reduced
+
+    @cached_property
+    def summed(self) -> tuple[list[int], FloatArray]:
+        """Owners in an order fixed by content, and their vectors in it, shape (numbers, I).
+
+        Sums run in this order, so that the order of owners changes no bit.
+        """
+        vectors, contents = np.zeros((self.model.width, len(self.game.names))), []
+        for j in range(len(self.game.names)):
+            statistics = self._statistics(j)
+            contents.append(statistics.content)
+            vectors[:, j] = self.model.vector(statistics)
+        order = sorted(range(len(contents)), key=contents.__getitem__)
+        for part in np.array_split(vectors, 64):  # a copy of all may be large
+            part[:] = part[:, order]
+        return order, vectors
+
+    def _statistics(self, owner: int) -> Statistics:
+        owners = self.game.owners
+        if owners.reduced is not None:
+            return owners.reduced[owner]
+        y = np.asarray(owners.y[owner])
+        return self.model.reduce(owners.names[owner], owners.X[owner], y)
 
     def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        """Utilities of pools, block by block; fractions are arithmetic and need no draws."""
-        shares = queries.astype(np.float64)[:, self.order]
-        parts = [self._block(shares[a : a + self.block]) for a in range(0, len(shares), self.block)]
+        """Utilities of pools, block by block."""
+        parts = [self._block(*part) for part in blocks(queries, draws, self.block)]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def _block(self, shares: FloatArray) -> FloatArray:
-        filled, empty = self._filled(shares)
+    def _block(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        pooled, empty = self._pooled(queries, draws)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            scores = self.model.scores(self.vectors @ filled.T)
+            scores = self.model.scores(pooled)
         scores[empty] = self.game.nobody.value
-        for k in np.flatnonzero(np.isnan(scores[: len(shares)])).tolist():
-            scores[k] = self._constant(self.vectors @ filled[k])[0]
-        return scores[: len(shares)]
+        for k in np.flatnonzero(np.isnan(scores[: len(queries)])).tolist():
+            scores[k] = self._constant(pooled[:, k])[0]
+        for k, rows in self._unsound(queries, draws, pooled):
+            scores[k] = self.model.fitted(*rows)[0][0]
+        return scores[: len(queries)]
 
-    def _filled(self, shares: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """A block filled up to its constant shape, everybody standing in for nobody."""
-        filled = np.ones((self.block, shares.shape[1]))
-        filled[: len(shares)] = shares
-        empty = np.asarray(~filled.any(axis=1))
-        filled[empty] = 1.0
-        return filled, empty
+    def _unsound(
+        self, queries: Queries, draws: IntArray | None, pooled: FloatArray
+    ) -> Iterator[tuple[int, Any]]:
+        """Pools whose sums do not determine the model, and their rows, where these are known."""
+        if self.fractions == "rows":
+            counts = self.game.counts(queries)
+            sound = self.model.is_sound(pooled)[: len(queries)]
+            for k in np.flatnonzero(~sound & counts.any(axis=1)).tolist():
+                yield k, self.game.pool(counts[k], None if draws is None else int(draws[k]))
+
+    def _pooled(self, queries: Queries, draws: IntArray | None) -> tuple[FloatArray, BoolArray]:
+        """Sums of a block filled up to its constant shape, and which of its pools are empty.
+
+        All owners stand in for an empty pool.
+        """
+        (order, vectors), counts = self.summed, self.game.counts(queries)
+        taken = np.zeros((self.block, len(order)))
+        taken[: len(queries)] = (counts == self.game.sizes)[:, order]
+        empty = np.ones(self.block, dtype=np.bool_)
+        empty[: len(queries)] = ~counts.any(axis=1)
+        taken[empty] = 1.0
+        pooled = vectors @ taken.T
+        counts[counts == self.game.sizes] = 0
+        if counts.any():
+            assert draws is not None
+            pooled[:, : len(queries)] += self._drawn(counts, draws)
+        return pooled, empty
+
+    def _drawn(self, counts: IntArray, draws: IntArray) -> FloatArray:
+        """Sums of drawn rows, shape (numbers, pools); pools with the same draws share them."""
+        keys = [row.tobytes() for row in np.column_stack([draws, counts])]
+        new = {key: k for k, key in enumerate(keys) if key not in self._cache}
+        if new:
+            if (len(self._cache) + len(new)) * self.model.width > BLOCK_NUMBERS:
+                self._cache = {key: self._cache[key] for key in keys if key not in new}
+            which = list(new.values())
+            self._cache |= zip(new, self._sums(counts[which], draws[which]), strict=True)
+        return np.stack([self._cache[key] for key in keys], axis=1)
+
+    def _sums(self, counts: IntArray, draws: IntArray) -> FloatArray:
+        """Sums of drawn rows, shape (pools, numbers): added owner by owner, drawn once for each."""
+        sums = np.zeros((len(counts), self.model.width))
+        for j in self.summed[0]:
+            asked = np.flatnonzero(counts[:, j])
+            pairs = np.column_stack([counts[asked, j], draws[asked]])
+            distinct, place = np.unique(pairs, axis=0, return_inverse=True)
+            cuts = range(self.parts, len(distinct), self.parts)
+            found = [self._parts(j, *part.T) for part in np.split(distinct, cuts)]
+            sums[asked] += np.concatenate(found)[place.ravel()]
+        return sums
+
+    def _parts(self, owner: int, counts: IntArray, draws: IntArray) -> FloatArray:
+        """Sums of parts of one owner, by products of a constant shape."""
+        owners = self.game.owners
+        masks = np.zeros((self.parts, len(owners.X[owner])))
+        masks[: len(counts)] = self.game.masks_of(owner, counts, draws)
+        y = np.asarray(owners.y[owner])
+        return self.model.drawn(owners.X[owner], y, masks)[: len(counts)]
 
     def _constant(self, pooled: FloatArray) -> tuple[float, FloatArray | None]:
         """Score of a pool of one class and its rows, or NaN where the arithmetic has failed."""
@@ -95,7 +171,8 @@ class AdditivePath:
 
     def marginals(self) -> SumsMarginals:
         """Every owner's marginal around a pool, from its sums."""
-        vectors = self.vectors[:, np.argsort(self.order)]
+        order, vectors = self.summed
+        vectors = vectors[:, np.argsort(order)]
         return SumsMarginals(vectors, self.worth, self.game.nobody.value, self.name, self.block)
 
     def worth(self, pooled: FloatArray) -> FloatArray:
@@ -106,27 +183,31 @@ class AdditivePath:
         floor = -np.inf if self.game.at_least is None else self.game.nobody.value
         return np.maximum(scores, floor)
 
-    def scored(self, queries: Queries) -> Scored | None:
+    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
         """Utilities of pools, and coefficients of their scores by test row; None: unknown."""
         if not self.game.scorer.known_by_row:
             return None
-        shares = queries.astype(np.float64)[:, self.order]
-        cuts = range(0, len(shares), self.block)
-        parts = [self._scored_block(shares[a : a + self.block]) for a in cuts]
+        parts = [self._scored_block(*part) for part in blocks(queries, draws, self.block)]
         values, coefficients = (np.concatenate(part) for part in zip(*parts, strict=True))
         return Scored(values, coefficients, self.basis)
 
-    def _scored_block(self, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-        filled, empty = self._filled(shares)
+    def _scored_block(
+        self, queries: Queries, draws: IntArray | None
+    ) -> tuple[FloatArray, FloatArray]:
+        pooled, empty = self._pooled(queries, draws)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            values, coefficients = self.model.scored(self.vectors @ filled.T)
-        found = np.zeros((len(shares), len(self.nobody)))
-        found[:, : len(coefficients)] = coefficients.T[: len(shares)]
-        values[empty], found[empty[: len(shares)]] = self.game.nobody.value, self.nobody
-        for k in np.flatnonzero(np.isnan(values[: len(shares)])).tolist():
-            values[k], rows = self._constant(self.vectors @ filled[k])
+            values, coefficients = self.model.scored(pooled)
+        found = np.zeros((len(queries), len(self.nobody)))
+        found[:, : len(coefficients)] = coefficients.T[: len(queries)]
+        values[empty], found[empty[: len(queries)]] = self.game.nobody.value, self.nobody
+        for k in np.flatnonzero(np.isnan(values[: len(queries)])).tolist():
+            values[k], rows = self._constant(pooled[:, k])
             found[k] = np.nan if rows is None else grouped(rows)
-        return values[: len(shares)], found
+        for k, held in self._unsound(queries, draws, pooled):
+            (values[k],), given = self.model.fitted(*held)
+            found[k] = 0.0
+            found[k, : len(given)] = given[:, 0]
+        return values[: len(queries)], found
 
     @cached_property
     def basis(self) -> FloatArray | None:
@@ -146,7 +227,7 @@ class AdditivePath:
         return np.full(entries, nobody.value) if nobody.scores is None else nobody.scores
 
     def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        scored = self.scored(queries)
+        scored = self.scored(queries, draws)
         if scored is None:
             return [Outcome(float(value)) for value in self.values(queries, draws)]
         pairs = zip(scored.values.tolist(), scored.scores, strict=True)
@@ -161,17 +242,39 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
     """
     if game.backend != "numpy" or game.scorer.metric is None or game.y_test.ndim != 1:
         return None
-    if game.owners.reduced is None and scatter_bytes(game.owners) > MOST_SCATTER:
-        return None  # so many columns are trained on as they are
-    rows = (game.X_test, *game.owners.X)
-    if not all(X.ndim == 2 and X.dtype.kind in "fiub" and (np.abs(X) < FAR).all() for X in rows):
+    if not all(map(_can_be_summed, (game.X_test, *game.owners.X))):
         return None
     targets = (np.asarray(y) for y in game.owners.y)
     if any(y.dtype.kind == "f" and not np.isfinite(y).all() for y in targets):
         return None  # the model itself says what it makes of them
     rule = _RULES.get(recognised(game.model))
     model = rule(game, game.model.get_params(deep=False)) if rule else None
-    return None if model is None else AdditivePath(game, model)
+    if model is None or _too_wide(game, model) or _is_singular(game, model):
+        return None
+    return AdditivePath(game, model)
+
+
+def _is_singular(game: ModelGame, model: Additive) -> bool:
+    """True if not even the sums of all owners determine the model: it is then fitted on rows."""
+    if game.owners.reduced is not None or type(model).is_sound is Additive.is_sound:
+        return False
+    targets = np.concatenate([np.asarray(y) for y in game.owners.y])
+    everything = model.reduce("all", np.concatenate(game.owners.X), targets)
+    return not model.is_sound(model.vector(everything)[:, None])[0]
+
+
+def _can_be_summed(X: Array) -> bool:
+    """True if rows are numbers whose squares are finite."""
+    numbers = X.ndim == 2 and X.dtype.kind in "fiub"
+    return numbers and float(np.abs(X).max(initial=0)) < FAR
+
+
+def _too_wide(game: ModelGame, model: Additive) -> bool:
+    """True if the sums of all owners take far more memory than their rows, which are kept."""
+    rows = sum(X.nbytes for X in game.owners.X)
+    scatter = game.X_test.shape[1] ** 2  # which every owner is reduced to on the way
+    sums = 8 * max(model.width * len(game.names), scatter)
+    return game.owners.reduced is None and sums > max(FEW_BYTES, MANY_TIMES * rows)
 
 
 def recognised(model: Any) -> str:
@@ -179,15 +282,16 @@ def recognised(model: Any) -> str:
     return f"{type(model).__module__.split('.')[0]}.{type(model).__name__}"
 
 
-def _scaled_ridge(game: ModelGame, pipeline: dict[str, Any]) -> Additive | None:
-    """Ridge regression behind a scaler, the only pipeline that is additive."""
+def _scaled(game: ModelGame, pipeline: dict[str, Any]) -> Additive | None:
+    """A model behind a scaler, which knows the means and variances of a pool from its sums."""
     steps = [step for _, step in pipeline["steps"]]
-    if [recognised(step) for step in steps] != ["sklearn.StandardScaler", "sklearn.Ridge"]:
+    rule = _SCALED.get(recognised(steps[-1]))
+    if rule is None or [recognised(step) for step in steps[:-1]] != ["sklearn.StandardScaler"]:
         return None
     scaler, options = (step.get_params(deep=False) for step in steps)
-    if not (scaler["with_mean"] and scaler["with_std"] and options["fit_intercept"]):
+    if not (scaler["with_mean"] and scaler["with_std"] and options.get("fit_intercept", True)):
         return None
-    return _ridge(game, options, standardised=True)
+    return rule(game, options, standardised=True)
 
 
 def _ridge(
@@ -203,18 +307,25 @@ def _ridge(
     return LinearModel(game, float(alpha), intercept=intercept, standardised=standardised)
 
 
-def _discriminant(game: ModelGame, options: dict[str, Any]) -> Additive | None:
+def _discriminant(
+    game: ModelGame, options: dict[str, Any], *, standardised: bool = False
+) -> Additive | None:
     shrinkage = options["shrinkage"]
     plain = options["priors"] is None and options["covariance_estimator"] is None
     if not plain or options["solver"] != "lsqr" or isinstance(shrinkage, str):
         return None
-    return Discriminant(game, float(shrinkage or 0.0))
+    if not shrinkage and game.owners.reduced is None:
+        return None  # few rows are singular up to rounding, which decides
+    return Discriminant(game, float(shrinkage or 0.0), standardised=standardised)
 
 
-def _naive_bayes(game: ModelGame, options: dict[str, Any]) -> Additive | None:
+def _naive_bayes(
+    game: ModelGame, options: dict[str, Any], *, standardised: bool = False
+) -> Additive | None:
     # for areas scikit-learn ranks by probabilities, of which many round to the same 1
     taken = options["priors"] is None and not game.scoring.startswith("roc_auc")
-    return NaiveBayes(game, float(options["var_smoothing"])) if taken else None
+    smoothing = float(options["var_smoothing"])
+    return NaiveBayes(game, smoothing, standardised=standardised) if taken else None
 
 
 def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:
@@ -222,11 +333,15 @@ def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:
     return Bins(game, edges, int(options["column"])) if game.scoring in ERROR_SCORES else None
 
 
-_RULES: dict[str, Callable[[ModelGame, dict[str, Any]], Additive | None]] = {
-    "sklearn.Pipeline": _scaled_ridge,
+_SCALED: dict[str, Callable[..., Additive | None]] = {
     "sklearn.Ridge": _ridge,
-    "sklearn.LinearRegression": _ridge,
     "sklearn.LinearDiscriminantAnalysis": _discriminant,
     "sklearn.GaussianNB": _naive_bayes,
+}
+"""Models that are additive behind a scaler as well."""
+_RULES: dict[str, Callable[[ModelGame, dict[str, Any]], Additive | None]] = {
+    **_SCALED,
+    "sklearn.Pipeline": _scaled,
+    "sklearn.LinearRegression": _ridge,
     "dushapley.Regressogram": _regressogram,
 }

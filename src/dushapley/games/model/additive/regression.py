@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.data.summaries import Statistics, bin_statistics, regression_statistics
 from dushapley.errors import InvalidGame
-from dushapley.games.model.additive.model import Additive, least_norm, solve
+from dushapley.games.model.additive.model import (
+    ELIMINATE_UP_TO,
+    Additive,
+    known_variances,
+    least_norm,
+    products,
+    solve,
+    unscaled,
+)
 from dushapley.games.model.training import MOST_SCORES, grouped
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
 
-EPSILON = float(np.finfo(np.float64).eps)
+SOUND, SPANNED = 1e-6, 1e-10
+"""From which on sums determine a solution: the least eigenvalue of a system with ones on its
+diagonal, and a lower bound of that of the system itself beside its largest."""
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 """Scores that are functions of the mean squared error."""
 
@@ -66,15 +77,24 @@ class LinearModel(Additive):
         self.alpha, self.intercept, self.standardised = alpha, intercept, standardised
         y = np.asarray(game.y_test, dtype=np.float64)
         self.around = np.append(self.origin, y.mean()) * intercept
-        self.test = self.reduce("test", game.X_test, y)
-        self.moments = self._matrix(self.test)
+        if len(self.around) > ELIMINATE_UP_TO:
+            self.most = 128  # solved one after the other: filling up a larger block costs more
         self.variance = float(y.var())
-        shifted = np.column_stack([np.asarray(game.X_test), y]) - self.around
-        self.rows = np.column_stack([np.ones(len(y)), shifted])
+        self.rows = self._shifted(game.X_test, y)
         self.squares = (y - y.mean()) ** 2
-        self.pairs = np.triu_indices(self.rows.shape[1])
-        if game.scoring in ERROR_SCORES and len(self.pairs[0]) < min(len(y), MOST_SCORES):
+        n_pairs = self.rows.shape[1] * (self.rows.shape[1] + 1) // 2
+        if game.scoring in ERROR_SCORES and n_pairs < min(len(y), MOST_SCORES):
             self.basis = self._basis()
+
+    @cached_property
+    def pairs(self) -> tuple[IntArray, IntArray]:
+        """All pairs of entries of b."""
+        return np.triu_indices(self.rows.shape[1])
+
+    @cached_property
+    def moments(self) -> FloatArray:
+        """Moments T of the test set."""
+        return self._matrix(self.reduce("test", self.game.X_test, np.asarray(self.game.y_test)))
 
     def _basis(self) -> FloatArray:
         first, second = self.pairs
@@ -92,6 +112,17 @@ class LinearModel(Additive):
         inner = statistics.arrays["scatter"] + n * np.outer(shift, shift)
         return np.block([[np.array(float(n)), n * shift], [n * shift[:, None], inner]])
 
+    @property
+    def width(self) -> int:
+        return (len(self.around) + 1) ** 2
+
+    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
+        return products(self._shifted(X, y), masks)
+
+    def _shifted(self, X: Array, y: Array) -> FloatArray:
+        """Rows z = (1, x − o, y − o_y)."""
+        return np.column_stack([np.ones(len(y)), np.column_stack([X, y]) - self.around])
+
     def scores(self, pooled: FloatArray) -> FloatArray:
         b = self._solved(pooled)
         if self.game.scoring in ERROR_SCORES:
@@ -99,7 +130,30 @@ class LinearModel(Additive):
         return np.asarray(self._judged(b).mean(axis=1))
 
     def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
-        b = self._solved(pooled)
+        return self._scored(self._solved(pooled))
+
+    def is_sound(self, pooled: FloatArray) -> BoolArray:
+        """Least squares in full rank; what is made of too few rows, sums do not tell."""
+        if self.alpha:
+            return super().is_sound(pooled)
+        moments = pooled.reshape(*self.moments.shape, -1)
+        systems = self._centred(moments)[0][:-1, :-1]
+        scaled, factors = unscaled(systems)
+        lowest = np.linalg.eigvalsh(np.moveaxis(scaled, 2, 0))[:, 0]
+        # scikit-learn leaves out singular values below 1e-6 of the largest, in the columns' units
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spanned = lowest / (factors**2).max(axis=0) / (1 / factors**2).sum(axis=0)
+        return np.asarray((lowest > SOUND) & (spanned > SPANNED))
+
+    def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+        from sklearn.base import clone
+
+        model = clone(self.game.model).fit(X, y)
+        slopes, origin = np.asarray(model.coef_, dtype=np.float64), self.around[:-1]
+        level = float(model.intercept_) + float(slopes @ origin) - float(self.around[-1])
+        return self._scored(np.concatenate([[level], slopes, [-1.0]])[:, None])
+
+    def _scored(self, b: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self.game.scoring not in ERROR_SCORES:
             rows = self._judged(b)
             return np.asarray(rows.mean(axis=1)), grouped(rows.T)
@@ -116,11 +170,11 @@ class LinearModel(Additive):
 
     def _solved(self, pooled: FloatArray) -> FloatArray:
         """B = (β, −1) of every pool."""
-        beta = self._coefficients(pooled.reshape(*self.moments.shape, -1))
+        beta = self._coefficients(pooled.reshape(len(self.around) + 1, len(self.around) + 1, -1))
         return np.vstack([beta, np.full((1, beta.shape[1]), -1.0)])
 
     def _mse(self, b: FloatArray) -> FloatArray:
-        mse = (b * (self.moments @ b)).sum(axis=0) / self.test.n_rows
+        mse = (b * (self.moments @ b)).sum(axis=0) / len(self.rows)
         return np.maximum(mse, 0.0)
 
     def _coefficients(self, M: FloatArray) -> FloatArray:
@@ -136,22 +190,24 @@ class LinearModel(Additive):
 
     def _variances(self, M: FloatArray) -> FloatArray:
         """Variance of each feature in each pool; 1 where a feature does not vary, as scalers do."""
-        n, k = M[0, 0], np.arange(1, len(M) - 1)
-        shift = M[0, 1:-1] / n
-        variance = M[k, k] / n - shift**2
-        mean = shift + self.around[:-1, None]
-        noise = n * EPSILON * np.abs(variance) + (n * mean * EPSILON) ** 2
-        # the moments themselves are known to a few units in their last place only
-        noise = noise + 8 * EPSILON * M[k, k] / n
-        return np.where(variance <= noise, 1.0, variance)
+        k = np.arange(1, len(M) - 1)
+        variances = known_variances(M[k, k], M[0, 1:-1], M[0, 0], self.around[:-1, None])
+        return np.where(variances > 0, variances, 1.0)
 
     def _least_squares(self, M: FloatArray) -> FloatArray:
-        """Shortest solution around the pool's own mean, as least squares with too few rows has."""
-        n, sums = M[0, 0], M[0, 1:] * self.intercept
-        centred = M[1:, 1:] - sums[:, None] * sums / n
-        slopes = least_norm(centred[:-1, :-1], centred[:-1, -1:])[:, 0]
-        level = (sums[-1] - (slopes * sums[:-1]).sum(axis=0)) / n
+        """Shortest solution around the pool's own mean; the only one is found in any units."""
+        centred, sums = self._centred(M)
+        slopes, full = np.empty((len(M) - 2, M.shape[2])), self.is_sound(M)
+        systems, factors = unscaled(centred[:-1, :-1, full])
+        slopes[:, full] = solve(systems, centred[:-1, -1:, full] * factors[:, None])[:, 0] * factors
+        slopes[:, ~full] = least_norm(centred[:-1, :-1, ~full], centred[:-1, -1:, ~full])[:, 0]
+        level = (sums[-1] - (slopes * sums[:-1]).sum(axis=0)) / M[0, 0]
         return np.vstack([level[None], slopes])
+
+    def _centred(self, M: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Moments of (x, y) around the pool's own mean, and their sums; no mean, no intercept."""
+        sums = M[0, 1:] * self.intercept
+        return M[1:, 1:] - sums[:, None] * sums / M[0, 0], sums
 
     def _judged(self, b: FloatArray) -> FloatArray:
         """Scores that are not a function of moments, shape (m, test rows): predict these."""
@@ -179,10 +235,21 @@ class Bins(Additive):
         self.basis = self._basis(np.asarray(game.X_test, dtype=np.float64), y - self.level)
 
     def _basis(self, X: FloatArray, around: FloatArray) -> FloatArray:
-        codes = np.searchsorted(self.edges, X[:, self.column], side="right")
-        inside = (codes[:, None] == np.arange(len(self.edges) + 1)).astype(np.float64)
-        levels = np.column_stack([np.ones(len(codes)), around**2])
+        inside, levels = self._inside(X), np.column_stack([np.ones(len(X)), around**2])
         return grouped(np.column_stack([levels, inside, -2 * around[:, None] * inside]))
+
+    def _inside(self, X: Array) -> FloatArray:
+        """Ones where a row falls into a bin, shape (rows, bins)."""
+        codes = np.searchsorted(self.edges, X[:, self.column], side="right")
+        return (codes[:, None] == np.arange(len(self.edges) + 1)).astype(np.float64)
+
+    @property
+    def width(self) -> int:
+        return 2 * (len(self.edges) + 1)
+
+    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
+        inside = self._inside(X)
+        return masks @ np.column_stack([inside, (y - self.level)[:, None] * inside])
 
     def reduce(self, name: str, X: Array, y: Array) -> Statistics:
         return bin_statistics(name, X, y, self.edges, self.column)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
-from dushapley.errors import InvalidGame, InvalidOwners, SharedRows
+from dushapley.data.summaries import regression_statistics
+from dushapley.errors import InvalidGame, InvalidOwners
 from dushapley.games.base import Game
 from dushapley.games.marginals import BLOCK, SumsMarginals
 from dushapley.games.model.additive.path import AdditivePath
@@ -144,7 +144,6 @@ class StreamedGame(Game):
     (19868, 1.0)
     """
 
-    fractions = "exact"
     cheap = judged = True
 
     def __init__(
@@ -166,19 +165,16 @@ class StreamedGame(Game):
         self._set_owners(self.rows.sizes, self.rows.names)
         self.at_least = at_least
         _, (*features, y) = next(self.rows.rows(slice(0, 1)))
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", SharedRows
-            )  # of one owner, where any may hold test rows
-            one = ModelGame(
-                Owners.from_arrays({self.names[0]: (np.column_stack(features), y)}),
-                model,
-                np.asarray(X_test, dtype=np.float64),
-                np.asarray(y_test, dtype=np.float64),
-                scoring=scoring,
-                empty=empty,
-                at_least=at_least,
-            )
+        sums = regression_statistics(self.names[0], np.column_stack(features), y)
+        one = ModelGame(
+            Owners.from_statistics([sums]),
+            model,
+            np.asarray(X_test, dtype=np.float64),
+            np.asarray(y_test, dtype=np.float64),
+            scoring=scoring,
+            empty=empty,
+            at_least=at_least,
+        )
         if not isinstance(one.path, AdditivePath) or not isinstance(one.path.model, LinearModel):
             raise InvalidGame(
                 f"{type(model).__name__} scored by {one.scoring!r} cannot be trained from sums of "

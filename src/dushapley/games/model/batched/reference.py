@@ -244,11 +244,12 @@ def gradients(
     return [back.T @ X, missed.T @ below[0], missed.sum(axis=0)[:, None]]
 
 
-def safe_rate(X: ArrayLike) -> float:
-    """A learning rate for `SoftmaxRegression` on rows like X: 2 / (largest eigenvalue of X'X/n).
+def safe_rate(*blocks: ArrayLike) -> float:
+    """A learning rate for `SoftmaxRegression` on such rows X: 2 / (largest eigenvalue of X'X/n).
 
     The curvature of the mean cross-entropy of two classes is at most half that eigenvalue
     (an intercept column included), so this is the largest step that cannot overshoot.
     """
-    rows = with_intercept(np.asarray(X, dtype=np.float64))
-    return float(2 / np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1])
+    parts = (with_intercept(np.asarray(block, dtype=np.float64)) for block in blocks)
+    squares: FloatArray = np.sum([rows.T @ rows for rows in parts], axis=0)
+    return float(2 / np.linalg.eigvalsh(squares / squares[-1, -1])[-1])  # over the number of rows

@@ -112,3 +112,10 @@ def _weight_option(model: Any) -> str | None:
         names = {_weight_option(part) for _, part in model.estimators if hasattr(part, "fit")}
         return names.pop() if len(names) == 1 else None
     return _weight_option(model.estimator) if hasattr(model, "estimator") else None
+
+
+def is_own_function(scoring: Any) -> bool:
+    """Whether a score is a function of the user's, of which nobody knows whether it draws."""
+    function = getattr(scoring, "_score_func", scoring)
+    package = str(getattr(function, "__module__", "")).split(".")[0]
+    return callable(function) and package not in ("sklearn", "dushapley")

@@ -65,6 +65,7 @@ class Scorer:
         if metric is None or y.ndim != 1:
             return None
         areas = (self.name or "").startswith("roc_auc")
+        two, counts = len(known) == 2, max(known.tolist(), default=None)
         refuse(
             InvalidGame,
             (
@@ -77,7 +78,8 @@ class Scorer:
                 metric.positive and not (len(known) == 2 and 1 in known.tolist()),
                 f"scoring={self.name!r} judges the class 1 of two, but the classes are "
                 f"{', '.join(map(repr, known.tolist()[:6]))}. Choose '{self.name}_macro' or "
-                f"'{self.name}_weighted'.",
+                f"'{self.name}_weighted'"
+                f"{f', or make_scorer({self.name}_score, pos_label={counts!r})' * two}.",
             ),
             (
                 ranked and len(known) != 2,
@@ -139,7 +141,13 @@ class Scorer:
         if self.black_box is None:
             return self(model)[0]
         given = self.X.copy(), self.target.y.copy()  # scorers and models may write into them
-        return float(self.black_box(self._padded(model), *given))
+        score = self.black_box(self._padded(model), *given)
+        if np.ndim(score):
+            raise InvalidGame(
+                f"The scorer gave an array of shape {np.shape(score)}; it must give one number for "
+                "a model: scoring=f(model, X, y) -> number."
+            )
+        return float(score)
 
     def judge(self, response: Array) -> tuple[float, FloatArray | None]:
         """The score of a response by a known metric, and its rows."""
@@ -235,10 +243,18 @@ def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
     for constant in constants(scorer):
         try:
             tried.append((scorer.value(constant), constant))
+        except InvalidGame:
+            raise
         except Exception as error:
+            cure = "Pass empty= with a number, or 'zero'."
+            if "pos_label" in str(error):
+                cure = (
+                    "Name the class that counts by make_scorer and its pos_label in Python, write "
+                    "the labels as 0 and 1, or choose a score of all classes."
+                )
             raise InvalidGame(
                 f"The score of a constant prediction cannot be had ({type(error).__name__}: "
-                f"{error}), so u(nobody) is unknown. Pass empty= with a number, or 'zero'."
+                f"{error}), so u(nobody) is unknown. {cure}"
             ) from error
     best = max(tried, key=lambda pair: pair[0] if np.isfinite(pair[0]) else -np.inf)
     if not np.isfinite(best[0]):
