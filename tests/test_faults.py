@@ -20,6 +20,7 @@ import pytest
 
 import dushapley as ds
 from dushapley.engine.executors import isolation
+from dushapley.errors import WorkersLost
 from extras import needs
 from faults import (
     DaskCluster,
@@ -129,6 +130,21 @@ def test_a_network_that_is_cut_ends_the_run_in_words(cluster: DaskCluster, tmp_p
     again, reference = Driver(tmp_path, **task).result(), quiet(6)
     assert again["bits"] == reference.values.tobytes().hex()
     assert again["computed"] < reference.n_distinct
+
+
+@pytest.mark.parametrize("moment", ["nthreads", "submit"])
+def test_a_network_that_is_cut_before_the_client_notices(
+    moment: str, cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client
+    from distributed.comm import CommClosedError
+
+    def cut(*_: Any, **__: Any) -> None:
+        raise CommClosedError("Stream is closed")
+
+    monkeypatch.setattr(Client, moment, cut)
+    with pytest.raises(WorkersLost, match=r"is lost \(Stream is closed\)\. Start it again"):
+        ds.value(sleepy_game(n_players=3), "exact", executor="dask", address=cluster.address)
 
 
 @pytest.mark.parametrize("n_jobs", [1, WORKERS])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -112,7 +112,8 @@ class Dask(Remote):
         self._threads = dict(self._answer(self.client.nthreads))
         if not self._threads:
             try:
-                self.client.wait_for_workers(1, timeout=(waited := self.patience()))
+                with self._connection():
+                    self.client.wait_for_workers(1, timeout=(waited := self.patience()))
             except TimeoutError as error:
                 seconds_left(self.until)
                 raise WorkersLost(
@@ -128,23 +129,25 @@ class Dask(Remote):
 
         self._refuse_without_us(parcel)
         size = parcel.contents.nbytes + 10**7
-        with config.set({"distributed.admin.large-graph-warning-threshold": size}):
+        settings = {"distributed.admin.large-graph-warning-threshold": size}
+        with config.set(settings), self._connection():
             self._game = self.client.submit(_arrived, parcel, pure=False)
 
     def submit(self, group: Group, suspect: bool) -> Any:
         """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
         busy = self._busy
         place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
-        handle = self.client.submit(
-            pay_there,
-            self._game,
-            group,
-            suspect,
-            pure=False,
-            retries=0,
-            workers=place,
-            allow_other_workers=place is not None,
-        )
+        with self._connection():
+            handle = self.client.submit(
+                pay_there,
+                self._game,
+                group,
+                suspect,
+                pure=False,
+                retries=0,
+                workers=place,
+                allow_other_workers=place is not None,
+            )
         self._places[handle] = place or ""
         busy[place or ""] += 1
         return handle
@@ -177,12 +180,28 @@ class Dask(Remote):
         """What the cluster answers; one that stays silent is not waited for forever."""
         waited = self.patience()
         try:
-            return question(callback_timeout=waited)
+            with self._connection():
+                return question(callback_timeout=waited)
         except TimeoutError as error:
             seconds_left(self.until)
             raise WorkersLost(
                 f"The Dask scheduler has not answered for {waited:g} s. See what keeps it or its "
                 "workers, start them again, and run again to go on."
+            ) from error
+
+    @contextmanager
+    def _connection(self) -> Iterator[None]:
+        """Name a connection that breaks before the client itself has noticed."""
+        from distributed.client import ClosedClientError
+
+        try:
+            yield
+        except TimeoutError:
+            raise  # silence is something else
+        except (OSError, ClosedClientError) as error:
+            raise WorkersLost(
+                f"The connection to the Dask scheduler is lost ({error}). Start it again, and run "
+                "again to go on."
             ) from error
 
     def _refuse_without_us(self, parcel: Parcel) -> None:
@@ -212,7 +231,8 @@ class Dask(Remote):
         self._places.clear()
         self._busy.clear()
         if handles and self.client.status == "running":
-            self.client.cancel(handles)
+            with suppress(WorkersLost), self._connection():
+                self.client.cancel(handles)
 
     def close(self) -> None:
         if self._shipment is not None and self.has_trainers:
