@@ -276,6 +276,29 @@ def test_drawn_sums_have_no_bits_of_their_company(both):
     np.testing.assert_array_equal(alone, together[:5])
 
 
+@pytest.mark.parametrize(
+    "model",
+    [Ridge(), LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01), GaussianNB()],
+)
+def test_taking_rows_out_of_a_sum_loses_no_digits(model):
+    """A row ten million times as long as others would leave only rounding of them behind."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = X.sum(axis=1) + rng.normal(size=400)
+    X[7] *= 1e7
+    y, scoring = (y > 0, "neg_log_loss") if is_classifier(model) else (y, "r2")
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:300:3], y[j:300:3]) for j in range(3)})
+    given = owners, model, X[300:], y[300:]
+    fast, fitted = (ds.ModelGame(*given, scoring=scoring, fast=fast) for fast in (True, False))
+    pools, draws = np.full((40, 3), 0.6), np.arange(40)
+    counts = fitted.counts(pools)
+    far = [float(np.abs(fitted.pool(counts[k], k)[0]).max()) for k in draws.tolist()]
+    near = draws[np.array(far) < 1e3]
+    assert len(near) > 5
+    found, expected = (game.evaluate(pools[near], near) for game in (fast, fitted))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
 def test_owners_of_sums_have_no_parts():
     owners, X, y = regression()
     game = ds.ModelGame(ds.Owners.from_statistics(owners.statistics()), Ridge(), X, y)

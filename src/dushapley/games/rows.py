@@ -185,16 +185,13 @@ def drawn_rows(draw: int | None, name: str, count: int, size: int) -> IntArray |
 
 def drawn_masks(draws: Sequence[int], name: str, counts: IntArray, size: int) -> BoolArray:
     """Mark the rows that each draw takes: those of the smallest random numbers."""
-    masks = np.zeros((len(counts), size), dtype=np.bool_)
-    asked = zip(draws, counts.tolist(), masks, strict=True)
-    for draw, count, mask in asked:
-        if not count:
-            continue
-        chance = random_numbers(f"{draw} {name} {count}", size)
-        last = np.partition(chance, count - 1)[count - 1]
-        np.less_equal(chance, last, out=mask)
-        if (more := np.count_nonzero(mask) - count) > 0:  # of equal numbers the first are taken
-            mask[np.flatnonzero(chance == last)[-more:]] = False
+    asked = zip(draws, counts.tolist(), strict=True)
+    chance = np.stack([random_numbers(f"{draw} {name} {count}", size) for draw, count in asked])
+    last = np.sort(chance, axis=1)[np.arange(len(counts)), counts - 1]
+    masks: BoolArray = (chance <= last[:, None]) & (counts > 0)[:, None]
+    for k in np.flatnonzero(masks.sum(axis=1) > counts).tolist():  # the first of equal numbers
+        equal = np.flatnonzero(chance[k] == last[k])
+        masks[k, equal[counts[k] - masks[k].sum() :]] = False
     return masks
 
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.data.summaries import Statistics, classification_statistics
 from dushapley.games.model.additive.model import (
     EPSILON,
     Additive,
     known_variances,
     least_norm,
-    products,
     solve,
 )
 from dushapley.games.model.training import grouped
@@ -60,19 +59,20 @@ class ClassModel(Additive):
         sums[place] = statistics.arrays["counts"][:, None] * shift
         return counts, sums, place
 
-    def moments(
-        self, X: Array, y: Array, masks: FloatArray, *powers: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """Shifted rows; and counts, then sums of these powers class by class, of each mask."""
-        rows = np.asarray(X, dtype=np.float64) - self.origin
+    def features(self, X: Array, y: Array) -> FloatArray:
+        """The class, and the shifted row."""
         codes = np.searchsorted(self.classes, np.asarray(y).astype(self.classes.dtype))
-        summed = np.column_stack([np.ones(len(rows)), *(rows**power for power in powers)])
-        sums = np.zeros((len(masks), summed.shape[1], len(self.classes)))
-        for c in np.unique(codes).tolist():
-            sums[:, :, c] = masks[:, codes == c] @ summed[codes == c]
-        by_power = np.split(sums[:, 1:], len(powers), axis=1)
-        parts = [sums[:, 0], *(part.swapaxes(1, 2).reshape(len(masks), -1) for part in by_power)]
-        return rows, np.concatenate(parts, axis=1)
+        return np.column_stack([codes, np.asarray(X, dtype=np.float64) - self.origin])
+
+    def summed(self, features: FloatArray) -> FloatArray:
+        codes, rows = features[:, 0], features[:, 1:].copy()
+        inside = (codes == np.arange(len(self.classes))[:, None]).astype(np.float64)
+        parts = inside.sum(axis=1), inside @ rows, self.second(inside, rows)
+        return np.concatenate([part.ravel() for part in parts])
+
+    @abstractmethod
+    def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
+        """Second moments of rows; ones tell which class they are in, shape (classes, rows)."""
 
     def split(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Counts (C, m), sums (C, d, m) and the rest."""
@@ -89,10 +89,10 @@ class ClassModel(Additive):
     def discriminants(self, pooled: FloatArray) -> FloatArray:
         """Log-probabilities up to a constant, shape (test rows, C, m)."""
 
-    def scores(self, pooled: FloatArray) -> FloatArray:
+    def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
         return self._means(pooled, self._judged(pooled))
 
-    def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def scored(self, pooled: FloatArray, sound: BoolArray) -> tuple[FloatArray, FloatArray]:
         rows = self._judged(pooled)
         return self._means(pooled, rows), grouped(np.asarray(rows, dtype=np.float64))
 
@@ -145,9 +145,13 @@ class Discriminant(ClassModel):
         c, d = len(self.classes), len(self.origin)
         return c + c * d + d * d
 
-    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
-        rows, sums = self.moments(X, y, masks, 1)
-        return np.concatenate([sums, products(rows, masks)], axis=1)
+    def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
+        return rows.T @ rows
+
+    @property
+    def powers(self) -> IntArray:
+        (c, d), begin = (len(self.classes), len(self.origin)), self.width - len(self.origin) ** 2
+        return np.concatenate([np.arange(c), begin + (d + 1) * np.arange(d)])
 
     def discriminants(self, pooled: FloatArray) -> FloatArray:
         counts, sums, second = self.split(pooled)
@@ -204,8 +208,13 @@ class NaiveBayes(ClassModel):
     def width(self) -> int:
         return len(self.classes) * (1 + 2 * len(self.origin))
 
-    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
-        return self.moments(X, y, masks, 1, 2)[1]
+    def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
+        return inside @ rows**2
+
+    @property
+    def powers(self) -> IntArray:
+        c, n_squares = len(self.classes), len(self.classes) * len(self.origin)
+        return np.concatenate([np.arange(c), c + n_squares + np.arange(n_squares)])
 
     def discriminants(self, pooled: FloatArray) -> FloatArray:
         counts, sums, rest = self.split(pooled)

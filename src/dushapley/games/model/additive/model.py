@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.data.summaries import Kind, Statistics
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 EPSILON = float(np.finfo(np.float64).eps)
 ELIMINATE_UP_TO = 24
 """Unknowns up to which eliminating all systems side by side beats solving one after the other."""
-
-MOST_PRODUCTS = 2**16
-"""Products of columns that are held at a time: 512 kB, which stays in cache."""
 
 
 class Additive(ABC):
@@ -57,8 +54,17 @@ class Additive(ABC):
         """Statistics as a vector around the common origin, in which pools are sums."""
 
     @abstractmethod
-    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
-        """Vectors of parts of an owner's rows, each a row of ones and zeros; shape (m, K)."""
+    def features(self, X: Array, y: Array) -> FloatArray:
+        """What of each row goes into sums, shape (rows, numbers of a row)."""
+
+    @abstractmethod
+    def summed(self, features: FloatArray) -> FloatArray:
+        """Sum up some rows' features to a vector."""
+
+    @property
+    @abstractmethod
+    def powers(self) -> IntArray:
+        """Where a vector holds counts and sums of squares, beside which the others are small."""
 
     def is_sound(self, pooled: FloatArray) -> BoolArray:
         """Which pools' sums determine the model; the others' have to be fitted on their rows."""
@@ -69,11 +75,14 @@ class Additive(ABC):
         raise TypeError(f"{type(self).__name__} is determined by its sums.")
 
     @abstractmethod
-    def scores(self, pooled: FloatArray) -> FloatArray:
-        """Scores of pools that are not empty; NaN for those that a constant must answer for."""
+    def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
+        """Scores of pools that are not empty; NaN for those that a constant must answer for.
+
+        `sound` is what `is_sound` says of them.
+        """
 
     @abstractmethod
-    def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def scored(self, pooled: FloatArray, sound: BoolArray) -> tuple[FloatArray, FloatArray]:
         """The same, and coefficients of their scores by test row, shape (coefficients, m)."""
 
 
@@ -83,19 +92,6 @@ def unscaled(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
     spread = np.sqrt(np.maximum(systems[diagonal, diagonal], 0.0))
     factors = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     return systems * factors[:, None] * factors, factors
-
-
-def products(Z: FloatArray, masks: FloatArray) -> FloatArray:
-    """Sum zz' over the rows of each mask, shape (m, p²); the columns go through a few at a time."""
-    (n, p), columns, rows = Z.shape, Z.T.copy(), masks.T.copy()
-    sums = np.empty((p, p, len(masks)))
-    step = int(np.clip(MOST_PRODUCTS // (n * p), 1, max(1, p // 4)))
-    for a in range(0, p, step):
-        b = min(p, a + step)
-        pairs = (columns[a:b, None] * columns[a:]).reshape(-1, n)
-        sums[a:b, a:] = (pairs @ rows).reshape(b - a, p - a, -1)
-        sums[a:, a:b] = sums[a:b, a:].swapaxes(0, 1)
-    return sums.reshape(p * p, -1).T
 
 
 def known_variances(

@@ -28,8 +28,10 @@ BLOCK_NUMBERS = 2**22
 """Numbers that the statistics of one block of pools may hold: 32 MB."""
 FAR = 1e100
 """Features from here on have squares that sums cannot hold."""
-PARTS = 64
-"""Drawn parts of one owner that are summed at a time."""
+MASKS = 2**24
+"""Marks of drawn rows that are held at a time: 16 MB."""
+MUCH = 1 / 8
+"""What is left of a sum of squares, at least, where rows are taken out of it."""
 FEW_BYTES, MANY_TIMES = 2**27, 8
 """Sums of all owners may take this much memory, or this many times that of the rows."""
 
@@ -46,7 +48,6 @@ class AdditivePath:
     def __init__(self, game: ModelGame, model: Additive) -> None:
         self.game, self.model = game, model
         self.block = int(np.clip(BLOCK_NUMBERS // model.width, 16, model.most))
-        self.parts = min(PARTS, self.block)
         self.name = f"additive {type(model).__name__}, float64, blocks of {self.block}"
         self.note = "The model was trained from sums over rows, made once for each owner."
         self.fractions: Fractions = "rows" if game.owners.reduced is None else "none"
@@ -94,22 +95,22 @@ class AdditivePath:
     def _block(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         pooled, empty = self._pooled(queries, draws)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            scores = self.model.scores(pooled)
+            sound = self.model.is_sound(pooled)
+            scores = self.model.scores(pooled, sound)
         scores[empty] = self.game.nobody.value
         for k in np.flatnonzero(np.isnan(scores[: len(queries)])).tolist():
             scores[k] = self._constant(pooled[:, k])[0]
-        for k, rows in self._unsound(queries, draws, pooled):
+        for k, rows in self._unsound(queries, draws, sound):
             scores[k] = self.model.fitted(*rows)[0][0]
         return scores[: len(queries)]
 
     def _unsound(
-        self, queries: Queries, draws: IntArray | None, pooled: FloatArray
+        self, queries: Queries, draws: IntArray | None, sound: BoolArray
     ) -> Iterator[tuple[int, Any]]:
         """Pools whose sums do not determine the model, and their rows, where these are known."""
         if self.fractions == "rows":
             counts = self.game.counts(queries)
-            sound = self.model.is_sound(pooled)[: len(queries)]
-            for k in np.flatnonzero(~sound & counts.any(axis=1)).tolist():
+            for k in np.flatnonzero(~sound[: len(queries)] & counts.any(axis=1)).tolist():
                 yield k, self.game.pool(counts[k], None if draws is None else int(draws[k]))
 
     def _pooled(self, queries: Queries, draws: IntArray | None) -> tuple[FloatArray, BoolArray]:
@@ -142,24 +143,48 @@ class AdditivePath:
         return np.stack([self._cache[key] for key in keys], axis=1)
 
     def _sums(self, counts: IntArray, draws: IntArray) -> FloatArray:
-        """Sums of drawn rows, shape (pools, numbers): added owner by owner, drawn once for each."""
-        sums = np.zeros((len(counts), self.model.width))
-        for j in self.summed[0]:
-            asked = np.flatnonzero(counts[:, j])
-            pairs = np.column_stack([counts[asked, j], draws[asked]])
-            distinct, place = np.unique(pairs, axis=0, return_inverse=True)
-            cuts = range(self.parts, len(distinct), self.parts)
-            found = [self._parts(j, *part.T) for part in np.split(distinct, cuts)]
-            sums[asked] += np.concatenate(found)[place.ravel()]
-        return sums
+        """Sums of drawn rows, shape (pools, numbers)."""
+        step = max(1, MASKS // len(self.features))
+        cuts = [slice(start, start + step) for start in range(0, len(counts), step)]
+        marked = ((counts[cut], self._marked(counts[cut], draws[cut])) for cut in cuts)
+        return np.stack([self._sum(*pool) for some in marked for pool in zip(*some, strict=True)])
 
-    def _parts(self, owner: int, counts: IntArray, draws: IntArray) -> FloatArray:
-        """Sums of parts of one owner, by products of a constant shape."""
+    @cached_property
+    def features(self) -> FloatArray:
+        """What of each row goes into sums, owner after owner in the order of their vectors."""
         owners = self.game.owners
-        masks = np.zeros((self.parts, len(owners.X[owner])))
-        masks[: len(counts)] = self.game.masks_of(owner, counts, draws)
-        y = np.asarray(owners.y[owner])
-        return self.model.drawn(owners.X[owner], y, masks)[: len(counts)]
+        rows = ((owners.X[j], np.asarray(owners.y[j])) for j in self.summed[0])
+        return np.concatenate([self.model.features(*some) for some in rows])
+
+    def _marked(self, counts: IntArray, draws: IntArray) -> BoolArray:
+        """Mark the rows that pools draw, shape (pools, rows)."""
+        order = self.summed[0]
+        marks = np.zeros((len(counts), len(self.features)), dtype=np.bool_)
+        ends = np.cumsum(self.game.sizes[order]).astype(np.int64)
+        for j, part in zip(order, np.split(marks, ends[:-1], axis=1), strict=True):
+            asked = np.flatnonzero(counts[:, j])
+            if len(asked):
+                part[asked] = self.game.masks_of(j, counts[asked, j], draws[asked])
+        return marks
+
+    def _sum(self, counts: IntArray, marks: BoolArray) -> FloatArray:
+        """Sum up the rows that are marked, or take the others out of a sum, if these are fewer.
+
+        Not where little would be left of it: that would lose digits.
+        """
+        order, vectors = self.summed
+        sizes = self.game.sizes[order].astype(np.int64)
+        drawn = counts[order] > 0
+        if 2 * counts.sum() > sizes[drawn].sum():
+            whole = vectors @ drawn.astype(np.float64)
+            left = whole - self._over(np.repeat(drawn, sizes) & ~marks)
+            powers = self.model.powers
+            if (left[powers] >= MUCH * whole[powers]).all():
+                return left
+        return self._over(marks)
+
+    def _over(self, marks: BoolArray) -> FloatArray:
+        return self.model.summed(self.features.take(np.flatnonzero(marks), axis=0))
 
     def _constant(self, pooled: FloatArray) -> tuple[float, FloatArray | None]:
         """Score of a pool of one class and its rows, or NaN where the arithmetic has failed."""
@@ -177,7 +202,7 @@ class AdditivePath:
 
     def worth(self, pooled: FloatArray) -> FloatArray:
         """Utilities of sums of pools that are not empty, shape (numbers, m)."""
-        scores = self.model.scores(pooled)
+        scores = self.model.scores(pooled, self.model.is_sound(pooled))
         for k in np.flatnonzero(np.isnan(scores)).tolist():
             scores[k] = self._constant(pooled[:, k])[0]
         floor = -np.inf if self.game.at_least is None else self.game.nobody.value
@@ -196,14 +221,15 @@ class AdditivePath:
     ) -> tuple[FloatArray, FloatArray]:
         pooled, empty = self._pooled(queries, draws)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            values, coefficients = self.model.scored(pooled)
+            sound = self.model.is_sound(pooled)
+            values, coefficients = self.model.scored(pooled, sound)
         found = np.zeros((len(queries), len(self.nobody)))
         found[:, : len(coefficients)] = coefficients.T[: len(queries)]
         values[empty], found[empty[: len(queries)]] = self.game.nobody.value, self.nobody
         for k in np.flatnonzero(np.isnan(values[: len(queries)])).tolist():
             values[k], rows = self._constant(pooled[:, k])
             found[k] = np.nan if rows is None else grouped(rows)
-        for k, held in self._unsound(queries, draws, pooled):
+        for k, held in self._unsound(queries, draws, sound):
             (values[k],), given = self.model.fitted(*held)
             found[k] = 0.0
             found[k, : len(given)] = given[:, 0]

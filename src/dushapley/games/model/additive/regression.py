@@ -15,7 +15,6 @@ from dushapley.games.model.additive.model import (
     Additive,
     known_variances,
     least_norm,
-    products,
     solve,
     unscaled,
 )
@@ -80,7 +79,7 @@ class LinearModel(Additive):
         if len(self.around) > ELIMINATE_UP_TO:
             self.most = 128  # solved one after the other: filling up a larger block costs more
         self.variance = float(y.var())
-        self.rows = self._shifted(game.X_test, y)
+        self.rows = self.features(game.X_test, y)
         self.squares = (y - y.mean()) ** 2
         n_pairs = self.rows.shape[1] * (self.rows.shape[1] + 1) // 2
         if game.scoring in ERROR_SCORES and n_pairs < min(len(y), MOST_SCORES):
@@ -116,21 +115,26 @@ class LinearModel(Additive):
     def width(self) -> int:
         return (len(self.around) + 1) ** 2
 
-    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
-        return products(self._shifted(X, y), masks)
+    def summed(self, features: FloatArray) -> FloatArray:
+        return (features.T @ features).ravel()
 
-    def _shifted(self, X: Array, y: Array) -> FloatArray:
+    @property
+    def powers(self) -> IntArray:
+        p = len(self.around) + 1
+        return (p + 1) * np.arange(p)
+
+    def features(self, X: Array, y: Array) -> FloatArray:
         """Rows z = (1, x − o, y − o_y)."""
         return np.column_stack([np.ones(len(y)), np.column_stack([X, y]) - self.around])
 
-    def scores(self, pooled: FloatArray) -> FloatArray:
-        b = self._solved(pooled)
+    def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
+        b = self._solved(pooled, sound)
         if self.game.scoring in ERROR_SCORES:
             return error_score(self.game.scoring, self._mse(b), self.variance)
         return np.asarray(self._judged(b).mean(axis=1))
 
-    def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return self._scored(self._solved(pooled))
+    def scored(self, pooled: FloatArray, sound: BoolArray) -> tuple[FloatArray, FloatArray]:
+        return self._scored(self._solved(pooled, sound))
 
     def is_sound(self, pooled: FloatArray) -> BoolArray:
         """Least squares in full rank; what is made of too few rows, sums do not tell."""
@@ -168,9 +172,10 @@ class LinearModel(Additive):
         first, second = self.pairs
         return np.vstack([fixed, around, error * b[first] * b[second]])
 
-    def _solved(self, pooled: FloatArray) -> FloatArray:
+    def _solved(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
         """B = (β, −1) of every pool."""
-        beta = self._coefficients(pooled.reshape(len(self.around) + 1, len(self.around) + 1, -1))
+        moments = pooled.reshape(*self.moments.shape, -1)
+        beta = self._coefficients(moments) if self.alpha else self._least_squares(moments, sound)
         return np.vstack([beta, np.full((1, beta.shape[1]), -1.0)])
 
     def _mse(self, b: FloatArray) -> FloatArray:
@@ -178,8 +183,6 @@ class LinearModel(Additive):
         return np.maximum(mse, 0.0)
 
     def _coefficients(self, M: FloatArray) -> FloatArray:
-        if self.alpha == 0:
-            return self._least_squares(M)
         first = 0 if self.intercept else 1
         left = M[first:-1, first:-1].copy()
         inner = np.arange(1 - first, len(left))
@@ -194,10 +197,10 @@ class LinearModel(Additive):
         variances = known_variances(M[k, k], M[0, 1:-1], M[0, 0], self.around[:-1, None])
         return np.where(variances > 0, variances, 1.0)
 
-    def _least_squares(self, M: FloatArray) -> FloatArray:
+    def _least_squares(self, M: FloatArray, full: BoolArray) -> FloatArray:
         """Shortest solution around the pool's own mean; the only one is found in any units."""
         centred, sums = self._centred(M)
-        slopes, full = np.empty((len(M) - 2, M.shape[2])), self.is_sound(M)
+        slopes = np.empty((len(M) - 2, M.shape[2]))
         systems, factors = unscaled(centred[:-1, :-1, full])
         slopes[:, full] = solve(systems, centred[:-1, -1:, full] * factors[:, None])[:, 0] * factors
         slopes[:, ~full] = least_norm(centred[:-1, :-1, ~full], centred[:-1, -1:, ~full])[:, 0]
@@ -240,16 +243,27 @@ class Bins(Additive):
 
     def _inside(self, X: Array) -> FloatArray:
         """Ones where a row falls into a bin, shape (rows, bins)."""
-        codes = np.searchsorted(self.edges, X[:, self.column], side="right")
-        return (codes[:, None] == np.arange(len(self.edges) + 1)).astype(np.float64)
+        return (self._codes(X)[:, None] == np.arange(len(self.edges) + 1)).astype(np.float64)
+
+    def _codes(self, X: Array) -> IntArray:
+        return np.searchsorted(self.edges, X[:, self.column], side="right")
 
     @property
     def width(self) -> int:
         return 2 * (len(self.edges) + 1)
 
-    def drawn(self, X: Array, y: Array, masks: FloatArray) -> FloatArray:
-        inside = self._inside(X)
-        return masks @ np.column_stack([inside, (y - self.level)[:, None] * inside])
+    def features(self, X: Array, y: Array) -> FloatArray:
+        """The bin, and the shifted target."""
+        return np.column_stack([self._codes(X), y - self.level])
+
+    def summed(self, features: FloatArray) -> FloatArray:
+        codes, n_bins = features[:, 0].astype(np.int64), len(self.edges) + 1
+        sums = np.bincount(codes, features[:, 1], minlength=n_bins)
+        return np.concatenate([np.bincount(codes, minlength=n_bins), sums])
+
+    @property
+    def powers(self) -> IntArray:
+        return np.arange(len(self.edges) + 1)
 
     def reduce(self, name: str, X: Array, y: Array) -> Statistics:
         return bin_statistics(name, X, y, self.edges, self.column)
@@ -264,10 +278,10 @@ class Bins(Additive):
         counts, means = statistics.arrays["counts"], statistics.arrays["means"]
         return np.concatenate([counts, counts * (means - self.level)])
 
-    def scores(self, pooled: FloatArray) -> FloatArray:
-        return self.scored(pooled)[0]
+    def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
+        return self.scored(pooled, sound)[0]
 
-    def scored(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def scored(self, pooled: FloatArray, sound: BoolArray) -> tuple[FloatArray, FloatArray]:
         predicted = self._predicted(pooled)
         mse = self._mse(predicted)
         fixed, error, around = error_rows(self.game.scoring, mse, self.variance)
