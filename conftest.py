@@ -67,7 +67,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     So that a machine that has more need not run the rest again (see .ci/run).
     """
     config = session.config
-    if not hasattr(config, "workerinput") and not config.option.collectonly and SKIPPED:
+    cached = config.pluginmanager.has_plugin("cacheprovider")
+    if cached and not hasattr(config, "workerinput") and not config.option.collectonly and SKIPPED:
         kept = config.cache.mkdir("skipped") / "names"
         kept.write_text("".join(f"{name}\n" for name in sorted(SKIPPED)))
 

@@ -186,7 +186,7 @@ def payments(log: Path) -> list[str]:
 
 def kept(ledger: Path) -> int:
     """Evaluations in a ledger, whether or not its driver had time to make it."""
-    with closing(sqlite3.connect(ledger)) as db:
+    with closing(sqlite3.connect(ledger, timeout=120)) as db:
         made = db.execute("select count(*) from sqlite_master where name = 'plain'")
         if not made.fetchone()[0]:
             return 0

@@ -453,6 +453,9 @@ def test_the_default_budget_is_a_count_that_a_person_would_choose(capsys, folder
         game = ds.ModelGame(ds.Owners.from_arrays(blocks), "logistic", np.eye(2), [0, 1])
         assert generous_budget(game, "auto") == budget
         assert generous_budget(game, "permutation") is None
+        sums = ds.ModelGame(ds.Owners.from_arrays(blocks), "lda", np.eye(2), [0, 1])
+        assert sums.cheap
+        assert generous_budget(sums, "auto") == (300 if 20 < number < 50 else None)
     tested = ["--by-file", "--target", "y", "--test", folder / "test.csv"]
     _, out, err = run(capsys, "quote", folder / "owners", *tested)
     assert "why adds up to" in err

@@ -157,6 +157,29 @@ def test_a_clock_pulled_back_changes_nothing_here(n_jobs: int, tmp_path: Path) -
     assert late["message"].startswith("Time is up")
 
 
+def kept_of_a_frozen_run(folder: Path, seconds: float) -> int:
+    """What a run of so many seconds had paid when its scheduler stopped answering."""
+    folder.mkdir()
+    ledger = folder / "l.sqlite"
+    with dask_cluster(folder, 1) as frozen:
+        value = {"executor": "dask", "address": frozen.address, "ledger": str(ledger)}
+        task = {"n_players": 9, "log": str(folder / "paid.log"), "seconds": 0.4}
+        driver = Driver(folder, **task, value=value | {"max_seconds": seconds})
+        wait_until(lambda: kept(ledger) or not driver.process.is_alive())
+        frozen.scheduler.send_signal(signal.SIGSTOP)
+        try:
+            assert driver.result()["error"] == "Stopped"
+        finally:
+            frozen.scheduler.send_signal(signal.SIGCONT)
+    return kept(ledger)
+
+
+def test_time_is_up_even_where_the_scheduler_has_stopped_answering(tmp_path: Path) -> None:
+    # a busy machine may not have paid anything in time: then there is more time
+    runs = (kept_of_a_frozen_run(tmp_path / str(s), s) for s in (6, 30, 150))
+    assert 0 < next(filter(None, runs)) < 512
+
+
 def test_a_full_disk_is_told_and_nothing_paid_is_lost(tmp_path: Path) -> None:
     log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
     task = {"n_players": 9, "log": str(log), "value": {"ledger": str(ledger)}}

@@ -273,7 +273,7 @@ def test_tables_of_polars_and_pyarrow_are_taken() -> None:
 
 @pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
 def test_single_columns_of_other_packages_are_targets_and_groups(package: str) -> None:
-    made = pytest.importorskip(package)
+    made = needs(package)
     column = made.array if package == "pyarrow" else made.Series
     X, y = np.arange(12.0)[:, None], np.array([0, 1] * 6)
     owners = ds.Owners.from_arrays(X, column(y), groups=column(["a", "b", "b"] * 4))

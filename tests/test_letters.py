@@ -272,7 +272,8 @@ def test_growth_that_was_not_measured_is_refused_and_other_pots_are_not_replaced
     assert "Errno" not in said
 
 
-GROWN = {"more": 0.25, "seed": 0, "evaluations": 82, "values": [0.05, 0.02, 0.01, 0.001, -0.02],
+GROWN = {"more": 0.25, "seed": 0, "evaluations": 82, "trainings": 81,
+         "values": [0.05, 0.02, 0.01, 0.001, -0.02],
          "std_errors": [0.004, 0.004, 0.004, 0.004, 0.004]}  # fmt: skip
 
 

@@ -194,13 +194,13 @@ def test_stored_failures_follow_todays_policy(tmp_path):
 
 def test_a_training_that_takes_too_long_is_a_counted_failure(tmp_path):
     ledger = tmp_path / "l.sqlite"
-    played = game(Moody(slow_at=(25,)), timeout=1.0, on_failure="empty")
+    played = game(Moody(slow_at=(25,)), timeout=4.0, on_failure="empty")
     result = ds.value(played, "exact", ledger=ledger)
-    assert result.failures == {"TimedOut: no result within 1 s": 1}
-    longer = game(Moody(slow_at=(25,)), timeout=1.1, on_failure="empty")
+    assert result.failures == {"TimedOut: no result within 4 s": 1}
+    longer = game(Moody(slow_at=(25,)), timeout=4.1, on_failure="empty")
     again = ds.value(longer, "exact", ledger=ledger)
     assert again.n_computed == 1
-    assert again.failures == {"TimedOut: no result within 1.1 s": 1}
+    assert again.failures == {"TimedOut: no result within 4.1 s": 1}
     with pytest.raises(UtilityFailed, match=r"TimedOut: no result within 0\.2 s"):
         game(Moody(slow_at=(25,)), timeout=0.2)([[0, 1, 0]])
 

@@ -101,10 +101,32 @@ def test_an_owner_may_have_an_empty_column(encode: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_a_column_that_a_pool_never_saw_says_nothing_of_test_rows(name: str) -> None:
+    """Its imputer fills it in training, and test rows came through in units of their own."""
+    if name == "gbdt":
+        needs("lightgbm")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(320, 3))
+    y = X[:, 0] + 0.5 * X[:, 1] > 0
+    X[:, 2] *= 1e6
+    X[:120, 2] = np.nan
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    blocks = {n: (table[k : k + 120], y[k : k + 120]) for n, k in (("x", 0), ("y", 120))}
+    owners = ds.Owners.from_arrays(blocks)
+    made = [
+        ds.ModelGame(owners, name, table[240:].assign(c=table["c"][240:] * scale), y[240:])
+        for scale in (1.0, 1e3)
+    ]
+    one, other = (float(game(np.array([[1.0, 0.0]]))[0]) for game in made)
+    assert one == other
+    assert one > 0.7
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_a_name_is_one_model_at_any_size_and_whatever_is_tested(name: str) -> None:
     """Large tables turned logistic and mlp into other models, scaled by the test rows."""
     if name == "gbdt":
-        pytest.importorskip("lightgbm")
+        needs("lightgbm")
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(33_000, 16)), np.repeat([0, 1], 16_500)
     small = ds.Owners.from_arrays({"a": (X[::999], y[::999])})
@@ -166,7 +188,7 @@ NEVER_WORSE = {"max_iter", "n_jobs", "deterministic", "verbose"}
 def counterpart(name: str, numbers: bool) -> Any:
     """scikit-learn's own model at its defaults, on scaled columns."""
     if name == "gbdt":
-        lightgbm = pytest.importorskip("lightgbm")
+        lightgbm = needs("lightgbm")
         chosen = [
             make(n_jobs=1, verbose=-1) for make in (lightgbm.LGBMClassifier, lightgbm.LGBMRegressor)
         ]

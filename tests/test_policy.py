@@ -77,7 +77,7 @@ def test_what_is_not_a_number_is_a_failure_under_a_policy() -> None:
 
 @pytest.mark.parametrize(
     ("utility", "limit", "cause"),
-    [(stuck, {"timeout": 1.0}, "TimedOut"), (greedy, {"memory": 10**8}, "OutOfMemory")],
+    [(stuck, {"timeout": 5.0}, "TimedOut"), (greedy, {"memory": 10**8}, "OutOfMemory")],
 )
 def test_limits_end_what_takes_too_much(utility, limit, cause, tmp_path) -> None:
     game = ds.DatasetGame(OWNERS, utility, on_failure="empty", fingerprint="f", **limit)
@@ -111,7 +111,7 @@ def test_a_coalition_that_takes_too_long_is_alone_in_failing() -> None:
         time.sleep(600.0 * bool((z == [True, False, False]).all(axis=1).any()))
         return z.sum(axis=1)
 
-    game = ds.CallableGame(slow, 3, timeout=1.0, on_failure="empty")
+    game = ds.CallableGame(slow, 3, timeout=5.0, on_failure="empty")
     assert game.block == 1
     assert sum(ds.value(game, "exact").failures.values()) == 1
 

@@ -20,10 +20,10 @@ from dushapley.cli.wording import in_options
 from dushapley.engine import quote as prices
 from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.executors import check_executor
-from dushapley.engine.plan import generous_budget
+from dushapley.engine.plan import choose_plan, generous_budget
 from dushapley.engine.value import Run
 from dushapley.errors import InvalidOption
-from dushapley.settlement.growth import growth_cost
+from dushapley.settlement.growth import METHOD as GROWTH
 from dushapley.terminal import columns, output, say, table
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def agree_on_plan(
     """
     game, plan, max_seconds = run.game, run.plan, run.max_seconds
     each = 0.0 if means.yes else run.trial()
-    grown = growth_cost(game.n_players) if growth else 0
+    grown = choose_plan(game, GROWTH, None, None).trainings(game) if growth else 0
     own = prices.seconds_of(plan, game, each)
     seconds = (own * (1 + others) + each * (apart + grown + pairs)) / prices.workers(means.jobs)
     timed = f" of {each:.2g} s, about {clock(seconds)}" if each else ""
@@ -152,6 +152,8 @@ def agree_on_plan(
 def agree_on_evaluations(game: ds.Game, evaluations: int, means: o.Means) -> None:
     """Ask before so many evaluations, if they are likely to take long."""
     if evaluations and not means.yes:
+        if not game.cheap:
+            say("Four trainings are timed first, beside the others; --yes leaves them out.")
         agree_on_seconds(prices.seconds_each(game) * evaluations / prices.workers(means.jobs))
 
 

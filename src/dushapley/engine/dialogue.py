@@ -104,11 +104,12 @@ class Dialogue:
         count = 0 if self.known is None else len(self.known)
         method, granted = self.plan.method, self.plan.budget
         least = method.least(self.n_players, self.plan.options) + count
-        if count and granted < min(least, 2**self.n_players):
+        needed = min(least, 2**self.n_players)
+        if count and granted < needed:
             raise BudgetTooSmall(
                 f"The budget of {granted:,} evaluations counts the {count:,} known pools, and "
-                f"{method.name} needs at least {least - count:,} beside them. Pass a budget of "
-                f"{least:,} or more, or fewer known pools."
+                f"{method.name} needs at least {needed - count:,} beside them. Pass a budget of "
+                f"{needed:,} or more, or fewer known pools."
             )
 
     def again(self) -> Dialogue:

@@ -108,10 +108,12 @@ def generous_budget(game: Game, method: str | Method) -> int | None:
     """The budget where a person waits for the result: the larger of 6I and 300, at most 2^I.
 
     A count and never a clock, so that every machine settles alike. None: the method's default, for
-    other methods than `auto` and `gp`, games that cost nothing, and from 50 owners on.
+    other methods than `auto` and `gp`, games of which `auto` asks every coalition for nothing, and
+    from 50 owners on.
     """
     everything, usual = 2**game.n_players, 6 * game.n_players
-    if method not in (AUTO, FALLBACK) or game.cheap or usual >= GENEROUS:
+    free = method == AUTO and game.cheap and game.n_players <= MOST_FREE
+    if method not in (AUTO, FALLBACK) or free or usual >= GENEROUS:
         return None
     return GENEROUS if everything > GENEROUS else everything + len(game.probe_pools)
 

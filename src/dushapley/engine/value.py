@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from time import monotonic
 from typing import Any, Self
@@ -41,7 +41,7 @@ from dushapley.engine.propagation import formula_errors, kept_covariance
 from dushapley.engine.quote import seconds_each
 from dushapley.engine.remarks import judged, remarked
 from dushapley.engine.sheet import Begin
-from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
+from dushapley.errors import InvalidOption, ProtocolViolated, Stopped, UtilityFailed
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game
@@ -270,8 +270,11 @@ class Run:
         if self._paid is not None and self._paid.read(self.game.keys(pools[1:], None)):
             return 0.0
         pools[0, np.argmin(self.game.sizes)] = True
+        few = float("inf")
         with closing(make_executor("local", 1)) as here:  # within the limits of a training
-            few, all_ = (self.probes.time(here, pool[None]) for pool in pools)
+            with suppress(UtilityFailed):  # the method may never ask for it
+                few = self.probes.time(here, pools[:1])
+            all_ = self.probes.time(here, pools[1:])
         return (min(few, all_) + all_) / 2
 
     def pay(self) -> Valuation:

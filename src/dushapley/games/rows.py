@@ -25,6 +25,9 @@ from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, pool_name
 
+DRAWING = "32 bits"
+"""How rows are drawn, for the keys of pools of drawn rows: other rows would have other values."""
+
 
 class RowsGame(Game):
     """What all games with rows share: which rows a pool holds, and what it is called.
@@ -76,6 +79,8 @@ class RowsGame(Game):
         """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
         if method != "knn" or self.X_test is None or self.y_test is None:
             return None
+        if self.owners.reduced is not None:
+            return None  # sums have no neighbours
         estimate = knn_estimate(self.owners, self.X_test, self.y_test, DEFAULT_K)
         return replace(estimate, notes=(KNN_NOTE,))
 
@@ -167,7 +172,8 @@ class RowsGame(Game):
             if counts[j] == self.sizes[j]:
                 parts.append(self.owners.hashes[j])
             elif counts[j] > 0:
-                parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {counts[j]} {draw}")
+                drawn = f"{counts[j]} {draw} {DRAWING}"
+                parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {drawn}")
         return sha256("\n".join(parts))
 
 

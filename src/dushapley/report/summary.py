@@ -86,7 +86,7 @@ def summarize(
         "why": why(diagnosis, order),
         "figures": _figures(valuation, settlement, order) | why_figures(diagnosis, order),
         "meaning": meaning(valuation),
-        "method": _method(valuation),
+        "method": _method(valuation) | {"grown": _grown(settlement)},
         "about": known,
         "record": {} if settlement is None else dict(settlement.record),
         "notes": list(valuation.notes),
@@ -344,6 +344,12 @@ def _figure_names(names: Sequence[str]) -> list[str]:
     if len(names) > MOST_NAMED:
         return [str(k + 1) for k in range(len(names))]
     return [wrapped(name) for name in distinct_names(names, NAME_WIDTH)]
+
+
+def _grown(settlement: Settlement | None) -> str:
+    """Trainings of `value --growth`, or nothing."""
+    measured: Any = None if settlement is None else settlement.record.get("growth")
+    return whole(measured["trainings"]) if measured else ""
 
 
 def _method(valuation: Valuation) -> Plain:

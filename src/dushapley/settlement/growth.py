@@ -76,8 +76,8 @@ def measure_growth(
     Returns
     -------
     dict
-        "more" (part of an owner's rows), "seed", "evaluations", "values" and "std_errors" (of all
-        known sources; None where one is unknown), one for each owner.
+        "more" (part of an owner's rows), "seed", "evaluations", "trainings", and for each owner
+        "values" and "std_errors" (of all known sources; None where one is unknown).
 
     Examples
     --------
@@ -94,6 +94,7 @@ def measure_growth(
         "more": MORE,
         "seed": seed,
         "evaluations": found.n_evaluations,
+        "trainings": found.n_trainings,
         "values": found.values.tolist(),
         "std_errors": None if errors is None else errors.tolist(),
     }

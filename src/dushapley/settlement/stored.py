@@ -73,6 +73,7 @@ RECORD: dict[str, Rule] = {
             "more": number(least=0),
             "seed": whole(most=2**128),
             "evaluations": whole(),
+            "trainings": whole(),
             "values": listed(number()),
             "std_errors": optional(listed(number(least=0))),
         }

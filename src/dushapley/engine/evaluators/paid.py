@@ -219,7 +219,8 @@ class PaidEvaluator(Evaluator):
         with blas_limit(self.game):
             trail = run_history(self.game.sizes, self.transcript, self.answers.values, final)
         beside = sum(key not in self.answers for key in self.probes.trained)
-        trained = self.answers.n_known - 1 + beside  # nobody's is not
+        again = sum(key in self.answers for key in self.probes.lost)
+        trained = self.answers.n_known - 1 + beside + again  # nobody's is not
         probed = {"probes": self.probes.account()} if self.game.deterministic is None else {}
         return {
             "n_computed": self.n_computed,

@@ -41,6 +41,8 @@ class Probes:
         Keys of pools whose own training is still to come.
     outcomes
         Those that have come and that the method has not asked for.
+    lost
+        Those of which nothing came: trained again, should the method ask.
     shown
         Whether no seed mattered; None: unknown.
     """
@@ -49,6 +51,7 @@ class Probes:
         self.game, self.ledger, self.n_out = game, ledger, 0
         self.shown: bool | None = None
         self.outcomes: dict[bytes, Outcome] = {}
+        self.lost: set[bytes] = set()
         pools, draws = game.check(game.probe_pools[:n_pools], None)
         self.keys = game.keys(pools, draws) if n_pools else []
         names = {self._name(key, probe): (key, probe) for key in self.keys for probe in (0, 1)}
@@ -82,6 +85,8 @@ class Probes:
             if outcomes:
                 self.outcomes[key] = outcomes[0]
                 paid.append((key, outcomes[0]))
+            else:
+                self.lost.add(key)
         self._write(paid, key, query)
 
     def time(self, executor: Executor, query: Queries) -> float:
@@ -89,7 +94,9 @@ class Probes:
         ((key,), started) = self.game.keys(query, None), perf_counter()
         task = next((task for task in self.waiting if task[::2] == (key, 0)), None)
         if task is None:
+            self.lost.add(key)
             ((_, (outcome,)),) = executor.run(self.game, [(query, None)])
+            self.lost.remove(key)
             self.outcomes[key] = outcome
             self._write([(key, outcome)], key, query)
         else:
@@ -112,7 +119,8 @@ class Probes:
     @property
     def trained(self) -> set[bytes]:
         """Keys of pools that were trained as always, whether or not the method asks for them."""
-        return {key for key, probe in self.voices if probe == 0} | self.outcomes.keys()
+        own = {key for key, probe in self.voices if probe == 0}
+        return own | self.outcomes.keys() | self.lost
 
     @property
     def n_reseeded(self) -> int:

@@ -235,7 +235,7 @@ def make_model(
         return scaled_once(name, model, owners)
     steps: list[Any] = [StandardScaler(with_mean=not sparse)] if scaled else []
     if missing and not takes_holes(model):
-        steps.insert(0, SimpleImputer(keep_empty_features=True))
+        steps = [EmptyAsZero(), SimpleImputer(), *steps]
     elif missing and type(model).__name__.startswith("HistGradientBoosting"):
         steps.insert(0, EmptyAsZero())
     return make_pipeline(*steps, model) if steps else model

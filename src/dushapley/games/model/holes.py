@@ -12,9 +12,10 @@ from dushapley.data.rows import is_sparse, is_table
 
 
 class EmptyAsZero(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Set columns that held nothing in training to 0; a tree splits on neither.
+    """Set columns that held nothing in training to 0, in test rows as well: they tell nothing.
 
-    scikit-learn's histogram boosting takes single holes, but no column of holes only.
+    scikit-learn's histogram boosting takes single holes, but no column of holes only. Its imputer
+    fills such a column in training, but leaves to the test rows what no model has seen.
 
     Examples
     --------

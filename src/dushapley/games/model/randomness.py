@@ -13,6 +13,7 @@ same weights in each repeat.
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 from collections.abc import Iterable, Iterator
@@ -110,7 +111,8 @@ def known_chance(model: Any, said: bool | None = None) -> bool | None:
     """Whether another seed trains the same model; None: unknown.
 
     What the user has `said` counts. It is known of this library's models, of scikit-learn's
-    where no part takes a seed or uses it, and of trees, which break ties by theirs.
+    where no part takes a seed or uses it, of trees, which break ties by theirs, and of searches
+    and selections by chance, which often choose the same.
     """
     if said not in (None, True, False):
         raise InvalidGame(
@@ -125,9 +127,24 @@ def known_chance(model: Any, said: bool | None = None) -> bool | None:
     parts = [model, *model.get_params(deep=True).values()]
     parts = [part for part in parts if hasattr(part, "get_params")]
     bases = {base.__module__ for part in parts for base in type(part).__mro__}
-    if any(base.startswith(TREES) for base in bases):
+    if any(base.startswith(TREES) for base in bases) or any(map(_draws_rarely, parts)):
         return False
     return True if all(map(_draws_nothing, parts)) else None
+
+
+def _draws_rarely(part: Any) -> bool:
+    """Whether an estimator chooses by chance: among candidates, by folds, or columns by a noise."""
+    own = part.get_params(deep=False)
+    if any(name.startswith("param_") for name in own) and "random_state" in own:
+        return True
+    if any(getattr(value, "shuffle", False) and _is_open(value) for value in own.values()):
+        return True
+    functions = (value for value in own.values() if inspect.isfunction(value))
+    return any("random_state" in inspect.signature(value).parameters for value in functions)
+
+
+def _is_open(splitter: Any) -> bool:
+    return getattr(splitter, "random_state", 0) is None
 
 
 def _draws_nothing(part: Any) -> bool:

@@ -11,6 +11,7 @@ from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.data.summaries import Statistics, classification_statistics
 from dushapley.games.model.additive.model import (
     EPSILON,
+    KEPT,
     Additive,
     known_variances,
     least_norm,
@@ -85,6 +86,17 @@ class ClassModel(Additive):
             return np.ones_like(variances)
         return np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
 
+    def is_sound(self, pooled: FloatArray) -> BoolArray:
+        """Variances of which rounding has left enough; pools that no model is fitted to are."""
+        counts = pooled[: len(self.classes)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            known = self._is_known(pooled)
+        return known | ((counts > 0).sum(axis=0) < 2) | (counts.sum(axis=0) <= len(counts))
+
+    @abstractmethod
+    def _is_known(self, pooled: FloatArray) -> BoolArray:
+        """Which pools' variances rounding has left enough of."""
+
     @abstractmethod
     def discriminants(self, pooled: FloatArray) -> FloatArray:
         """Log-probabilities up to a constant, shape (test rows, C, m)."""
@@ -113,14 +125,18 @@ class ClassModel(Additive):
         """Scores of one pool by any metric that is known row by row."""
         metric = self.game.scorer.metric
         assert metric is not None
-        grown = np.exp(discriminants - discriminants.max(axis=1, keepdims=True))
-        probabilities = grown / grown.sum(axis=1, keepdims=True)
+        probabilities = self.probabilities(discriminants)
         response: Any = self.classes[probabilities.argmax(axis=1)]
         if metric.response == "probabilities":
             response = probabilities
         elif metric.response == "ranking":
             response = discriminants[:, 1] - discriminants[:, 0]
         return metric.rows(self.game.scorer.target, response)
+
+    def probabilities(self, discriminants: FloatArray) -> FloatArray:
+        """Of one pool, shape (test rows, C); classes that it lacks have none."""
+        grown = np.exp(discriminants - discriminants.max(axis=1, keepdims=True))
+        return grown / grown.sum(axis=1, keepdims=True)
 
 
 class Discriminant(ClassModel):
@@ -172,6 +188,31 @@ class Discriminant(ClassModel):
             means.swapaxes(0, 1) * slopes
         ).sum(axis=0)
         return (self.rows @ slopes.reshape(d, -1)).reshape(len(self.rows), *level.shape) + level
+
+    def probabilities(self, discriminants: FloatArray) -> FloatArray:
+        """Of two classes scikit-learn takes 1 − p for one of them, where small ones are rounded."""
+        there = np.flatnonzero(np.isfinite(discriminants[0]))
+        if len(there) != 2:
+            return super().probabilities(discriminants)
+        first, second = there
+        found = np.zeros_like(discriminants)
+        with np.errstate(over="ignore"):
+            found[:, second] = 1 / (1 + np.exp(discriminants[:, first] - discriminants[:, second]))
+        found[:, first] = 1 - found[:, second]
+        return found
+
+    def _is_known(self, pooled: FloatArray) -> BoolArray:
+        counts, sums, second = self.split(pooled)
+        n, d = counts.sum(axis=0), sums.shape[1]
+        squares = second.reshape(d, d, -1)[np.arange(d), np.arange(d)]
+        between = (sums**2 / np.where(counts > 0, counts, 1)[:, None]).sum(axis=0)
+        around = self.origin[:, None]
+        factors = self.factors(known_variances(squares, sums.sum(axis=0), n, around))
+        within, scale = (squares - between) * factors**2, squares * factors**2
+        if not self.standardised:  # scikit-learn's discriminants are around 0
+            scale += n * around**2
+        shrunk = (1 - self.regularisation) * within + self.regularisation * within.mean(axis=0)
+        return np.asarray((EPSILON * scale <= KEPT * shrunk).all(axis=0))
 
     def _inverse_times(
         self, covariance: FloatArray, means: FloatArray, rounding: FloatArray
@@ -230,6 +271,17 @@ class NaiveBayes(ClassModel):
         level = np.log(rows[:, 0] / n) - 0.5 * np.log(2 * np.pi * variances).sum(axis=1)
         level = np.where(added > 0, level, np.log(rows[:, 0] / n))
         return level + self._log_likelihood(means, np.where(added > 0, squared / variances, 0.0))
+
+    def _is_known(self, pooled: FloatArray) -> BoolArray:
+        counts, sums, rest = self.split(pooled)
+        squares, rows = rest.reshape(sums.shape), np.where(counts > 0, counts, 1)[:, None]
+        n, around = counts.sum(axis=0), self.origin[:, None]
+        spread = known_variances(squares.sum(axis=0), sums.sum(axis=0), n, around)
+        squared = self.factors(spread) ** 2
+        added = self.regularisation * (spread * squared).max(axis=0)
+        variances, scale = known_variances(squares, sums, rows) * squared, squares / rows * squared
+        kept = EPSILON * scale <= KEPT * (variances + added)
+        return np.asarray((kept | (variances == 0)).all(axis=(0, 1)))
 
     def _log_likelihood(self, means: FloatArray, precisions: FloatArray) -> FloatArray:
         """−½ Σ (x − μ)²/σ², pool by pool: expanding the square would lose its digits."""

@@ -13,11 +13,14 @@ import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.data.summaries import Kind, Statistics
+from dushapley.games.model.training import grouped
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
 
 EPSILON = float(np.finfo(np.float64).eps)
+KEPT = 1e-10
+"""What sums may lose of a variance to rounding, as a part of it."""
 ELIMINATE_UP_TO = 24
 """Unknowns up to which eliminating all systems side by side beats solving one after the other."""
 
@@ -34,11 +37,15 @@ class Additive(ABC):
 
     kind: ClassVar[Kind]
     most: int = 1024
-    basis: FloatArray | None = None
 
     def __init__(self, game: ModelGame) -> None:
         self.game = game
         self.origin = np.asarray(game.X_test, dtype=np.float64).mean(axis=0)
+
+    @property
+    def basis(self) -> FloatArray | None:
+        """Beside the coefficients of a pool, what its scores by test row are made of."""
+        return None
 
     @property
     @abstractmethod
@@ -66,13 +73,16 @@ class Additive(ABC):
     def powers(self) -> IntArray:
         """Where a vector holds counts and sums of squares, beside which the others are small."""
 
+    @abstractmethod
     def is_sound(self, pooled: FloatArray) -> BoolArray:
         """Which pools' sums determine the model; the others' have to be fitted on their rows."""
-        return np.ones(pooled.shape[1], dtype=np.bool_)
 
     def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
         """Score of the model fitted on rows, as `scored` has it of one pool."""
-        raise TypeError(f"{type(self).__name__} is determined by its sums.")
+        from sklearn.base import clone
+
+        value, rows = self.game.scorer(clone(self.game.model).fit(X, y))
+        return np.array([value]), np.empty((0, 1)) if rows is None else grouped(rows)[:, None]
 
     @abstractmethod
     def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
@@ -92,6 +102,25 @@ def unscaled(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
     spread = np.sqrt(np.maximum(systems[diagonal, diagonal], 0.0))
     factors = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     return systems * factors[:, None] * factors, factors
+
+
+def least_pivots(systems: FloatArray) -> FloatArray:
+    """What elimination leaves of the diagonals of m systems, at least, as a part of them.
+
+    In any units: 1 where columns have nothing to do with each other, 0 where one follows from
+    those before it.
+    """
+    scaled, p = unscaled(systems)[0], len(systems)
+    if p > ELIMINATE_UP_TO:
+        lifted = np.moveaxis(scaled, 2, 0) + p * KEPT * np.eye(p)  # rounding must not end it
+        pivots = np.diagonal(np.linalg.cholesky(lifted), axis1=1, axis2=2) ** 2
+        return np.asarray(pivots.min(axis=1))
+    least = np.ones(scaled.shape[2])
+    for k in range(p):
+        least = np.minimum(least, scaled[k, k])
+        ratio = scaled[k + 1 :, k] / scaled[k, k]
+        scaled[k + 1 :, k + 1 :] -= ratio[:, None] * scaled[k, k + 1 :]
+    return least
 
 
 def known_variances(

@@ -282,16 +282,19 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
 
 def _is_singular(game: ModelGame, model: Additive) -> bool:
     """True if not even the sums of all owners determine the model: it is then fitted on rows."""
-    if game.owners.reduced is not None or type(model).is_sound is Additive.is_sound:
+    if game.owners.reduced is not None:
         return False
-    targets = np.concatenate([np.asarray(y) for y in game.owners.y])
-    everything = model.reduce("all", np.concatenate(game.owners.X), targets)
-    return not model.is_sound(model.vector(everything)[:, None])[0]
+    rows = zip(game.owners.X, map(np.asarray, game.owners.y), strict=True)
+    everything = sum((model.summed(model.features(X, y)) for X, y in rows), np.zeros(model.width))
+    return not model.is_sound(everything[:, None])[0]
 
 
 def _can_be_summed(X: Array) -> bool:
-    """True if rows are numbers whose squares are finite."""
-    numbers = X.ndim == 2 and X.dtype.kind in "fiub"
+    """True if rows are numbers whose squares are finite, in which scikit-learn computes as sums do.
+
+    Of rows in single precision it makes a model in single precision.
+    """
+    numbers = X.ndim == 2 and (X.dtype == np.float64 or X.dtype.kind in "iub")
     return numbers and float(np.abs(X).max(initial=0)) < FAR
 
 
@@ -351,7 +354,9 @@ def _naive_bayes(
     # for areas scikit-learn ranks by probabilities, of which many round to the same 1
     taken = options["priors"] is None and not game.scoring.startswith("roc_auc")
     smoothing = float(options["var_smoothing"])
-    return NaiveBayes(game, smoothing, standardised=standardised) if taken else None
+    if not taken or smoothing <= 0:
+        return None
+    return NaiveBayes(game, smoothing, standardised=standardised)
 
 
 def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:

@@ -12,9 +12,11 @@ from dushapley.data.summaries import Statistics, bin_statistics, regression_stat
 from dushapley.errors import InvalidGame
 from dushapley.games.model.additive.model import (
     ELIMINATE_UP_TO,
+    EPSILON,
     Additive,
     known_variances,
     least_norm,
+    least_pivots,
     solve,
     unscaled,
 )
@@ -23,9 +25,10 @@ from dushapley.games.model.training import MOST_SCORES, grouped
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
 
-SOUND, SPANNED = 1e-6, 1e-10
-"""From which on sums determine a solution: the least eigenvalue of a system with ones on its
-diagonal, and a lower bound of that of the system itself beside its largest."""
+SOUND, SPANNED, PIVOT, ROUNDED = 1e-6, 1e-10, 1e-7, 1e-9
+"""From which on sums determine a solution. Least squares: the least eigenvalue of a system with
+ones on its diagonal, and a lower bound of that of the system itself beside its largest. Ridge: what
+elimination leaves of the diagonal, and what rounding may take of a penalty or a variance."""
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 """Scores that are functions of the mean squared error."""
 
@@ -82,8 +85,7 @@ class LinearModel(Additive):
         self.rows = self.features(game.X_test, y)
         self.squares = (y - y.mean()) ** 2
         n_pairs = self.rows.shape[1] * (self.rows.shape[1] + 1) // 2
-        if game.scoring in ERROR_SCORES and n_pairs < min(len(y), MOST_SCORES):
-            self.basis = self._basis()
+        self.by_pairs = game.scoring in ERROR_SCORES and n_pairs < min(len(y), MOST_SCORES)
 
     @cached_property
     def pairs(self) -> tuple[IntArray, IntArray]:
@@ -95,10 +97,16 @@ class LinearModel(Additive):
         """Moments T of the test set."""
         return self._matrix(self.reduce("test", self.game.X_test, np.asarray(self.game.y_test)))
 
-    def _basis(self) -> FloatArray:
-        first, second = self.pairs
-        products = self.rows[:, first] * self.rows[:, second] * np.where(first == second, 1.0, 2.0)
-        return grouped(np.column_stack([np.ones(len(self.rows)), self.squares, products]))
+    @cached_property
+    def basis(self) -> FloatArray | None:
+        """Of the scores by row: ones, squares of the targets, and products of entries of rows."""
+        if not self.by_pairs:
+            return None
+        columns = [grouped(np.column_stack([np.ones(len(self.rows)), self.squares]))]
+        for a, row in enumerate(self.rows.T):
+            factors = np.where(np.arange(a, self.rows.shape[1]) == a, 1.0, 2.0)
+            columns.append(grouped(row[:, None] * self.rows[:, a:] * factors))
+        return np.concatenate(columns, axis=1)
 
     def reduce(self, name: str, X: Array, y: Array) -> Statistics:
         return regression_statistics(name, X, y)
@@ -137,10 +145,10 @@ class LinearModel(Additive):
         return self._scored(self._solved(pooled, sound))
 
     def is_sound(self, pooled: FloatArray) -> BoolArray:
-        """Least squares in full rank; what is made of too few rows, sums do not tell."""
-        if self.alpha:
-            return super().is_sound(pooled)
+        """Columns that do not follow from each other; what is made of others, sums do not tell."""
         moments = pooled.reshape(*self.moments.shape, -1)
+        if self.alpha:
+            return self._is_ridge_sound(moments)
         systems = self._centred(moments)[0][:-1, :-1]
         scaled, factors = unscaled(systems)
         lowest = np.linalg.eigvalsh(np.moveaxis(scaled, 2, 0))[:, 0]
@@ -148,6 +156,18 @@ class LinearModel(Additive):
         with np.errstate(divide="ignore", invalid="ignore"):
             spanned = lowest / (factors**2).max(axis=0) / (1 / factors**2).sum(axis=0)
         return np.asarray((lowest > SOUND) & (spanned > SPANNED))
+
+    def _is_ridge_sound(self, M: FloatArray) -> BoolArray:
+        k, penalty = np.arange(1, len(M) - 1), self._penalty(M)
+        sound = (penalty / (M[k, k] + penalty)).min(axis=0) > PIVOT  # elimination leaves more
+        sound[~sound] = least_pivots(self._penalised(M[:, :, ~sound])) > PIVOT
+        # of fewer rows than columns scikit-learn solves XX' + α, where the largest unit rounds most
+        rounding = EPSILON * (M[k, k] / (penalty / self.alpha)).sum(axis=0)
+        sound &= (M[0, 0] >= len(k)) | (rounding <= ROUNDED * self.alpha)
+        if not self.intercept:  # nor do sums around 0 tell rows apart that are far from it
+            within = M[k, k] - M[0, 1:-1] ** 2 / M[0, 0]
+            sound &= (EPSILON * M[k, k] <= ROUNDED * within).all(axis=0)
+        return np.asarray(sound)
 
     def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
         from sklearn.base import clone
@@ -183,13 +203,21 @@ class LinearModel(Additive):
         return np.maximum(mse, 0.0)
 
     def _coefficients(self, M: FloatArray) -> FloatArray:
+        left, beta = self._penalised(M), np.zeros((len(M) - 1, M.shape[2]))
+        first = len(beta) - len(left)
+        beta[first:] = solve(left, M[first:-1, -1:])[:, 0]
+        return beta
+
+    def _penalised(self, M: FloatArray) -> FloatArray:
+        """The systems of ridge regressions."""
         first = 0 if self.intercept else 1
         left = M[first:-1, first:-1].copy()
         inner = np.arange(1 - first, len(left))
-        left[inner, inner] += self.alpha * (self._variances(M) if self.standardised else 1.0)
-        beta = np.zeros((len(M) - 1, M.shape[2]))
-        beta[first:] = solve(left, M[first:-1, -1:])[:, 0]
-        return beta
+        left[inner, inner] += self._penalty(M)
+        return left
+
+    def _penalty(self, M: FloatArray) -> FloatArray | float:
+        return self.alpha * (self._variances(M) if self.standardised else 1.0)
 
     def _variances(self, M: FloatArray) -> FloatArray:
         """Variance of each feature in each pool; 1 where a feature does not vary, as scalers do."""
@@ -235,9 +263,12 @@ class Bins(Additive):
         y = np.asarray(game.y_test, dtype=np.float64)
         self.level, self.variance = float(y.mean()), float(y.var())
         self.test = self.reduce("test", np.asarray(game.X_test), y)
-        self.basis = self._basis(np.asarray(game.X_test, dtype=np.float64), y - self.level)
 
-    def _basis(self, X: FloatArray, around: FloatArray) -> FloatArray:
+    @cached_property
+    def basis(self) -> FloatArray:
+        """Of the scores by row: ones, squares of the targets, and both by bin."""
+        X = np.asarray(self.game.X_test, dtype=np.float64)
+        around = np.asarray(self.game.y_test, dtype=np.float64) - self.level
         inside, levels = self._inside(X), np.column_stack([np.ones(len(X)), around**2])
         return grouped(np.column_stack([levels, inside, -2 * around[:, None] * inside]))
 
@@ -277,6 +308,9 @@ class Bins(Additive):
             )
         counts, means = statistics.arrays["counts"], statistics.arrays["means"]
         return np.concatenate([counts, counts * (means - self.level)])
+
+    def is_sound(self, pooled: FloatArray) -> BoolArray:
+        return np.ones(pooled.shape[1], dtype=np.bool_)
 
     def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
         return self.scored(pooled, sound)[0]

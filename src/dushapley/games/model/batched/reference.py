@@ -250,6 +250,13 @@ def safe_rate(*blocks: ArrayLike) -> float:
     The curvature of the mean cross-entropy of two classes is at most half that eigenvalue
     (an intercept column included), so this is the largest step that cannot overshoot.
     """
-    parts = (with_intercept(np.asarray(block, dtype=np.float64)) for block in blocks)
-    squares: FloatArray = np.sum([rows.T @ rows for rows in parts], axis=0)
-    return float(2 / np.linalg.eigvalsh(squares / squares[-1, -1])[-1])  # over the number of rows
+    parts = [with_intercept(np.asarray(block, dtype=np.float64)) for block in blocks]
+    n_rows, n_columns = sum(map(len, parts)), parts[0].shape[1]
+    if n_rows < n_columns:  # XX' has the same largest eigenvalue
+        rows = np.concatenate(parts)
+        squares = rows @ rows.T
+    else:
+        squares = np.zeros((n_columns, n_columns))
+        for rows in parts:
+            squares += rows.T @ rows
+    return float(2 / np.linalg.eigvalsh(squares / n_rows)[-1])
