@@ -278,7 +278,7 @@ def refuse_unless_applicable(
     need = method.need(options)
     if need == "coalitions" or (need == "fractions" and fractions != "none"):
         return
-    others = ", ".join(coalition_methods())
+    others = ", ".join(name for name in coalition_methods() if name != method.name)
     refusals = {
         "fractions": "draws part of an owner's rows, but this game knows whole owners only: it was "
         "given sums or utilities, not rows. Use a method that asks for whole owners: "

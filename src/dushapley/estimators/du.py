@@ -19,8 +19,8 @@ MOST_CELLS = 2**22
 
 BIAS_NOTE = (
     "DU-Shapley draws the other owners' rows from one pool: it is blind to differences in quality "
-    "between them and works poorly when some owners are much larger than the rest. Its standard "
-    "errors are of sampling error only."
+    "between them and works poorly when some owners are much larger than the rest. No error bar "
+    "holds this bias."
 )
 
 
