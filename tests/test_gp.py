@@ -675,6 +675,10 @@ def test_known_pools_leave_room_in_the_budget_or_are_refused() -> None:
     known = np.unique(np.random.default_rng(0).random((60, 8)) < 0.5, axis=0)[:17]
     with pytest.raises(ds.DUShapleyError, match=r"counts the 17 known .* budget of 35 or more"):
         ds.AskTell("gp", 8, budget=20, known=known)
+    with pytest.raises(ds.DUShapleyError, match="rest on its own questions"):
+        ds.AskTell("permutation", 8, budget=60, known=known)
+    with pytest.raises(ds.DUShapleyError, match="Pass a budget of 256 or more"):
+        ds.AskTell("gp", 8, budget=60, known=np.arange(1, 255)[:, None] >> np.arange(8) & 1 == 1)
     talk = ds.AskTell("gp", 8, budget=35, known=known)
     while (ask := talk.ask()) is not None:
         talk.tell(np.sqrt(ask.queries.sum(axis=1)))

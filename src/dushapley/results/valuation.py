@@ -88,7 +88,8 @@ class Valuation:
     n_trainings
         Trainings that the values rest on, found ones included: repeats and folds of every pool but
         the empty one, and probes for chance (``details["probes"]``). A pool of one class counts,
-        though nothing is fitted to it. 0 where nothing is trained.
+        though nothing is fitted to it, and one that fails counts with all its repeats, though the
+        first failure ends it. 0 where nothing is trained.
     u_empty, u_full
         Utility of no data and of everybody's.
     biased
