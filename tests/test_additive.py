@@ -358,6 +358,10 @@ def test_owners_of_sums_have_no_parts():
             ds.value(game, method, options=options)
     with pytest.raises(InvalidChange, match="given sums"):
         ds.what_if(game, ds.MoreRows("o25", 5))
+    with pytest.raises(MethodNotApplicable, match="needs the owners' rows"):
+        ds.value(game, "knn")
+    refused = ds.quote(game).set_index("method")["refused"]
+    assert refused[["du", "knn"]].notna().all()
 
 
 def test_nothing_is_reduced_before_the_first_question():
