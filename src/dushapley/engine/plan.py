@@ -101,7 +101,9 @@ def choose_plan(
     room = plan.budget // PROBED if budget is None else min(plan.budget // PROBED, budget - least)
     # two trainings a pool, but for the grand coalition, which every method asks
     probes = min(wanted, (room + 1) // 2) if room >= FEWEST_PROBES else 0
-    return replace(plan, probes=probes, budget=max(least, plan.budget - max(0, 2 * probes - 1)))
+    # under limits one that fails is trained again, without what makes it a probe
+    beside = max(0, 2 * probes - 1) + probes * game.limits.any
+    return replace(plan, probes=probes, budget=max(least, plan.budget - beside))
 
 
 def generous_budget(game: Game, method: str | Method) -> int | None:
