@@ -342,7 +342,7 @@ def test_systems_without_locks_and_limits_run_the_demo_and_workers(tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     paths = [str(Path(__file__).with_name("blocked")), *sys.path]
-    hidden = {"DUSHAPLEY_BLOCK": "fcntl,resource", "PYTHONPATH": os.pathsep.join(paths)}
+    hidden = {"DUSHAPLEY_BLOCK": "fcntl,resource,prctl", "PYTHONPATH": os.pathsep.join(paths)}
     hidden["TMPDIR"] = str(temporary)
     ran = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, env=os.environ | hidden,

@@ -1,5 +1,7 @@
 """Hide the packages named in DUSHAPLEY_BLOCK, in this process and in those that it starts.
 
+The name "prctl" hides what a system other than Linux lacks.
+
 DUSHAPLEY_BLOCK=torch,ray PYTHONPATH=$PWD/tests/blocked make test
 """
 
@@ -20,3 +22,16 @@ class Blocked(MetaPathFinder):
 
 
 sys.meta_path.insert(0, Blocked())
+
+if "prctl" in Blocked.names:
+    import ctypes
+
+    class Foreign(ctypes.CDLL):
+        """Libraries of a system that lacks `prctl`."""
+
+        def __getattr__(self, name: str) -> object:
+            if name == "prctl":
+                raise AttributeError("there is no prctl here")
+            return super().__getattr__(name)
+
+    ctypes.CDLL = Foreign  # type: ignore[misc]
