@@ -56,6 +56,10 @@ HANDED_ARRAYS = (
 MOST_REPEATS = 1000
 """Trainings averaged for every pool; each has a model of its own, made beforehand."""
 
+STATED = (
+    "That training draws nothing at random was stated (deterministic=True) and not measured: its "
+    "standard error of 0 rests on that."
+)
 LIFTED = (
     'Pools whose model is worse than none count as nobody\'s (at_least="empty"): nobody would '
     "deploy such a model."
@@ -206,6 +210,8 @@ class ModelGame(RowsGame):
             said = None  # it may draw as well
         self.deterministic = True if sums else said
         self.notes = (*parts.notes, *self._notes())
+        if deterministic and not sums and known_chance(self.model) is not True:
+            self.notes = (*self.notes, STATED)
         self.packages = self._packages()
         self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
 
