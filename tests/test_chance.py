@@ -18,8 +18,8 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.feature_selection import SelectKBest, mutual_info_classif
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
+from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, ShuffleSplit
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -280,9 +280,10 @@ def test_models_of_scikit_learn_that_take_no_seed_are_known():
         # these mostly choose the same, which a few probes would take for certain
         RandomizedSearchCV(GaussianNB(), {"var_smoothing": [0.1, 1.0]}, n_iter=1),
         GridSearchCV(GaussianNB(), {"var_smoothing": [0.1]}, cv=KFold(3, shuffle=True)),
+        RidgeCV(cv=ShuffleSplit(3)),
         make_pipeline(SelectKBest(mutual_info_classif, k=1), GaussianNB()),
     ]
-    assert [known_chance(model) for model in random] == [False] * 6
+    assert [known_chance(model) for model in random] == [False] * 7
 
 
 def test_our_own_arithmetic_needs_no_second_training():

@@ -137,14 +137,16 @@ def _draws_rarely(part: Any) -> bool:
     own = part.get_params(deep=False)
     if any(name.startswith("param_") for name in own) and "random_state" in own:
         return True
-    if any(getattr(value, "shuffle", False) and _is_open(value) for value in own.values()):
+    if any(map(_splits_by_chance, own.values())):
         return True
     functions = (value for value in own.values() if inspect.isfunction(value))
     return any("random_state" in inspect.signature(value).parameters for value in functions)
 
 
-def _is_open(splitter: Any) -> bool:
-    return getattr(splitter, "random_state", 0) is None
+def _splits_by_chance(value: Any) -> bool:
+    """Whether a parameter is a splitter that shuffles by the generators of the process."""
+    shuffles = hasattr(value, "get_n_splits") and getattr(value, "shuffle", True)
+    return bool(shuffles) and getattr(value, "random_state", 0) is None
 
 
 def _draws_nothing(part: Any) -> bool:
