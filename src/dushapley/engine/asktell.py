@@ -27,7 +27,7 @@ from dushapley.engine.history import run_history
 from dushapley.engine.plan import Plan
 from dushapley.engine.propagation import Transcript, error_bars, kept_covariance
 from dushapley.engine.scores import Answers
-from dushapley.errors import ProtocolViolated
+from dushapley.errors import InvalidOption, ProtocolViolated
 from dushapley.estimators.method import Method
 from dushapley.games.base import Outcome
 from dushapley.hashing import package_version, sha256
@@ -142,6 +142,11 @@ class AskTell(Dialogue):
             batch=batch,
             known=known,
         )
+        if known is not None and self.plan.method.name not in ("gp", "exact"):
+            raise InvalidOption(
+                f"known= was given with {self.plan.method.name}, whose values rest on its own "
+                "questions alone. Use method='gp', which learns from any pool."
+            )
         self.budget, self._options = budget, dict(options or {})
         self._method = method if isinstance(method, str) else self.plan.method.name
         self._ahead = Ahead(self)

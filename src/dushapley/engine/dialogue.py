@@ -100,14 +100,9 @@ class Dialogue:
         self._open(Ask(ends(self.n_players)))
 
     def _check_budget(self) -> None:
-        """Refuse known pools that the method ignores, or whose budget leaves it none to ask."""
+        """Refuse a budget that known pools use up, so that the method cannot ask its own."""
         count = 0 if self.known is None else len(self.known)
         method, granted = self.plan.method, self.plan.budget
-        if count and method.name not in ("gp", "exact"):
-            raise InvalidOption(
-                f"known= was given with {method.name}, whose values rest on its own questions "
-                "alone. Use method='gp', which learns from any pool."
-            )
         least = method.least(self.n_players, self.plan.options) + count
         needed = min(least, 2**self.n_players)
         if count and granted < needed:
