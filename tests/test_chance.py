@@ -530,11 +530,14 @@ def test_failures_of_probes_are_counted_and_paid_once(tmp_path):
                 raise ValueError("unlucky")
             return self
 
-    for number, budget, limit in ((3, None, None), (4, None, 90), (6, 40, None), (6, 40, 90)):
+    runs = ((3, None, None), (4, None, 90), (4, 20, 90), (6, 40, None), (6, 40, 90))
+    for number, budget, limit in runs:
         Path(log).write_text("")
         game = ds.ModelGame(owners(number), Fails(), *TEST, on_failure="empty", timeout=limit)
         result = ds.value(game, budget=budget)
         assert len(Path(log).read_text()) == result.n_trainings <= (budget or 99)
+        quoted = ds.quote(game, budget).set_index("method").loc["auto", "trainings"]
+        assert result.n_trainings <= quoted
         assert result.failures
 
 

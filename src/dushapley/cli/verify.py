@@ -96,6 +96,7 @@ def growth_finding(settled: Settlement, game: Any, ledger: Path | None, jobs: in
         return []
     stored, v = dict(settled.record["growth"]), settled.valuation
     again = measure_growth(game, seed=stored["seed"], ledger=ledger, n_jobs=jobs)
+    stored["trainings"] = again["trainings"]  # as it went: a ledger may have known of failures
     slack = TOLERANCE * scale_of(v)
     difference = first_difference(stored, again, ("growth",), TOLERANCE, lambda _: slack, v.owners)
     return [Finding("growth", difference is None, difference or "the same, measured again")]

@@ -79,7 +79,7 @@ class Plan:
         pools = (min(self.budget, 2**game.n_players) if whole else self.budget) - 1
         if self.probes and not self.enumerates(game.n_players):
             pools += self.probes - 1  # small ones, which the method may not ask
-        return pools * game.limits.trainings + self.probes
+        return pools * game.limits.trainings + self.probes * _most_each(game)
 
 
 def choose_plan(
@@ -95,23 +95,27 @@ def choose_plan(
     if plan.formula is not None or not wanted:
         return plan
     if plan.enumerates(game.n_players):
-        room = wanted if budget is None else budget - 2**game.n_players
+        room = wanted if budget is None else (budget - 2**game.n_players) // _most_each(game)
         return replace(plan, probes=max(0, min(wanted, room)))
     least = plan.method.least(game.n_players, plan.options)
     room = plan.budget // PROBED if budget is None else min(plan.budget // PROBED, budget - least)
     # two trainings a pool, but for the grand coalition, which every method asks
     probes = min(wanted, (room + 1) // 2) if room >= FEWEST_PROBES else 0
-    # under limits one that fails is trained again, without what makes it a probe
-    beside = max(0, 2 * probes - 1) + probes * game.limits.any
+    beside = max(0, (1 + _most_each(game)) * probes - 1)
     return replace(plan, probes=probes, budget=max(least, plan.budget - beside))
 
 
-def generous_budget(game: Game, method: str | Method) -> int | None:
-    """The budget where a person waits for the result: the larger of 6I and 300, at most 2^I.
+def _most_each(game: Game) -> int:
+    """Trainings of a probe beside its pool's own: under limits one that fails is made again."""
+    return 2 if game.limits.any else 1
 
-    A count and never a clock, so that every machine settles alike. None: the method's default, for
-    other methods than `auto` and `gp`, games of which `auto` asks every coalition for nothing, and
-    from 50 owners on.
+
+def generous_budget(game: Game, method: str | Method) -> int | None:
+    """The budget where a person waits for the result: the larger of 6I and 300.
+
+    At most all coalitions and the probes beside them. A count and never a clock, so that every
+    machine settles alike. None: the method's default, for other methods than `auto` and `gp`, games
+    of which `auto` asks every coalition for nothing, and from 50 owners on.
     """
     everything, usual = 2**game.n_players, 6 * game.n_players
     free = method == AUTO and game.cheap and game.n_players <= MOST_FREE

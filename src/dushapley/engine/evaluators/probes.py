@@ -51,12 +51,15 @@ class Probes:
         self.game, self.ledger, self.n_out = game, ledger, 0
         self.shown: bool | None = None
         self.outcomes: dict[bytes, Outcome] = {}
-        self.lost: set[bytes] = set()
         pools, draws = game.check(game.probe_pools[:n_pools], None)
         self.keys = game.keys(pools, draws) if n_pools else []
         names = {self._name(key, probe): (key, probe) for key in self.keys for probe in (0, 1)}
         stored = {} if ledger is None or not names else ledger.read(list(names))
         self.voices = {names[name]: outcome.value for name, outcome in stored.items()}
+        failed = {
+            key for (key, probe), voice in self.voices.items() if (probe, voice) == (0, FAILED)
+        }
+        self.lost = failed if game.limits.any else set()  # else a failure is an outcome
         pairs = zip(self.keys, pools, strict=True)
         tasks = [(key, pool[None], probe) for key, pool in pairs for probe in (0, 1)]
         self.waiting = deque(task for task in tasks if task[::2] not in self.voices)

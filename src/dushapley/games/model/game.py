@@ -268,7 +268,10 @@ class ModelGame(RowsGame):
         """A newcomer's rows, encoded as everybody's were; tables in everybody's types."""
         if is_table(self.owners.X[0]):
             return in_types_of(self.owners.X[0], as_table(X))
-        return X if self.encoding is None else self.encoding(X)
+        if self.encoding is not None:
+            return self.encoding(X)
+        own = self.owners.X[0].dtype
+        return X.astype(own) if {own.kind, X.dtype.kind} == {"f"} else X
 
     @property
     def templates(self) -> list[Any]:

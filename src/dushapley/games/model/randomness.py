@@ -18,6 +18,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ def _draws_rarely(part: Any) -> bool:
         return True
     if any(map(_splits_by_chance, own.values())):
         return True
-    functions = (value for value in own.values() if inspect.isfunction(value))
+    functions = (v for v in own.values() if inspect.isfunction(v) or isinstance(v, partial))
     return any("random_state" in inspect.signature(value).parameters for value in functions)
 
 

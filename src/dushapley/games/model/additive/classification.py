@@ -37,6 +37,8 @@ class ClassModel(Additive):
 
     kind = "classification"
     most = 64
+    least_rows = 0
+    """Rows for each class of a pool that no model is fitted to."""
 
     def __init__(
         self, game: ModelGame, regularisation: float, *, standardised: bool = False
@@ -91,7 +93,8 @@ class ClassModel(Additive):
         counts = pooled[: len(self.classes)]
         with np.errstate(divide="ignore", invalid="ignore"):
             known = self._is_known(pooled)
-        return known | ((counts > 0).sum(axis=0) < 2) | (counts.sum(axis=0) <= len(counts))
+        classes = (counts > 0).sum(axis=0)
+        return known | (classes < 2) | (counts.sum(axis=0) <= self.least_rows * classes)
 
     @abstractmethod
     def _is_known(self, pooled: FloatArray) -> BoolArray:
@@ -148,6 +151,8 @@ class Discriminant(ClassModel):
     Σ is the covariance within classes, shrunk by `regularisation` towards its mean variance;
     without shrinkage a singular one is inverted in the directions it knows.
     """
+
+    least_rows = 1
 
     def vector(self, statistics: Statistics) -> FloatArray:
         counts, sums, place = self.class_sums(statistics)

@@ -70,8 +70,11 @@ class Additive(ABC):
 
     @property
     @abstractmethod
-    def powers(self) -> IntArray:
-        """Where a vector holds counts and sums of squares, beside which the others are small."""
+    def powers(self) -> IntArray | None:
+        """Where a vector holds counts and sums of squares, beside which all else is small.
+
+        None: it holds none.
+        """
 
     @abstractmethod
     def is_sound(self, pooled: FloatArray) -> BoolArray:
@@ -145,10 +148,7 @@ def solve(systems: FloatArray, right: FloatArray) -> FloatArray:
     """
     p = len(systems)
     if p > ELIMINATE_UP_TO:
-        solved: FloatArray = np.asarray(
-            np.linalg.solve(np.moveaxis(systems, 2, 0), np.moveaxis(right, 2, 0)), np.float64
-        )
-        return np.moveaxis(solved, 0, 2)
+        return np.moveaxis(_solve_each(np.moveaxis(systems, 2, 0), np.moveaxis(right, 2, 0)), 0, 2)
     left, known = systems.copy(), right.copy()
     for k in range(p):
         ratio = left[k + 1 :, k] / left[k, k]
@@ -158,6 +158,17 @@ def solve(systems: FloatArray, right: FloatArray) -> FloatArray:
         known[k] -= (left[k, k + 1 :, None] * known[k + 1 :]).sum(axis=0)
         known[k] /= left[k, k]
     return known
+
+
+def _solve_each(systems: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve m systems, shapes (m, p, p) and (m, p, k); NaN for those that have no solution."""
+    try:
+        return np.asarray(np.linalg.solve(systems, right), np.float64)
+    except np.linalg.LinAlgError:
+        if len(systems) == 1:
+            return np.full(right.shape, np.nan)
+        pairs = zip(systems, right, strict=True)
+        return np.concatenate([_solve_each(one[None], other[None]) for one, other in pairs])
 
 
 def least_norm(systems: FloatArray, right: FloatArray) -> FloatArray:

@@ -56,6 +56,10 @@ class AdditivePath:
             self._refuse_other_kind(game.owners.reduced[0].kind)
             _ = self.summed  # which refuses bins of another model
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without what was drawn, which is made again where it is asked for."""
+        return {name: v for name, v in vars(self).items() if name != "features"} | {"_cache": {}}
+
     def _refuse_other_kind(self, kind: Kind) -> None:
         if kind != self.model.kind:
             raise InvalidGame(
@@ -174,11 +178,10 @@ class AdditivePath:
         """
         order, vectors = self.summed
         sizes = self.game.sizes[order].astype(np.int64)
-        drawn = counts[order] > 0
-        if 2 * counts.sum() > sizes[drawn].sum():
+        drawn, powers = counts[order] > 0, self.model.powers
+        if powers is not None and 2 * counts.sum() > sizes[drawn].sum():
             whole = vectors @ drawn.astype(np.float64)
             left = whole - self._over(np.repeat(drawn, sizes) & ~marks)
-            powers = self.model.powers
             if (left[powers] >= MUCH * whole[powers]).all():
                 return left
         return self._over(marks)

@@ -173,9 +173,14 @@ class LinearModel(Additive):
         from sklearn.base import clone
 
         model = clone(self.game.model).fit(X, y)
-        slopes, origin = np.asarray(model.coef_, dtype=np.float64), self.around[:-1]
-        level = float(model.intercept_) + float(slopes @ origin) - float(self.around[-1])
-        return self._scored(np.concatenate([[level], slopes, [-1.0]])[:, None])
+        scaler, line = model if self.standardised else (None, model)
+        slopes, level = np.asarray(line.coef_, dtype=np.float64), float(line.intercept_)
+        if scaler is not None:
+            slopes = slopes / scaler.scale_
+            level -= float(slopes @ scaler.mean_)
+        level += float(slopes @ self.around[:-1]) - float(self.around[-1])
+        coefficients = self._scored(np.concatenate([[level], slopes, [-1.0]])[:, None])[1]
+        return np.array([self.game.scorer.value(model)]), coefficients  # large slopes would round
 
     def _scored(self, b: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self.game.scoring not in ERROR_SCORES:
@@ -293,8 +298,8 @@ class Bins(Additive):
         return np.concatenate([np.bincount(codes, minlength=n_bins), sums])
 
     @property
-    def powers(self) -> IntArray:
-        return np.arange(len(self.edges) + 1)
+    def powers(self) -> None:
+        return None
 
     def reduce(self, name: str, X: Array, y: Array) -> Statistics:
         return bin_statistics(name, X, y, self.edges, self.column)
