@@ -146,9 +146,14 @@ class LinearModel(Additive):
 
     def is_sound(self, pooled: FloatArray) -> BoolArray:
         """Columns that do not follow from each other; what is made of others, sums do not tell."""
-        moments = pooled.reshape(*self.moments.shape, -1)
-        if self.alpha:
-            return self._is_ridge_sound(moments)
+        M, k = pooled.reshape(*self.moments.shape, -1), np.arange(1, len(self.around))
+        sound = self._is_ridge_sound(M) if self.alpha else self._is_of_full_rank(M)
+        if not self.intercept:  # sums around 0 do not tell rows apart that are far from it
+            within = M[k, k] - M[0, 1:-1] ** 2 / M[0, 0]
+            sound &= (EPSILON * M[k, k] <= ROUNDED * within).all(axis=0)
+        return sound
+
+    def _is_of_full_rank(self, moments: FloatArray) -> BoolArray:
         systems = self._centred(moments)[0][:-1, :-1]
         scaled, factors = unscaled(systems)
         lowest = np.linalg.eigvalsh(np.moveaxis(scaled, 2, 0))[:, 0]
@@ -163,11 +168,7 @@ class LinearModel(Additive):
         sound[~sound] = least_pivots(self._penalised(M[:, :, ~sound])) > PIVOT
         # of fewer rows than columns scikit-learn solves XX' + α, where the largest unit rounds most
         rounding = EPSILON * (M[k, k] / (penalty / self.alpha)).sum(axis=0)
-        sound &= (M[0, 0] >= len(k)) | (rounding <= ROUNDED * self.alpha)
-        if not self.intercept:  # nor do sums around 0 tell rows apart that are far from it
-            within = M[k, k] - M[0, 1:-1] ** 2 / M[0, 0]
-            sound &= (EPSILON * M[k, k] <= ROUNDED * within).all(axis=0)
-        return np.asarray(sound)
+        return np.asarray(sound & ((M[0, 0] >= len(k)) | (rounding <= ROUNDED * self.alpha)))
 
     def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
         from sklearn.base import clone
