@@ -197,7 +197,7 @@ def test_who_says_whether_training_is_random_pays_no_probe(said):
     result = ds.value(game, "gp", budget=40)
     assert Dice.fits == result.n_trainings == 39
     assert (result.errors["training"] == [0.0] * 6) is said
-    assert any("was stated (deterministic=True)" in note for note in result.notes) is said
+    assert any("was stated by who made the game" in note for note in result.notes) is said
     with pytest.raises(ds.DUShapleyError, match="deterministic is 'no'"):
         ds.ModelGame(owners(), Dice(), *TEST, deterministic="no")
 

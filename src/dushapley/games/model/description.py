@@ -154,11 +154,19 @@ def _source(name: str, spec: ModuleSpec) -> Source:
 def _read(name: str, spec: ModuleSpec) -> Source:
     package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
     try:
-        with _PARSER:
-            tree = ast.parse(Path(str(spec.origin)).read_bytes())
+        tree = _parsed(Path(str(spec.origin)).read_bytes())
         return digest(ast.dump(tree)), list(_imports(tree, package))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return "unreadable", []
+
+
+def _parsed(source: bytes) -> ast.AST:
+    """Parse beside other threads; those that print tracebacks parse too, and do not wait for us."""
+    with _PARSER:
+        for _ in range(20):
+            with suppress(SystemError):
+                return ast.parse(source)
+        return ast.parse(source)
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:

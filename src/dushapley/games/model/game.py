@@ -57,7 +57,7 @@ MOST_REPEATS = 1000
 """Trainings averaged for every pool; each has a model of its own, made beforehand."""
 
 STATED = (
-    "That training draws nothing at random was stated (deterministic=True) and not measured: its "
+    "That training draws nothing at random was stated by who made the game, and not measured: its "
     "standard error of 0 rests on that."
 )
 LIFTED = (
