@@ -266,10 +266,22 @@ def test_groups_follow_the_measured_time() -> None:
     assert pace.size(64, 2) == 1  # nothing measured
     pace.saw(0.0, 1)
     assert pace.size(64, 2) == 8  # fair shares
-    pace.saw(0.5, 10)
+    pace.saw(0.04, 10)
     assert pace.size(64, 2) == 5
+    assert pace.size(6400, 100) == 16  # more workers than a driver could follow one by one
     pace.saw(60.0, 1)
     assert pace.size(64, 2) == 1
+    pace.saw(0.0, 1)
+    assert pace.size(64, 2) == 1  # the next one may be long again
+
+
+@pytest.mark.parametrize("seconds", [0.011, 0.03, 0.2])
+def test_all_but_the_shortest_trainings_travel_alone_so_that_a_kill_loses_few(
+    seconds: float,
+) -> None:
+    pace = Pace()
+    pace.saw(seconds, 1)
+    assert pace.size(10_000, 2) == 1
 
 
 class Flaky(Remote):
@@ -361,6 +373,7 @@ def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyP
         timeout=None if eats else 5.0,
         memory=2 * 10**8 if eats else None,
         on_failure="empty",
+        deterministic=True,  # or probes would wait as well
     )
     found = ds.value(game, "exact")
     cause = "OutOfMemory: more than 200 MB" if eats else "TimedOut: no result within 5 s"

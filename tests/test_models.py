@@ -194,10 +194,11 @@ def test_stored_failures_follow_todays_policy(tmp_path):
 
 def test_a_training_that_takes_too_long_is_a_counted_failure(tmp_path):
     ledger = tmp_path / "l.sqlite"
-    played = game(Moody(slow_at=(25,)), timeout=4.0, on_failure="empty")
+    policy = {"on_failure": "empty", "deterministic": True}  # or probes would wait as well
+    played = game(Moody(slow_at=(25,)), timeout=4.0, **policy)
     result = ds.value(played, "exact", ledger=ledger)
     assert result.failures == {"TimedOut: no result within 4 s": 1}
-    longer = game(Moody(slow_at=(25,)), timeout=4.1, on_failure="empty")
+    longer = game(Moody(slow_at=(25,)), timeout=4.1, **policy)
     again = ds.value(longer, "exact", ledger=ledger)
     assert again.n_computed == 1
     assert again.failures == {"TimedOut: no result within 4.1 s": 1}

@@ -226,7 +226,7 @@ class Slow(LogisticRegression):
 
 def test_a_changed_game_keeps_the_limits_and_their_policy() -> None:
     data = {name: (rows, targets > 0) for name, (rows, targets) in blocks("abc").items()}
-    limits = {"timeout": 5.0, "on_failure": "empty"}
+    limits = {"timeout": 5.0, "on_failure": "empty", "deterministic": True}
     base = ds.ModelGame(ds.Owners.from_arrays(data), Slow(), X[200:], Y[200:] > 0, **limits)
     after = ds.Merge("a", "b").games(base)[1]
     assert after.limits == base.limits

@@ -24,8 +24,13 @@ Results = list[tuple[int, Sequence[Outcome]]]
 
 GROUPS = 4
 """Groups of blocks per worker and run, so that no worker waits long for the last one."""
-LONGEST = 0.25
-"""Seconds that a group of blocks should take at most."""
+LONGEST = 0.02
+"""Seconds that a group of blocks should take at most, so that a kill loses no more per worker.
+Longer trainings travel alone."""
+BUSIEST = 500
+"""Groups that a driver hands out and takes in per second; of more workers, groups are longer."""
+FORGETTING = 0.7
+"""How much of the longest measured time of a block remains after each group."""
 FAREWELL = 5.0
 """Seconds that workers may take to say who they are, and to let a run go."""
 ATTEMPTS = 3
@@ -89,18 +94,19 @@ class Pace:
     """How many blocks travel together: enough to pay for the journey, few enough to share out."""
 
     def __init__(self) -> None:
-        self.seconds: float | None = None  # of a block, as measured last; for scheduling only
+        self.seconds: float | None = None  # of a long block of late; for scheduling only
 
     def saw(self, seconds: float, blocks: int) -> None:
         """Note how long a number of blocks took."""
-        self.seconds = seconds / max(blocks, 1)
+        self.seconds = max(seconds / max(blocks, 1), FORGETTING * (self.seconds or 0.0))
 
     def size(self, remaining: int, workers: int) -> int:
         """Blocks of the next group; one while nothing is measured, so that a kill loses little."""
         if self.seconds is None:
             return 1
         fair = max(1, remaining // (GROUPS * workers))
-        return max(1, min(fair, int(LONGEST / max(self.seconds, 1e-6))))
+        longest = max(LONGEST, workers / BUSIEST)
+        return max(1, min(fair, int(longest / max(self.seconds, 1e-6))))
 
 
 def seconds_left(until: float) -> float:

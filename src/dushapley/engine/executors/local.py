@@ -112,7 +112,7 @@ class Local:
         self._limit(workers)
         try:
             for seconds, results in workers(
-                delayed(_pay)(parcel, group, suspect)
+                delayed(_pay)(parcel, group, suspect, os.getpid())
                 for suspect, groups in (
                     (True, alone),
                     (False, self.groups_of(others, workers.n_jobs, given)),
@@ -258,5 +258,7 @@ def _end_trainer(token: str) -> int:
     return os.getpid()
 
 
-def _pay(parcel: Parcel, group: Group, suspect: bool) -> tuple[float, Results]:
+def _pay(parcel: Parcel, group: Group, suspect: bool, driver: int) -> tuple[float, Results]:
+    if os.getppid() != driver:  # killed: nobody would keep what comes of it
+        os._exit(1)
     return pay(unpacked(parcel), group, suspect)
