@@ -1,8 +1,9 @@
 """Models by name against scikit-learn's own at their defaults, behind a `StandardScaler`.
 
-Numbers come in units from 1e-3 to 1e6. First: the score of all rows together, a mean over splits.
-Then: one of four owners has its labels reversed; in how many of 20 splits does it come last (exact
-values) under scikit-learn's model, and in how many of these under the name.
+Numbers come in units from 1e-3 to 1e6. First: the score of all rows together, a mean over splits,
+and the difference with its standard error over splits: 5 of them, or 20 where that error exceeds
+.005. Then: one of four owners has its labels reversed; in how many of 20 splits does it come last
+(exact values) under scikit-learn's model, and in how many of these under the name.
 Run: DUSHAPLEY_DATA=folder python benchmarks/named_models.py [NAME ...]
 """
 
@@ -48,8 +49,12 @@ COUNTERPARTS: dict[str, tuple[Any, ...]] = {
     "knn": (KNeighborsClassifier(), KNeighborsRegressor()),
     "mlp": (MLPClassifier(), MLPRegressor()),
 }
-HEADER = ["table", "name", "u(all)", "scikit-learn", "reversed last there", "and here"]
-SPLITS, SEEDS, ROWS, OWNER_ROWS, TEST_ROWS = 5, 20, 4000, 120, 2000
+HEADER = [
+    "table", "name", "u(all)", "scikit-learn", "difference", "standard error", "median difference",
+    "splits", "reversed last there", "and here",
+]  # fmt: skip
+FEWEST, MOST, SHARP = 5, 20, 0.005
+SEEDS, ROWS, OWNER_ROWS, TEST_ROWS = 20, 4000, 120, 2000
 
 
 def tables() -> Iterator[tuple[str, bool, np.ndarray, np.ndarray]]:
@@ -92,15 +97,19 @@ def games(
     return [ours, ds.ModelGame(owners, theirs, X, y, scoring=ours.scoring, repeats=repeats)]
 
 
-def grand(name: str, numbers: bool, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Scores of all rows together under both models."""
-    found = []
-    for seed in range(SPLITS):
-        parts, test = split(y, seed, ROWS)
+def grand(name: str, numbers: bool, X: np.ndarray, y: np.ndarray) -> list[Any]:
+    """Scores of all rows together under both models, and how they differ."""
+    scores: list[list[float]] = []
+    error = np.inf
+    while len(scores) < FEWEST or (len(scores) < MOST and error > SHARP):
+        parts, test = split(y, len(scores), ROWS)
         owners = ds.Owners.from_arrays({str(j): (X[p], y[p]) for j, p in enumerate(parts)})
         both = games(name, numbers, owners, X[test], y[test], repeats=3)
-        found.append([float(game(np.ones((1, 4)))[0]) for game in both])
-    return np.mean(found, axis=0)
+        scores.append([float(game(np.ones((1, 4)))[0]) for game in both])
+        differences = -np.diff(scores)[:, 0]
+        error = differences.std(ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else np.inf
+    cells = [*np.mean(scores, axis=0), differences.mean(), error, np.median(differences)]
+    return [*(round(float(cell), 4) for cell in cells), len(scores)]
 
 
 def reversed_last(name: str, X: np.ndarray, y: np.ndarray) -> tuple[int, int]:
@@ -126,9 +135,8 @@ def main() -> None:
         for name in names:
             if numbers and len(COUNTERPARTS[name]) == 1:
                 continue
-            ours, theirs = grand(name, numbers, X, y)
             last = (None, None) if numbers else reversed_last(name, X, y)
-            rows.append([table, name, round(float(ours), 4), round(float(theirs), 4), *last])
+            rows.append([table, name, *grand(name, numbers, X, y), *last])
             print(*rows[-1], flush=True)
             save("named_models", {"header": HEADER, "rows": sorted(rows, key=lambda row: row[:2])})
     print(markdown(HEADER, [["" if cell is None else str(cell) for cell in row] for row in rows]))

@@ -205,8 +205,10 @@ FAST = {
     "scaled naive bayes": make_pipeline(StandardScaler(), GaussianNB(var_smoothing=0.01)),
     "softmax": SoftmaxRegression(steps=5),
     "network": SmallMLP(hidden=3, steps=5),
+    "softmax, log loss": SoftmaxRegression(steps=5),
+    "network, log loss": SmallMLP(hidden=3, steps=5),
 }
-"""Every kind of model that has a fast path."""
+"""Every kind of model that has a fast path, and the score where it is not the usual one."""
 
 
 @pytest.fixture(scope="module", params=FAST)
@@ -221,7 +223,10 @@ def both(request):
     ends = np.cumsum(sizes)
     *parts, test = zip(np.split(X, ends), np.split(y, ends), strict=True)
     owners = ds.Owners.from_arrays({f"o{j}": part for j, part in enumerate(parts)})
-    made = [ds.ModelGame(owners, model, *test, fast=fast) for fast in (True, False)]
+    scoring = "neg_log_loss" if "log loss" in request.param else None
+    made = [
+        ds.ModelGame(owners, model, *test, scoring=scoring, fast=fast) for fast in (True, False)
+    ]
     assert made[0].path is not None
     assert made[0].fractions == made[1].fractions == "rows"
     return made
@@ -406,6 +411,8 @@ def test_owners_of_sums_have_no_parts():
             ds.value(game, method, options=options)
     with pytest.raises(InvalidChange, match="given sums"):
         ds.what_if(game, ds.MoreRows("o25", 5))
+    with pytest.raises(InvalidChange, match=r"sums instead of rows. Ask about whole owners"):
+        ds.what_if(game, ds.Copy(owners.names[0], owners.names[1]))
     with pytest.raises(MethodNotApplicable, match="needs the owners' rows"):
         ds.value(game, "knn")
     refused = ds.quote(game).set_index("method")["refused"]
@@ -485,6 +492,8 @@ def test_statistics_are_refused_where_they_cannot_serve(tmp_path):
         ds.Owners.from_statistics([*owners.statistics(), *whole.statistics("regression")])
     with pytest.raises(InvalidOwners, match="same name"):
         ds.Owners.from_statistics([*whole.statistics("regression")] * 2)
+    with pytest.raises(InvalidOwners, match=r"Found a ndarray .* use Owners.from_arrays"):
+        ds.Owners.from_statistics([np.ones((3, 2))])  # type: ignore[list-item]
     text = ds.Owners.from_arrays({"a": (np.array([["u"]]), [0.5])})
     with pytest.raises(InvalidOwners, match="not numbers"):
         text.statistics()

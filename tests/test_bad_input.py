@@ -125,6 +125,7 @@ sum_of_rows = ds.DatasetGame(two_owners, lambda X, y: float(X.sum()))
             errors.InvalidOption,
             r"no option 'from'; the options it takes: form",
         ),
+        (lambda: ds.value(game, "loo", options=["form"]), errors.InvalidOption, r"pass a mapping"),
         (
             lambda: ds.value(game, "loo", options={"form": "some"}),
             errors.InvalidOption,

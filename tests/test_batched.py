@@ -271,7 +271,7 @@ def test_a_parameter_out_of_range_is_refused():
             Recipe(**wrong)
     with pytest.raises(InvalidOption, match="choose 'numpy' or 'torch'"):
         arithmetic("cupy")
-    with pytest.raises(InvalidOption, match="takes float32, float64"):
+    with pytest.raises(InvalidOption, match="takes float64, float32"):
         arithmetic("numpy", "tf32")
 
 

@@ -286,6 +286,17 @@ def test_models_of_scikit_learn_that_take_no_seed_are_known():
     assert [known_chance(model) for model in random] == [False] * 7
 
 
+@pytest.mark.parametrize("name", ["logistic", "lda", "naive-bayes", "ridge", "knn"])
+def test_names_need_no_second_training_where_rows_have_holes_either(name):
+    blocks = {
+        f"o{j}": (X.copy(), y) for j, (X, y) in enumerate(zip(owners().X, owners().y, strict=True))
+    }
+    for X, _ in blocks.values():
+        X[::5, 0] = np.nan
+    game = ds.ModelGame(ds.Owners.from_arrays(blocks), name, *TEST, task="classification")
+    assert game.deterministic is True
+
+
 def test_our_own_arithmetic_needs_no_second_training():
     assert ds.ModelGame(owners(), GaussianNB(), *TEST).deterministic is True
     assert ds.ModelGame(owners(), SoftmaxRegression(), *TEST).deterministic is True

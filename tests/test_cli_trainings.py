@@ -85,7 +85,7 @@ def test_a_name_is_one_model_and_one_path(files, capsys):
     assert "each pool fitted by itself" in alone.err
     once, twice = run(capsys, *job, "softmax"), run(capsys, *job, "softmax", "--jobs", "2")
     assert "softmax: softmax regression, 200 steps" in once.err
-    assert "many pools together, numpy float32" in once.err
+    assert "many pools together, numpy float64" in once.err
     assert once.out == twice.out
 
 

@@ -118,3 +118,14 @@ def test_trainings_that_explain_are_agreed_and_counted(told: tuple[Path, str]) -
         f"{trained} for the values, {explained} to explain them"
         in (place / "page.html").read_text()
     )
+
+
+def test_trainings_that_explain_are_counted_in_json(
+    told: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(told[0])
+    words = ["owners", "--by-file", "--test", "test.csv", "--target", "ill", "--report", "p.html"]
+    assert run("value", *words, "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["details"]["trainings to explain"] > 0
+    assert "trainings more, apart from the budget: why" in err

@@ -181,6 +181,7 @@ def test_quotes_tell_what_will_be_paid(method: str, tmp_path: Path) -> None:
         (ds.Merge("a", "a"), "itself"),
         (ds.Copy("a", "a"), "itself"),
         (ds.MoreRows("a", 0), "nothing to compare"),
+        (ds.MoreRows("a", 2.5), "whole number of rows"),
         (ds.MoreRows("a", -12), "nothing to compare"),
         (ds.MoreRows("a", 1000), "at most 36 more"),
     ],

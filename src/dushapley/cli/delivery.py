@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -234,7 +234,8 @@ class Delivery(Pot):
         except InvalidSettlement as error:
             refusal = error  # raised once all else is handed over, which was paid for
         if json:
-            output(result.to_json())
+            counted = {} if diagnosis is None else {"trainings to explain": diagnosis.trainings}
+            output(replace(result, details={**result.details, **counted}).to_json())
         else:
             output(text_table(result, summarize(result, settled, diagnosis=diagnosis), settled))
         if settled is not None:

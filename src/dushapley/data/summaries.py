@@ -13,6 +13,7 @@ should know this before they hand it over.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -287,6 +288,12 @@ def _kind(owners: Owners) -> Kind:
 
 def joined(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
     """Owners of the given statistics; `Owners.from_statistics` says more."""
+    for file in files:
+        if not isinstance(file, Statistics | SourceFile | str | os.PathLike):
+            raise InvalidOwners(
+                f"Found a {type(file).__name__} among the statistics; pass files of statistics, or "
+                "what Owners.statistics() made. For rows use Owners.from_arrays."
+            )
     parts = tuple(f if isinstance(f, Statistics) else Statistics.load(f) for f in files)
     if not parts:
         raise InvalidOwners("No statistics were given; pass one file per owner.")

@@ -115,6 +115,10 @@ class Method:
 
     def complete(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Check the user's options and fill in the defaults."""
+        if not isinstance(options, Mapping | None):
+            raise InvalidOption(
+                f"options is {options!r}; pass a mapping of names to values, such as {{'k': 5}}."
+            )
         given = dict(options or {})
         unknown = [name for name in given if name not in self.options]
         if unknown:

@@ -21,7 +21,7 @@ from dushapley.data.tables import aligned
 from dushapley.errors import InvalidChange, SharedRows
 from dushapley.games import DerivedGame, FoldsGame, Game, RowsGame
 from dushapley.hashing import content_hash
-from dushapley.validation import refuse, suggestion
+from dushapley.validation import is_whole, refuse, suggestion
 
 SMALLEST_SCALE = 0.25
 """To ask for more rows everybody is shrunk; below this the small collaboration says little."""
@@ -229,6 +229,8 @@ class MoreRows:
 
     def scale(self, game: Game) -> float:
         """Part of everybody's rows at which more rows are measured; 1 for fewer."""
+        if not is_whole(self.rows):
+            raise InvalidChange(f"rows is {self.rows!r}; pass a whole number of rows.")
         size = float(game.sizes[find_owner(game, self.owner)])
         if self.rows == 0 or size + self.rows <= 0:
             raise InvalidChange(
@@ -266,6 +268,11 @@ def refuse_without_rows(game: Game, what: str) -> RowsGame:
         raise InvalidChange(
             f"{what} cannot be pooled in this game. It needs a game of owners' rows with a test "
             "set of its own: a test file or rows held out, not cross-validation."
+        )
+    if game.owners.reduced is not None:
+        raise InvalidChange(
+            f"{what} cannot be pooled in this game: its owners handed over sums instead of rows. "
+            "Ask about whole owners (Leave, Merge)."
         )
     return game
 

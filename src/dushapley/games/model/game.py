@@ -125,9 +125,10 @@ class ModelGame(RowsGame):
         first step selects or encodes columns itself (`ColumnTransformer`, `OneHotEncoder`, a
         function or transformer of one's own), else "pooled"; the notes say which.
     backend
-        Arithmetic of the fast paths (see `dushapley.games.model.paths`): "numpy", or "torch" (on
-        a GPU where there is one: TF32 there, float32 on a CPU), "torch:float16", "torch:float32"
-        (strict) or "torch:float64". Part of the ledger's key; a note says what coarse numbers cost.
+        Arithmetic of the fast paths (see `dushapley.games.model.paths`): "numpy" (float64), or
+        "torch" (on a GPU where there is one: TF32 there, float32 on a CPU), "torch:float16",
+        "torch:float32" or "torch:float64". Part of the ledger's key; a note says what coarse
+        numbers cost.
     fast
         Whether fast paths may be used; False fits every pool by the model itself.
     fingerprint

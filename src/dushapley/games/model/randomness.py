@@ -122,9 +122,7 @@ def known_chance(model: Any, said: bool | None = None) -> bool | None:
     if said is not None:
         return said
     if _is_ours(model):
-        unseeded = not random_states(model)
-        softmax = type(model).__name__ == "SoftmaxRegression"
-        return unseeded or (softmax and model.batch_size is None)
+        return _draws_nothing(model)
     parts = [model, *model.get_params(deep=True).values()]
     parts = [part for part in parts if hasattr(part, "get_params")]
     bases = {base.__module__ for part in parts for base in type(part).__mro__}
@@ -151,7 +149,10 @@ def _splits_by_chance(value: Any) -> bool:
 
 
 def _draws_nothing(part: Any) -> bool:
-    """Whether a single estimator is scikit-learn's own and takes no seed, or does not use it."""
+    """Whether a single estimator of scikit-learn or ours takes no seed, or does not use it."""
+    if _is_ours(part):
+        whole = type(part).__name__ == "SoftmaxRegression" and part.batch_size is None
+        return whole or not random_states(part)
     own = part.get_params(deep=False)
     plain = all(isinstance(v, PLAIN) or hasattr(v, "get_params") for v in own.values())
     searched = any(name.startswith("param_") for name in own)  # which may set seeded solvers

@@ -19,21 +19,22 @@ from dushapley.errors import InvalidOption
 from dushapley.validation import check_choice
 
 BACKENDS = ("numpy", "torch", "torch:float16", "torch:float32", "torch:float64")
-"""Arithmetic by name: "torch" is TF32 on a GPU and float32 on a CPU, the others as they say."""
+"""Arithmetic by name: "numpy" is float64, "torch" TF32 on a GPU and float32 on a CPU."""
 COST = {
-    "float16": "Float16 moves values by about 0.2% of their spread, as TF32 does, at twice its "
-    "speed; backend='torch:float32' does not.",
-    "tf32": "TF32 moves values by about 0.2% of their spread; backend='torch:float32' does not, "
-    "and takes five times as long.",
-    "float32": "Float32 moves values by less than 0.001% of their spread.",
+    "float16": "On scaled columns float16 moved values by 0.2% of their spread, as TF32 does, at "
+    "twice its speed; backend='torch:float64' is exact.",
+    "tf32": "On scaled columns TF32 moved values by 0.2% of their spread; backend='torch:float32' "
+    "does not, and takes five times as long.",
+    "float32": "On scaled columns float32 moved values by less than 0.001% of their spread, on "
+    "columns far from unit scale by more; backend='torch:float64' is exact.",
 }
-"""What coarse numbers cost in accuracy, as benchmarks/gpu_batched.py measured it."""
+"""What coarse numbers cost in accuracy, as benchmarks/gpu_batched.py measured it on adult."""
 Precision = Literal["float64", "float32", "tf32", "float16"]
 """Numbers that matrix products read; sums and weights are float32 in all but the first."""
 
 _ON_CPU = {"tile": 16, "piece": 4096, "batch_tile": 16, "align": 1}
 _KINDS: dict[str, tuple[tuple[Precision, ...], dict[str, int]]] = {
-    "numpy": (("float32", "float64"), _ON_CPU),
+    "numpy": (("float64", "float32"), _ON_CPU),
     # its tanh and exp round the last few elements of an array differently: let there be none over
     "torch on the CPU": (("float32", "float64", "float16"), {**_ON_CPU, "align": 16}),
     # residuals of a tile and an owner of some thousand rows should just fit the cache of a GPU
@@ -196,7 +197,8 @@ def arithmetic(
 ) -> Arithmetic:
     """The arithmetic of this name (see `BACKENDS`), torch on the GPU where there is one.
 
-    Defaults: float32, on CUDA tf32. Torch is an extra; asking for it without it raises.
+    Defaults: float64 of numpy, float32 of torch, on CUDA tf32. Torch is an extra; asking for it
+    without it raises.
     """
     check_choice(name, "backend", BACKENDS, InvalidOption)
     name, _, numbers = name.partition(":")
