@@ -22,7 +22,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from threading import Lock, Thread, get_ident
@@ -32,7 +32,7 @@ from typing import Any
 from dushapley.engine.executors.base import (
     ATTEMPTS,
     Block,
-    Group,
+    Numbered,
     Results,
     WorkerLost,
     leave_with,
@@ -57,7 +57,9 @@ serve(int(sys.argv[1]))
 """
 
 
-def pay(shipment: Shipment, group: Group, suspect: bool = False) -> tuple[float, Results]:
+def pay(
+    shipment: Shipment, group: Iterable[Numbered], suspect: bool = False
+) -> tuple[float, Results]:
     """What a worker does: pay for a group of blocks; its seconds, and its outcomes by position.
 
     One whose last worker died (`suspect`) is paid by a trainer.

@@ -259,6 +259,12 @@ def _end_trainer(token: str) -> int:
 
 
 def _pay(parcel: Parcel, group: Group, suspect: bool, driver: int) -> tuple[float, Results]:
-    if os.getppid() != driver:  # killed: nobody would keep what comes of it
-        os._exit(1)
-    return pay(unpacked(parcel), group, suspect)
+    return pay(unpacked(parcel), _attended(group, driver), suspect)
+
+
+def _attended(group: Group, driver: int) -> Iterator[Numbered]:
+    """Blocks while the driver lives; when it was killed, nobody would keep what comes of them."""
+    for numbered in group:
+        if os.getppid() != driver:
+            os._exit(1)
+        yield numbered
