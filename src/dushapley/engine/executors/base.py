@@ -24,7 +24,7 @@ Results = list[tuple[int, Sequence[Outcome]]]
 
 GROUPS = 4
 """Groups of blocks per worker and run, so that no worker waits long for the last one."""
-LONGEST = 0.02
+LONGEST = 0.005
 """Seconds that a group of blocks should take at most, so that a kill loses no more per worker.
 Longer trainings travel alone."""
 BUSIEST = 500

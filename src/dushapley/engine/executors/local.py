@@ -41,8 +41,8 @@ class Local:
     """This machine: in the process itself, or in joblib's workers, which stay alive.
 
     One BLAS thread per worker, as in the parent, so that no bit depends on their number. The game
-    is written once, to a file that all workers map into memory (see `workspace`). Blocks travel in
-    groups of at most `LONGEST` seconds, so that travelling costs little and a kill loses little.
+    is written once, to a file that all workers map into memory (see `workspace`). Short blocks
+    travel in groups (see `Pace`), so that travelling costs little and a kill loses little.
 
     Parameters
     ----------
