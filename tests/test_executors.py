@@ -269,10 +269,10 @@ def test_numbers_of_workers_are_checked(jobs):
 def test_groups_follow_the_measured_time():
     local = Local(2)
     blocks = [(i, (np.zeros((1, 1)), None)) for i in range(64)]
-    local.pace.saw(0.05, 1)
+    local.pace.saw(0.001, 1)
     groups = list(local.groups_of(blocks, 2))
     assert [position for group in groups for position, _ in group] == list(range(64))
-    assert max(map(len, groups)) == 5  # a quarter of a second
+    assert max(map(len, groups)) == 5  # 5 ms
 
 
 def test_ctrl_c_during_a_destructor_is_not_lost() -> None:
