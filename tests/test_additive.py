@@ -24,7 +24,7 @@ from dushapley.errors import (
 )
 from dushapley.estimators.du import BIAS_NOTE
 from dushapley.games import Regressogram, SmallMLP, SoftmaxRegression
-from dushapley.games.model.additive.model import ELIMINATE_UP_TO, least_norm, solve
+from dushapley.games.model.additive.model import ELIMINATE_UP_TO, least_norm, least_pivots, solve
 
 SCALE, SHIFT = np.array([1.0, 10.0, 0.1, 3.0]), np.array([5.0, 0.0, 100.0, 1.0])
 EVERY = (np.arange(64)[:, None] >> np.arange(6)) & 1 == 1
@@ -380,6 +380,78 @@ def test_few_close_rows_of_few_of_many_classes_are_fitted(model):
     assert games[0].path is not None
     fast, fitted = (game(np.eye(2)) for game in games)
     np.testing.assert_allclose(fast, fitted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("model", ["lda", "naive-bayes", "ridge", GaussianNB()])
+@pytest.mark.parametrize("spread", [1e-7, 1e-8, 1e-10])
+def test_a_column_that_hardly_varies_is_fitted(model, spread):
+    """As a StandardScaler has it, which blows it up: sums around other rows have lost it."""
+    rng = np.random.default_rng(13)
+    X, y = rng.normal(size=(300, 3)), np.arange(300) % 2
+    X[:, 1] += y
+    X[:40, 0] = 20 + spread * rng.normal(size=40) * (1 + y[:40])
+    y = X.sum(axis=1) if model == "ridge" else y
+    parts = {"steady": (X[:40], y[:40]), "other": (X[40:120], y[40:120])}
+    given = ds.Owners.from_arrays(parts), model, X[120:], y[120:]
+    fast, fitted = (ds.ModelGame(*given, fast=fast) for fast in (True, False))
+    assert fast.path is not None
+    pools, draws = np.array([[1, 0], [1, 1], [0.6, 0], [0.6, 0.5]]), np.arange(4)
+    np.testing.assert_allclose(fast(pools, draws), fitted(pools, draws), rtol=1e-8)
+
+
+@pytest.mark.parametrize("load", [load_digits, load_wine])
+def test_columns_that_are_constant_are_still_summed(load):
+    X, y = load(return_X_y=True)
+    X, y = X[:130].copy(), y[:130] % 2
+    X[:, 0] = 0.1
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:60:3], y[j:60:3]) for j in range(3)})
+    for model in ("lda", "naive-bayes", GaussianNB()):
+        game = ds.ModelGame(owners, model, X[60:], y[60:])
+        assert game.cheap
+        game.path.model.fitted = None  # which nothing calls
+        assert np.isfinite(game(np.eye(3))).all()
+        assert np.isfinite(game(np.full((2, 3), 0.5), [1, 2])).all()
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e14])
+@pytest.mark.parametrize(
+    "model", [LinearRegression(), Ridge(), GaussianNB(), "lda", "naive-bayes", "ridge"]
+)
+def test_a_wrong_cell_among_test_rows_changes_no_fit(model, far):
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(400, 4))
+    y = X @ [1.0, -1.0, 2.0, 0.5] + rng.normal(size=400)
+    X[205, 1] = far
+    scoring = "neg_median_absolute_error"
+    if model in ("lda", "naive-bayes") or isinstance(model, GaussianNB):
+        y, scoring = y > 0, "accuracy"
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:200:4], y[j:200:4]) for j in range(4)})
+    given = owners, model, X[200:], y[200:]
+    games = [ds.ModelGame(*given, scoring=scoring, fast=fast) for fast in (True, False)]
+    pools = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]], dtype=bool)
+    fast, fitted = (game(pools) for game in games)
+    np.testing.assert_allclose(fast, fitted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("model", [LinearRegression(), Ridge(1e-6)])
+def test_errors_of_models_that_fit_perfectly_are_those_of_the_rows(model):
+    rng = np.random.default_rng(12)
+    X = rng.integers(0, 1000, (120, 6)).astype(float)
+    y = X.sum(axis=1)
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:60:3], y[j:60:3]) for j in range(3)})
+    given = owners, model, X[60:], y[60:]
+    for scoring in ("neg_root_mean_squared_error", "neg_mean_squared_error"):
+        games = [ds.ModelGame(*given, scoring=scoring, fast=fast) for fast in (True, False)]
+        assert games[0].path is not None
+        fast, fitted = (game(EVERY[1:8, :3] > 0) for game in games)
+        np.testing.assert_allclose(fast, fitted, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("p", [300, 600])
+def test_pivots_of_columns_that_follow_from_each_other_are_found_at_any_width(p):
+    rows = np.random.default_rng(3).normal(size=(2 * p, p))
+    rows[:, -1] = rows[:, 0]
+    assert least_pivots((rows.T @ rows)[:, :, None]) < 1e-8
 
 
 def test_one_system_without_a_solution_ends_no_other():

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     AdaBoostRegressor,
     HistGradientBoostingClassifier,
@@ -28,6 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.engine.ledger import Ledger
+from dushapley.engine.plan import choose_plan
 from dushapley.engine.value import Run
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.games import SmallMLP, SoftmaxRegression
@@ -190,6 +192,14 @@ def test_probes_are_inside_the_budget_and_a_tenth_of_it(method, budget, probes):
     assert any("parameter deterministic" in note for note in result.notes) == (probes == 0)
 
 
+def test_probes_that_may_fail_under_limits_are_a_tenth_of_the_budget_too():
+    limited = ds.ModelGame(owners(6), Dice(), *TEST, timeout=60.0)
+    for budget in (30, 50, 60, 200):
+        plan = choose_plan(limited, "gp", None, budget)
+        assert budget - plan.budget <= budget / 10
+        assert plan.trainings(limited) <= budget
+
+
 @pytest.mark.parametrize("said", [True, False])
 def test_who_says_whether_training_is_random_pays_no_probe(said):
     game = ds.ModelGame(owners(6), Dice(), *TEST, deterministic=said)
@@ -250,6 +260,8 @@ def test_what_two_trainings_show_counts_not_what_parameters_are_called(model, kn
     result = ds.value(game, "permutation", budget=30)
     if game.deterministic is None:
         assert result.details["probes"]["same under another seed"] is known
+    proven = any("That is evidence, not proof" in note for note in result.notes)
+    assert proven is (known and game.deterministic is None)
     assert (result.errors["training"] == [0.0] * 4) is known
 
 
@@ -282,8 +294,10 @@ def test_models_of_scikit_learn_that_take_no_seed_are_known():
         GridSearchCV(GaussianNB(), {"var_smoothing": [0.1]}, cv=KFold(3, shuffle=True)),
         RidgeCV(cv=ShuffleSplit(3)),
         make_pipeline(SelectKBest(mutual_info_classif, k=1), GaussianNB()),
+        make_pipeline(PCA(2), GaussianNB()),  # draws from 501 rows to ten a column
     ]
-    assert [known_chance(model) for model in random] == [False] * 7
+    assert [known_chance(model) for model in random] == [False] * 8
+    assert known_chance(make_pipeline(PCA(2, svd_solver="full"), GaussianNB())) is None
 
 
 @pytest.mark.parametrize("name", ["logistic", "lda", "naive-bayes", "ridge", "knn"])

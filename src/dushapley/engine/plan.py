@@ -30,9 +30,9 @@ MANY = 200
 """Owners from which `auto` takes everybody's marginal around some pools, where that is cheap."""
 GENEROUS = 300
 """Evaluations of `auto` on the command line, of up to 50 owners."""
-PROBED, FEWEST_PROBES = 10, 3
-"""One training in ten may be spent on finding out whether training is left to chance, and three
-are needed for it: a second one of the grand coalition and two of a small pool."""
+PROBED, FEWEST_PROBES = 10, 2
+"""One training in ten may be spent on finding out whether training is left to chance, and two pools
+are needed for it: the grand coalition and a small one."""
 STRETCH = 1.1
 """By how much `auto` exceeds a budget that nobody gave, if all coalitions then fit it."""
 
@@ -99,10 +99,12 @@ def choose_plan(
         return replace(plan, probes=max(0, min(wanted, room)))
     least = plan.method.least(game.n_players, plan.options)
     room = plan.budget // PROBED if budget is None else min(plan.budget // PROBED, budget - least)
-    # two trainings a pool, but for the grand coalition, which every method asks
-    probes = min(wanted, (room + 1) // 2) if room >= FEWEST_PROBES else 0
-    beside = max(0, (1 + _most_each(game)) * probes - 1)
-    return replace(plan, probes=probes, budget=max(least, plan.budget - beside))
+    # every method asks the grand coalition, so that its own training is no addition
+    each = 1 + _most_each(game)
+    probes = min(wanted, (room + 1) // each)
+    if probes < FEWEST_PROBES:
+        return plan
+    return replace(plan, probes=probes, budget=max(least, plan.budget - (each * probes - 1)))
 
 
 def _most_each(game: Game) -> int:

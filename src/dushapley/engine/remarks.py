@@ -36,6 +36,11 @@ UNPROBED = (
     "repeated trainings (ModelGame(..., repeats=3), --repeats 3); in Python, ModelGame's parameter "
     "deterministic says so where training draws nothing at random."
 )
+PROBED = (
+    "Training has a standard error of 0 because a second seed gave the very same models (pools "
+    "probed: {}). That is evidence, not proof: no interval holds chance that shows in others only."
+)
+"""What must be said where training was found to be free of chance."""
 UTILITY = {
     None: "Whether the utility draws at random is not known. If it does, DatasetGame(..., "
     "repeats=3) measures how far that moves the values; if not, deterministic=True says so.",
@@ -74,16 +79,17 @@ def _wild(valuation: Valuation, game: Game) -> tuple[str, ...]:
 
 
 def _chance(valuation: Valuation, game: Game, plan: Plan) -> tuple[str, ...]:
-    """What must be said where training has an error of unknown size: the true cause of it."""
+    """What must be said of an error of training: why its size is unknown, or why it is 0."""
+    probes = valuation.details.get("probes", {"same under another seed": False})
     if "training" not in valuation.unknown:
-        return ()
+        same = probes["same under another seed"]
+        return (PROBED.format(probes["trainings"]),) if same else ()
     if plan.method.adaptive:
         return (f"By {plan.method.name}: {ADAPTIVE[0].lower()}{ADAPTIVE[1:]}",)
     if game.repeats > 1:
         return ()
     if isinstance(game, DatasetGame):
         return (UTILITY[game.stated],)
-    probes = valuation.details.get("probes", {"same under another seed": False})
     return (UNPROBED if probes["same under another seed"] is None else CHANCE,)
 
 

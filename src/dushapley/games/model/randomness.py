@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -132,8 +133,13 @@ def known_chance(model: Any, said: bool | None = None) -> bool | None:
 
 
 def _draws_rarely(part: Any) -> bool:
-    """Whether an estimator chooses by chance: among candidates, by folds, or columns by a noise."""
+    """Whether an estimator chooses by chance: among candidates, by folds, or columns by a noise.
+
+    Or draws at some sizes of pools only: PCA from 501 rows on, until there are ten for each column.
+    """
     own = part.get_params(deep=False)
+    if own.get("svd_solver") == "auto" and isinstance(own.get("n_components"), Integral):
+        return True
     if any(name.startswith("param_") for name in own) and "random_state" in own:
         return True
     if any(map(_splits_by_chance, own.values())):

@@ -101,6 +101,20 @@ class ClassModel(Additive):
         """Which pools' variances rounding has left enough of."""
 
     @abstractmethod
+    def squares(self, pooled: FloatArray) -> FloatArray:
+        """Sums of squares of each column of a pool, shape (d, m)."""
+
+    def variances(self, pooled: FloatArray) -> FloatArray:
+        """Of each column of a pool, shape (d, m); 0 where sums cannot tell them from rounding."""
+        counts, sums, _ = self.split(pooled)
+        n, around = counts.sum(axis=0), self.origin[:, None]
+        return known_variances(self.squares(pooled), sums.sum(axis=0), n, around)
+
+    def doubtful(self, pooled: FloatArray) -> BoolArray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return (self.variances(pooled) == 0)[None] & self.standardised
+
+    @abstractmethod
     def discriminants(self, pooled: FloatArray) -> FloatArray:
         """Log-probabilities up to a constant, shape (test rows, C, m)."""
 
@@ -178,10 +192,8 @@ class Discriminant(ClassModel):
         counts, sums, second = self.split(pooled)
         n, d = counts.sum(axis=0), sums.shape[1]
         means = sums / np.where(counts > 0, counts, 1)[:, None]
-        covariance, diagonal = second.reshape(d, d, -1).copy(), np.arange(d)
-        squares = covariance[diagonal, diagonal]
-        around = self.origin[:, None]
-        factors = self.factors(known_variances(squares, sums.sum(axis=0), n, around))
+        covariance, squares = second.reshape(d, d, -1).copy(), self.squares(pooled)
+        factors = self.factors(self.variances(pooled))
         for mean, total in zip(means, sums, strict=True):
             covariance -= mean[:, None] * total
         covariance *= factors[:, None] * factors / n
@@ -193,6 +205,10 @@ class Discriminant(ClassModel):
             means.swapaxes(0, 1) * slopes
         ).sum(axis=0)
         return (self.rows @ slopes.reshape(d, -1)).reshape(len(self.rows), *level.shape) + level
+
+    def squares(self, pooled: FloatArray) -> FloatArray:
+        d = np.arange(len(self.origin))
+        return self.split(pooled)[2].reshape(len(d), len(d), -1)[d, d]
 
     def probabilities(self, discriminants: FloatArray) -> FloatArray:
         """Of two classes scikit-learn takes 1 − p for one of them, where small ones are rounded."""
@@ -207,15 +223,12 @@ class Discriminant(ClassModel):
         return found
 
     def _is_known(self, pooled: FloatArray) -> BoolArray:
-        counts, sums, second = self.split(pooled)
-        n, d = counts.sum(axis=0), sums.shape[1]
-        squares = second.reshape(d, d, -1)[np.arange(d), np.arange(d)]
+        counts, sums, _ = self.split(pooled)
+        squares, factors = self.squares(pooled), self.factors(self.variances(pooled))
         between = (sums**2 / np.where(counts > 0, counts, 1)[:, None]).sum(axis=0)
-        around = self.origin[:, None]
-        factors = self.factors(known_variances(squares, sums.sum(axis=0), n, around))
         within, scale = (squares - between) * factors**2, squares * factors**2
         if not self.standardised:  # scikit-learn's discriminants are around 0
-            scale += n * around**2
+            scale += counts.sum(axis=0) * self.origin[:, None] ** 2
         shrunk = (1 - self.regularisation) * within + self.regularisation * within.mean(axis=0)
         return np.asarray((EPSILON * scale <= KEPT * shrunk).all(axis=0))
 
@@ -266,9 +279,7 @@ class NaiveBayes(ClassModel):
         counts, sums, rest = self.split(pooled)
         squares = rest.reshape(sums.shape)
         rows = np.where(counts > 0, counts, 1)[:, None]
-        means = sums / rows
-        n, around = counts.sum(axis=0), self.origin[:, None]
-        spread = known_variances(squares.sum(axis=0), sums.sum(axis=0), n, around)
+        means, n, spread = sums / rows, counts.sum(axis=0), self.variances(pooled)
         squared = self.factors(spread) ** 2
         added = self.regularisation * (spread * squared).max(axis=0)
         variances = known_variances(squares, sums, rows) * squared
@@ -277,16 +288,36 @@ class NaiveBayes(ClassModel):
         level = np.where(added > 0, level, np.log(rows[:, 0] / n))
         return level + self._log_likelihood(means, np.where(added > 0, squared / variances, 0.0))
 
+    def squares(self, pooled: FloatArray) -> FloatArray:
+        _, sums, rest = self.split(pooled)
+        return np.asarray(rest.reshape(sums.shape).sum(axis=0))
+
     def _is_known(self, pooled: FloatArray) -> BoolArray:
+        nothing, kept = self._within(pooled)
+        return np.asarray((kept | nothing).all(axis=(0, 1)))
+
+    def _within(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Variances within classes that sums put at 0, and those that rounding has left."""
         counts, sums, rest = self.split(pooled)
         squares, rows = rest.reshape(sums.shape), np.where(counts > 0, counts, 1)[:, None]
-        n, around = counts.sum(axis=0), self.origin[:, None]
-        spread = known_variances(squares.sum(axis=0), sums.sum(axis=0), n, around)
+        spread = self.variances(pooled)
         squared = self.factors(spread) ** 2
         added = self.regularisation * (spread * squared).max(axis=0)
         variances, scale = known_variances(squares, sums, rows) * squared, squares / rows * squared
-        kept = EPSILON * scale <= KEPT * (variances + added)
-        return np.asarray((kept | (variances == 0)).all(axis=(0, 1)))
+        return variances == 0, EPSILON * scale <= KEPT * (variances + added)
+
+    def doubtful(self, pooled: FloatArray) -> BoolArray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            nothing, kept = self._within(pooled)
+        return np.concatenate([super().doubtful(pooled), nothing & ~kept])
+
+    def extent(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+        """Of all rows, and of each class; an absent one has no extent."""
+        codes = np.asarray(y).astype(self.classes.dtype)
+        parts = [np.asarray(X, dtype=np.float64)]
+        parts += [parts[0][codes == c] for c in self.classes]
+        low = [part.min(axis=0, initial=np.inf) for part in parts]
+        return np.stack(low), np.stack([part.max(axis=0, initial=-np.inf) for part in parts])
 
     def _log_likelihood(self, means: FloatArray, precisions: FloatArray) -> FloatArray:
         """−½ Σ (x − μ)²/σ², pool by pool: expanding the square would lose its digits."""

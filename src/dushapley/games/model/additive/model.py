@@ -78,7 +78,22 @@ class Additive(ABC):
 
     @abstractmethod
     def is_sound(self, pooled: FloatArray) -> BoolArray:
-        """Which pools' sums determine the model; the others' have to be fitted on their rows."""
+        """Which pools' sums determine the model; the others' have to be fitted on their rows.
+
+        Unless a column of `doubtful` varies in the pool after all.
+        """
+
+    def doubtful(self, pooled: FloatArray) -> BoolArray:
+        """Columns whose variance sums put at 0 and which matter, shape (groups, columns, m).
+
+        That is right where a column is constant in that group of the pool's rows. Elsewhere
+        rounding has taken its variance.
+        """
+        return np.zeros((1, len(self.origin), pooled.shape[1]), dtype=np.bool_)
+
+    def extent(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+        """Least and largest value of each column by group, shapes (groups, columns)."""
+        return X.min(axis=0)[None], X.max(axis=0)[None]
 
     def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
         """Score of the model fitted on rows, as `scored` has it of one pool."""
@@ -115,7 +130,8 @@ def least_pivots(systems: FloatArray) -> FloatArray:
     """
     scaled, p = unscaled(systems)[0], len(systems)
     if p > ELIMINATE_UP_TO:
-        lifted = np.moveaxis(scaled, 2, 0) + p * KEPT * np.eye(p)  # rounding must not end it
+        lift = 10 * p * EPSILON  # rounding must not end it
+        lifted = np.moveaxis(scaled, 2, 0) + lift * np.eye(p)
         pivots = np.diagonal(np.linalg.cholesky(lifted), axis1=1, axis2=2) ** 2
         return np.asarray(pivots.min(axis=1))
     least = np.ones(scaled.shape[2])

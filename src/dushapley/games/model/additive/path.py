@@ -99,7 +99,7 @@ class AdditivePath:
     def _block(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         pooled, empty = self._pooled(queries, draws)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            sound = self.model.is_sound(pooled)
+            sound = self._sound(pooled, queries, draws)
             scores = self.model.scores(pooled, sound)
         scores[empty] = self.game.nobody.value
         for k in np.flatnonzero(np.isnan(scores[: len(queries)])).tolist():
@@ -107,6 +107,32 @@ class AdditivePath:
         for k, rows in self._unsound(queries, draws, sound):
             scores[k] = self.model.fitted(*rows)[0][0]
         return scores[: len(queries)]
+
+    def _sound(self, pooled: FloatArray, queries: Queries, draws: IntArray | None) -> BoolArray:
+        """Pools whose sums determine the model: those of others are told from rows."""
+        sound = self.model.is_sound(pooled)
+        if self.fractions == "rows":
+            counts, doubtful = self.game.counts(queries), self.model.doubtful(pooled)
+            doubted = (sound & doubtful.any(axis=(0, 1)))[: len(queries)] & counts.any(axis=1)
+            for k in np.flatnonzero(doubted).tolist():
+                low, high = self._extent(counts[k], None if draws is None else int(draws[k]))
+                sound[k] = not np.any(doubtful[:, :, k] & (low < high))
+        return sound
+
+    def _extent(self, counts: IntArray, draw: int | None) -> tuple[FloatArray, FloatArray]:
+        """Least and largest values of a pool, those of whole owners being known."""
+        if ((counts > 0) & (counts < self.game.sizes)).any():
+            X, y = self.game.pool(counts, draw)
+            return self.model.extent(X, np.asarray(y))
+        low, high = self.extents
+        return low[counts > 0].min(axis=0), high[counts > 0].max(axis=0)
+
+    @cached_property
+    def extents(self) -> tuple[FloatArray, FloatArray]:
+        """Least and largest values of every owner, shapes (I, groups, columns)."""
+        rows = zip(self.game.owners.X, map(np.asarray, self.game.owners.y), strict=True)
+        low, high = zip(*(self.model.extent(X, y) for X, y in rows), strict=True)
+        return np.stack(low), np.stack(high)
 
     def _unsound(
         self, queries: Queries, draws: IntArray | None, sound: BoolArray
@@ -224,7 +250,7 @@ class AdditivePath:
     ) -> tuple[FloatArray, FloatArray]:
         pooled, empty = self._pooled(queries, draws)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            sound = self.model.is_sound(pooled)
+            sound = self._sound(pooled, queries, draws)
             values, coefficients = self.model.scored(pooled, sound)
         found = np.zeros((len(queries), len(self.nobody)))
         found[:, : len(coefficients)] = coefficients.T[: len(queries)]
@@ -287,9 +313,13 @@ def _is_singular(game: ModelGame, model: Additive) -> bool:
     """True if not even the sums of all owners determine the model: it is then fitted on rows."""
     if game.owners.reduced is not None:
         return False
-    rows = zip(game.owners.X, map(np.asarray, game.owners.y), strict=True)
+    rows = list(zip(game.owners.X, map(np.asarray, game.owners.y), strict=True))
     everything = sum((model.summed(model.features(X, y)) for X, y in rows), np.zeros(model.width))
-    return not model.is_sound(everything[:, None])[0]
+    doubtful = model.doubtful(everything[:, None])[:, :, 0]
+    if doubtful.any():
+        low, high = zip(*(model.extent(X, y) for X, y in rows), strict=True)
+        doubtful &= np.min(low, axis=0) < np.max(high, axis=0)
+    return bool(doubtful.any() or not model.is_sound(everything[:, None])[0])
 
 
 def _can_be_summed(X: Array) -> bool:

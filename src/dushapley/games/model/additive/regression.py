@@ -25,10 +25,13 @@ from dushapley.games.model.training import MOST_SCORES, grouped
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
 
-SOUND, SPANNED, PIVOT, ROUNDED = 1e-6, 1e-10, 1e-7, 1e-9
+SOUND, SPANNED, PIVOT, ROUNDED = 1e-6, 1e-10, 1e-5, 1e-9
 """From which on sums determine a solution. Least squares: the least eigenvalue of a system with
 ones on its diagonal, and a lower bound of that of the system itself beside its largest. Ridge: what
-elimination leaves of the diagonal, and what rounding may take of a penalty or a variance."""
+elimination leaves of the diagonal. Both: what rounding may take of an eigenvalue, a penalty or a
+variance."""
+CLOSE = 1e-6
+"""Part of what a mean squared error is made of, below which it is taken from the errors of rows."""
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 """Scores that are functions of the mean squared error."""
 
@@ -154,21 +157,25 @@ class LinearModel(Additive):
         return sound
 
     def _is_of_full_rank(self, moments: FloatArray) -> BoolArray:
-        systems = self._centred(moments)[0][:-1, :-1]
-        scaled, factors = unscaled(systems)
+        centred, k = self._centred(moments)[0], np.arange(len(moments) - 1)
+        scaled, factors = unscaled(centred[:-1, :-1])
         lowest = np.linalg.eigvalsh(np.moveaxis(scaled, 2, 0))[:, 0]
+        within = centred[k, k]
+        within[-1] += len(self.rows) * self.variance
         # scikit-learn leaves out singular values below 1e-6 of the largest, in the columns' units
         with np.errstate(divide="ignore", invalid="ignore"):
+            lost = EPSILON * (moments[k + 1, k + 1] / within).max(axis=0)  # to centring
             spanned = lowest / (factors**2).max(axis=0) / (1 / factors**2).sum(axis=0)
-        return np.asarray((lowest > SOUND) & (spanned > SPANNED))
+        known = (lowest > SOUND) & (lost <= ROUNDED * lowest)
+        return np.asarray(known & (spanned > SPANNED))
 
     def _is_ridge_sound(self, M: FloatArray) -> BoolArray:
         k, penalty = np.arange(1, len(M) - 1), self._penalty(M)
         sound = (penalty / (M[k, k] + penalty)).min(axis=0) > PIVOT  # elimination leaves more
         sound[~sound] = least_pivots(self._penalised(M[:, :, ~sound])) > PIVOT
-        # of fewer rows than columns scikit-learn solves XX' + α, where the largest unit rounds most
+        # of few rows scikit-learn solves XX' + α, where the largest unit rounds most
         rounding = EPSILON * (M[k, k] / (penalty / self.alpha)).sum(axis=0)
-        return np.asarray(sound & ((M[0, 0] >= len(k)) | (rounding <= ROUNDED * self.alpha)))
+        return np.asarray(sound & ((M[0, 0] > len(k)) | (rounding <= ROUNDED * self.alpha)))
 
     def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
         from sklearn.base import clone
@@ -205,7 +212,11 @@ class LinearModel(Additive):
         return np.vstack([beta, np.full((1, beta.shape[1]), -1.0)])
 
     def _mse(self, b: FloatArray) -> FloatArray:
+        """Of each pool, from the moments of the test set, unless these all but cancel."""
         mse = (b * (self.moments @ b)).sum(axis=0) / len(self.rows)
+        parts = np.diagonal(self.moments) @ b**2 / len(self.rows)
+        for k in np.flatnonzero(mse <= CLOSE * parts).tolist():
+            mse[k] = np.mean((self.rows @ b[:, k]) ** 2)
         return np.maximum(mse, 0.0)
 
     def _coefficients(self, M: FloatArray) -> FloatArray:
@@ -223,13 +234,20 @@ class LinearModel(Additive):
         return left
 
     def _penalty(self, M: FloatArray) -> FloatArray | float:
-        return self.alpha * (self._variances(M) if self.standardised else 1.0)
+        if not self.standardised:
+            return self.alpha
+        variances = self._variances(M)
+        return self.alpha * np.where(variances > 0, variances, 1.0)  # as scalers have it
 
     def _variances(self, M: FloatArray) -> FloatArray:
-        """Variance of each feature in each pool; 1 where a feature does not vary, as scalers do."""
+        """Variance of each feature in each pool; 0 where sums cannot tell it from rounding."""
         k = np.arange(1, len(M) - 1)
-        variances = known_variances(M[k, k], M[0, 1:-1], M[0, 0], self.around[:-1, None])
-        return np.where(variances > 0, variances, 1.0)
+        return known_variances(M[k, k], M[0, 1:-1], M[0, 0], self.around[:-1, None])
+
+    def doubtful(self, pooled: FloatArray) -> BoolArray:
+        if not self.standardised:
+            return super().doubtful(pooled)
+        return (self._variances(pooled.reshape(*self.moments.shape, -1)) == 0)[None]
 
     def _least_squares(self, M: FloatArray, full: BoolArray) -> FloatArray:
         """Shortest solution around the pool's own mean; the only one is found in any units."""
