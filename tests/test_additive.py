@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -497,6 +499,20 @@ def test_nothing_is_reduced_before_the_first_question():
     assert "summed" not in vars(game.path)
     game(EVERY[:3])
     assert "summed" in vars(game.path)
+
+
+def test_making_a_game_by_name_takes_no_more_memory_than_its_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((512, 2048)), np.arange(512) % 2
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:500:20], y[j:500:20]) for j in range(20)})
+    ds.ModelGame(owners, "lda", X[500:], y[500:])  # loads what it needs
+    tracemalloc.start()
+    try:
+        ds.ModelGame(owners, "lda", X[500:], y[500:])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 2 * X.nbytes
 
 
 def test_sums_that_dwarf_the_rows_are_not_made():

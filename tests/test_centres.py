@@ -211,8 +211,10 @@ def test_streamed_owners_are_valued_as_owners_in_memory(tmp_path, monkeypatch):
     np.testing.assert_allclose(streamed.values, in_memory.values, rtol=1e-9, atol=1e-12)
     again = ds.value(game, "centres", budget=20 * 51 + 2, n_jobs=2)
     assert again.values.tobytes() == streamed.values.tobytes()
-    with pytest.raises(ds.errors.MethodNotApplicable, match="given sums"):
+    with pytest.raises(ds.errors.MethodNotApplicable, match=r"given sums .* whole owners: exact"):
         ds.value(game, "du")
+    with pytest.raises(ds.errors.InvalidChange, match=r"given sums .* \(Leave, Merge\)"):
+        ds.what_if(game, ds.MoreRows(game.names[0], 5))
 
 
 def test_files_that_cannot_be_streamed_are_refused(tmp_path):

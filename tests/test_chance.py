@@ -513,33 +513,36 @@ def test_notes_name_the_true_cause():
 
 
 class Meets(Calm):
-    """Ends its first training only once another process has begun one."""
+    """Ends a training of so many rows only once another process has begun one."""
 
     generator, seed_free = "numpy", True
 
-    def __init__(self, folder="."):
-        self.folder = folder
+    def __init__(self, folder=".", rows=0):
+        self.folder, self.rows = folder, rows
 
     def fit(self, X, y):
-        folder = Path(self.folder)
-        (folder / str(os.getpid())).touch()
-        until = time.monotonic() + 120
-        while len(list(folder.iterdir())) < 2:
-            if time.monotonic() > until:
-                raise RuntimeError("no other worker has begun")
-            time.sleep(0.01)
+        folder, until = Path(self.folder), time.monotonic() + 120
+        if len(X) >= self.rows:
+            (folder / str(os.getpid())).touch()
+            while len(list(folder.iterdir())) < 2:
+                if time.monotonic() > until:
+                    (folder / "alone").touch()
+                time.sleep(0.01)
         return super().fit(X, y)
 
 
 @pytest.mark.parametrize("said", [None, True])
 def test_both_workers_train_from_the_first_training_on(tmp_path, said):
+    """Where training is probed, on the grand coalition under two seeds."""
+    rows = 0 if said else int(owners(6).sizes.sum())
     (folder := tmp_path / "met").mkdir()
-    game = ds.ModelGame(owners(6), Meets(str(folder)), *TEST, deterministic=said)
+    game = ds.ModelGame(owners(6), Meets(str(folder), rows), *TEST, deterministic=said)
     result = ds.value(game, "gp", budget=40, n_jobs=2)
+    assert not (folder / "alone").exists()
     (here := tmp_path / "here").mkdir()
     for name in "ab":
         (here / name).touch()
-    alone = ds.ModelGame(owners(6), Meets(str(here)), *TEST, deterministic=said)
+    alone = ds.ModelGame(owners(6), Meets(str(here), rows), *TEST, deterministic=said)
     assert result.values.tolist() == ds.value(alone, "gp", budget=40).values.tolist()
 
 

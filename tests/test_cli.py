@@ -470,6 +470,8 @@ def test_a_quote_shows_what_the_usual_budget_of_python_would_save(capsys, tmp_pa
     tested = ["--by-file", "--target", "y", "--holdout", "0.3"]
     _, out, err = run(capsys, "quote", tmp_path, *tested)
     assert "auto takes 300 evaluations here. --budget 66 (6I, as in Python) would save 234" in err
+    _, paid, _ = run(capsys, "value", tmp_path, *tested, "--no-ledger", "--yes", "--json")
+    assert json.loads(paid)["n_evaluations"] == 300
     assert [line.split()[1] for line in out.splitlines() if line.startswith("auto")] == [
         "300",
         "66",

@@ -83,6 +83,20 @@ def test_drivers_killed_at_random_moments(place: str, request: Any, tmp_path: Pa
     assert len(set(payments(log))) == reference.n_distinct
 
 
+def test_a_driver_killed_while_it_probes(tmp_path: Path) -> None:
+    log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
+    value = {"n_jobs": WORKERS, "ledger": str(ledger)}
+    task = {"probed": True, "log": str(log), "seconds": SECONDS, "value": value}
+    driver = Driver(tmp_path, **task)
+    wait_until(lambda: kept(ledger) >= 10)  # nobody, and three for two trainings of a pool
+    driver.kill()
+    before = len(payments(log))
+    found = Driver(tmp_path, **task).result()
+    assert found["trained"] == 15 + 7
+    again = len(payments(log)) - before - WORKERS  # which end the trainings that they have in hand
+    assert again <= found["trained"] - 6
+
+
 def test_dask_workers_killed_one_after_another(cluster: DaskCluster, tmp_path: Path) -> None:
     log, chance = tmp_path / "paid.log", random.Random(3)
     value = {"executor": "dask", "address": cluster.address, "ledger": str(tmp_path / "l.sqlite")}

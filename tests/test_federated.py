@@ -57,8 +57,10 @@ def test_sums_give_the_bits_of_pooled_rows(name, model):
     assert ours.values.tolist() == theirs.values.tolist()
     assert ours.errors["test set"] == theirs.errors["test set"]
     assert game.fractions == "none"
-    with pytest.raises(MethodNotApplicable, match="given sums"):
+    with pytest.raises(MethodNotApplicable, match=r"given sums .* whole owners: exact"):
         ds.value(game, "du")
+    with pytest.raises(ds.errors.InvalidChange, match=r"given sums .* \(Leave, Merge\)"):
+        ds.what_if(game, ds.MoreRows(game.names[0], 5))
 
 
 def test_sums_of_numbers_give_the_bits_of_pooled_rows():
