@@ -21,6 +21,7 @@ from dushapley.data.summaries import Statistics
 from dushapley.errors import (
     InvalidChange,
     InvalidGame,
+    InvalidOption,
     InvalidOwners,
     MethodNotApplicable,
 )
@@ -636,9 +637,36 @@ def test_sums_cost_nothing_and_keep_no_ledger(tmp_path):
     owners, X, y = regression()
     game = ds.ModelGame(owners, Ridge(), X, y, scoring="r2")
     assert game.cheap
+    with pytest.raises(InvalidOption, match="ledger is True; pass the path of a file"):
+        ds.value(game, "exact", ledger=True)
     kept = ds.value(game, "exact", ledger=tmp_path / "l.sqlite")
     assert any("nothing was kept in the ledger" in note for note in kept.notes)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", ["permutation", "centres", "exact", "loo"])
+def test_trainings_from_sums_are_counted_as_they_were_quoted(method):
+    owners, X, y = regression()
+    game = ds.ModelGame(owners, Ridge(), X, y, scoring="r2")
+    quoted = ds.quote(game).set_index("method").loc[method]
+    result = ds.value(game, method)
+    assert result.n_trainings == result.n_evaluations - 1
+    assert quoted["trainings"] - owners.sizes.size <= result.n_trainings <= quoted["trainings"]
+
+
+@pytest.mark.parametrize("model", ["ridge", Ridge(), LinearRegression(), "lda", GaussianNB()])
+@pytest.mark.parametrize(("level", "spread"), [(1.7e9, 1.0), (1e3, 5e-8), (1e9, 3000.0)])
+def test_columns_far_from_0_lose_no_digits(model, level, spread):
+    X, y = load_diabetes(return_X_y=True)
+    X = np.column_stack([X, level + spread * np.random.default_rng(1).normal(size=len(y))])
+    classes = model == "lda" or isinstance(model, GaussianNB)
+    y, scoring = (y > 140, "neg_log_loss") if classes else (y, "r2")
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:60:5], y[j:60:5]) for j in range(5)})
+    given = owners, model, X[300:], y[300:]
+    games = [ds.ModelGame(*given, scoring=scoring, fast=fast) for fast in (True, False)]
+    for method in ("du", "exact"):
+        fast, slow = (ds.value(game, method).values for game in games)
+        np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-8)
 
 
 def test_rows_all_equal_predict_the_larger_class():

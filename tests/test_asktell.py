@@ -72,6 +72,7 @@ def test_three_processes_ten_pauses_and_two_failures_give_the_engines_estimate(
     np.testing.assert_array_equal(found.std_errors, wanted.std_errors)
     assert found.failures == {"out of memory": 2}
     assert found.n_distinct == len(asked) == wanted.n_distinct
+    assert found.n_trainings == found.n_distinct - 1
     assert found.complete
     assert talk.ask(5) == []
     assert ds.Valuation.from_dict(found.to_dict()) == found

@@ -445,15 +445,25 @@ def test_probes_are_paid_once_and_quoted(tmp_path):
     assert (row["evaluations"], row["trainings"]) == (12, 11)
 
 
-def test_the_grand_coalition_and_the_smallest_owner_that_were_timed_are_not_trained_again():
-    game = ds.ModelGame(owners(6), Counted(), *TEST)
+@pytest.mark.parametrize(
+    ("method", "timed"), [("gp", 2), ("loo", 2), ("random", 1), ("du", 2), ("exact", 2)]
+)
+@pytest.mark.parametrize("said", [None, True])
+def test_pools_that_were_timed_are_not_trained_again_nor_for_nothing(tmp_path, method, timed, said):
+    game = ds.ModelGame(
+        owners(6), Counted(), *TEST, deterministic=said, fingerprint=f"timed {said}"
+    )
+    budget, ledger = {"gp": 40}.get(method), tmp_path / "l.sqlite"
     Counted.fits = 0
-    with Run(game, "gp", budget=40) as run:
+    with Run(game, method, budget=budget, ledger=ledger) as run:
         assert run.trial() > 0
-        assert Counted.fits == 2
+        assert Counted.fits == timed
         result = run.pay()
-    assert Counted.fits == result.n_trainings <= 40
-    assert result.values.tolist() == ds.value(game, "gp", budget=40).values.tolist()
+    plain = ds.value(game, method, budget=budget)
+    again = ds.value(game, method, budget=budget, ledger=ledger)
+    assert Counted.fits == 2 * result.n_trainings
+    assert result.n_trainings == plain.n_trainings == again.n_trainings
+    assert result.values.tolist() == plain.values.tolist()
 
 
 def test_a_small_pool_that_fails_does_not_end_a_run_that_never_asks_for_it():

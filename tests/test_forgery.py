@@ -95,6 +95,7 @@ def test_the_honest_one_holds(settled: Any, capsys: pytest.CaptureFixture[str]) 
         ("record.command", "dushapley value other --target z", "FAILED    command"),
         ("record.command", "rm -rf /", "not a `dushapley value` command"),
         ("record.command", "dushapley value 'owners", "FAILED    command: cannot be read"),
+        ("record.command", "dushapley value x --byfile", "command: cannot be read: No such option"),
         ("record.job.timeout", 5.0, "other values of --timeout"),
         ("record.job.on_failure", "empty", "other values of --on-failure"),
         ("record.inputs.0.sha256", "0" * 64, "FAILED    inputs"),

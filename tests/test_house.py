@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -67,6 +70,29 @@ def test_tests_and_doctests_can_be_collected_without_any_extra() -> None:
     assert run.returncode == 0, run.stdout[-5000:]
     for name in ("torch", "triton", "flwr"):
         assert f"needs the package {name}" in run.stdout  # skipped aloud
+
+
+def imported(path: Path) -> set[str]:
+    """Packages that a module imports, anywhere in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    names |= {str(n.module) for n in nodes if isinstance(n, ast.ImportFrom) and not n.level}
+    return {name.partition(".")[0] for name in names}
+
+
+def test_whatever_is_imported_is_asked_for_by_name() -> None:
+    """What another package brings today it may not bring tomorrow, as typer does with click."""
+    asked = {distribution(line) for line in metadata.requires("dushapley") or ()}
+    brings = metadata.packages_distributions()
+    ours = {"dushapley", "dushapley_paper", *sys.stdlib_module_names}
+    for path in HOUSE.rglob("*.py"):
+        for name in imported(path) - ours:
+            assert asked & {distribution(other) for other in brings.get(name, [name])}, path
+
+
+def distribution(requirement: str) -> str:
+    """The name of a package as those who compare names write it."""
+    return re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")
 
 
 def test_every_public_name_has_a_docstring() -> None:

@@ -268,6 +268,14 @@ def test_an_owner_with_reversed_labels_is_last_where_scikit_learn_has_it_last(
     assert all(agreed)
 
 
+def test_a_name_of_no_letters_is_refused() -> None:
+    owners = ds.Owners.from_arrays({"a": ([[1.0], [2.0]], [0.5, 1.5])})
+    with pytest.raises(InvalidOption):
+        ds.ModelGame(owners, "", [[1.0]], [0.5])
+    with pytest.raises(InvalidGame, match="fast is 'yes'; choose True or False"):
+        ds.ModelGame(owners, "ridge", [[1.0]], [0.5], fast="yes")  # type: ignore[arg-type]
+
+
 def test_scores_follow_the_task_of_a_named_model_only(folder: Path) -> None:
     assert by_name(folder, "cost", "ridge").scoring == "r2"
     assert by_name(folder, "ill", "ridge").scoring == "accuracy"

@@ -138,7 +138,6 @@ def _in_words(finding: Mapping[str, Any]) -> str:
 
 def parsed(command: str) -> tuple[set[str], dict[str, Any]]:
     """Which options of a `dushapley value` command were typed, and all of them as it has them."""
-    import click
     import typer
 
     from dushapley.cli.main import app
@@ -150,11 +149,14 @@ def parsed(command: str) -> tuple[set[str], dict[str, Any]]:
         raise InvalidSettlement("it is not a `dushapley value` command")
     commands: Any = typer.main.get_command(app)
     value = commands.commands["value"]
+    context = value.context_class(value)  # of the click that typer brings
     try:
-        given, _, _ = value.make_parser(click.Context(value)).parse_args(args=words[2:])
-    except click.ClickException as error:
+        given, _, _ = value.make_parser(context).parse_args(args=words[2:])
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # a wrong option, found by typer
+            raise
         raise InvalidSettlement(error.format_message()) from error
-    known = {option.name: option.get_default(click.Context(value)) for option in value.params}
+    known = {option.name: option.get_default(context) for option in value.params}
     typed = {name: thing for name, thing in given.items() if thing not in (None, ())}
     return set(typed), known | typed
 

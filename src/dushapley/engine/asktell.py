@@ -355,7 +355,7 @@ class AskTell(Dialogue):
             n_evaluations=max(self.n_told, self.n_told_pools),
             n_distinct=self.n_told_pools,
             n_computed=self.n_told_pools,
-            n_trainings=self.n_told_pools,
+            n_trainings=max(self.n_told_pools - 1, 0),  # nobody's is none
             u_empty=self.empty,
             u_full=self.full,
             complete=self.finished,

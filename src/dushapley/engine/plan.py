@@ -75,7 +75,7 @@ class Plan:
             return self.trained_beside(game)
         if game.cheap and not game.judged:
             return 0
-        whole = self.method.need(self.options) == "coalitions"
+        whole = self.method.need(self.options) == "coalitions" and not game.cheap
         pools = (min(self.budget, 2**game.n_players) if whole else self.budget) - 1
         if self.probes and not self.enumerates(game.n_players):
             pools += self.probes - 1  # small ones, which the method may not ask

@@ -145,8 +145,10 @@ def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str
     except DUShapleyError as error:
         return {"refused": str(error)}
     priced = getattr(game, "price", None)
-    more = {} if priced is None else priced(plan.budget)
-    counts = {"evaluations": plan.budget, "trainings": plan.trainings(game)}
+    every = 2**game.n_players if plan.enumerates(game.n_players) else plan.budget
+    evaluations = min(plan.budget, every)
+    more = {} if priced is None else priced(evaluations)
+    counts = {"evaluations": evaluations, "trainings": plan.trainings(game)}
     return {**counts, "seconds": seconds_of(plan, game, each), **more}
 
 

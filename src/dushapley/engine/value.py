@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from time import monotonic
 from typing import Any, Self
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
+from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.engine.dialogue import ROUND, Ahead, Dialogue, ends, pools_between
 from dushapley.engine.evaluators import (
     AroundEvaluator,
@@ -41,7 +41,7 @@ from dushapley.engine.propagation import formula_errors, kept_covariance
 from dushapley.engine.quote import seconds_each
 from dushapley.engine.remarks import judged, remarked
 from dushapley.engine.sheet import Begin
-from dushapley.errors import InvalidOption, ProtocolViolated, Stopped, UtilityFailed
+from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game
@@ -214,6 +214,8 @@ class Run:
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
         self.marginals = marginals_of(self.game, self.plan)
         self.plan = settled(self.plan, self.marginals)
+        if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
+            raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
         self._ignored = self.ledger if self.game.cheap and self.marginals is None else None
         if self._ignored is not None:
             self.ledger = None
@@ -258,24 +260,37 @@ class Run:
     def trial(self) -> float:
         """About the seconds of an evaluation: two are made now, and need not be made again.
 
-        The smallest owner alone, which also loads what trainings need, and the grand coalition. 0
-        where an evaluation costs nothing, or the ledger has some already: a run that goes on.
+        The smallest pool that the method is sure to ask first, which also loads what trainings
+        need, and the grand coalition. 0 where an evaluation costs nothing, or the ledger has some
+        already: a run that goes on.
         """
         if self.game.cheap or self.plan.formula is not None:
             return 0.0
         if self.game.block > 1:  # trained together, by arithmetic of our own
             return seconds_each(self.game)
         self.probes = Probes(self.game, self.plan.probes, self._paid)
-        pools = ends(self.game.n_players)
-        if self._paid is not None and self._paid.read(self.game.keys(pools[1:], None)):
+        everybody = ends(self.game.n_players)[1:].astype(np.float64)
+        if self._paid is not None and self._paid.read(self.game.keys(everybody, None)):
             return 0.0
-        pools[0, np.argmin(self.game.sizes)] = True
-        few = float("inf")
+        few, small = float("inf"), self._small_pool()
         with closing(make_executor("local", 1)) as here:  # within the limits of a training
-            with suppress(UtilityFailed):  # the method may never ask for it
-                few = self.probes.time(here, pools[:1])
-            all_ = self.probes.time(here, pools[1:])
+            if small is not None:
+                few = self.probes.time(here, *small)
+            all_ = self.probes.time(here, everybody)
         return (min(few, all_) + all_) / 2
+
+    def _small_pool(self) -> tuple[Queries, IntArray | None] | None:
+        """The pool of fewest rows that the method asks whatever it is told; None: not known."""
+        ahead = Ahead(self.converse())
+        ahead.take()  # nobody's and everybody's
+        ask = ahead.take()
+        if ask is None:
+            return None
+        queries, draws = self.game.check(ask.queries, ask.draws)
+        rows = queries @ self.game.sizes
+        rows[~queries.any(axis=1)] = np.inf
+        k = int(rows.argmin())
+        return queries[k : k + 1], None if draws is None else draws[k : k + 1]
 
     def pay(self) -> Valuation:
         """Ask, answer and keep until the plan is done; workers live as long as this.

@@ -305,5 +305,5 @@ def _ends_in_sums(frame: pd.DataFrame, least: int = 10) -> bool:
     table = frame[numbers].to_numpy(np.float64)
     sums = np.nansum(table[:-1], axis=0)
     known = ~np.isnan(table[-1])
-    telling = known & (np.abs(sums) > np.nanmax(np.abs(table[:-1]), axis=0))
+    telling = known & (np.abs(sums) > np.nanmax(np.abs(table[:-1]), axis=0, initial=0.0))
     return bool(telling.sum() >= 2 and np.isclose(table[-1], sums, rtol=1e-9)[known].all())

@@ -172,7 +172,7 @@ class AroundEvaluator(Evaluator):
         return {
             "n_computed": self.n_computed,
             "n_distinct": None,
-            "n_trainings": self.n_computed,
+            "n_trainings": self.n_computed - 1 if self.game.judged else 0,  # nobody's is none
             "details": {**final.details, "marginals": self.marginals.told(work | told)},
             "errors": self.errors(final, plan, begin),
         }

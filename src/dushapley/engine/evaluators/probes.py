@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-from dushapley.arrays import Queries
+from dushapley.arrays import IntArray, Queries
 from dushapley.engine.executors import Executor
 from dushapley.engine.ledger import Ledger, members_of, roster_of
 from dushapley.games.base import Game, Outcome
@@ -92,13 +92,13 @@ class Probes:
                 self.lost.add(key)
         self._write(paid, key, query)
 
-    def time(self, executor: Executor, query: Queries) -> float:
+    def time(self, executor: Executor, query: Queries, draws: IntArray | None = None) -> float:
         """Seconds of training a pool before the run begins, which then needs it no more."""
-        ((key,), started) = self.game.keys(query, None), perf_counter()
+        ((key,), started) = self.game.keys(query, draws), perf_counter()
         task = next((task for task in self.waiting if task[::2] == (key, 0)), None)
         if task is None:
             self.lost.add(key)
-            ((_, (outcome,)),) = executor.run(self.game, [(query, None)])
+            ((_, (outcome,)),) = executor.run(self.game, [(query, draws)])
             self.lost.remove(key)
             self.outcomes[key] = outcome
             self._write([(key, outcome)], key, query)

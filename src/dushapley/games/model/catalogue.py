@@ -169,7 +169,9 @@ def choose(
     elif task == "auto":
         chosen = guess_task(np.concatenate(owners.labels()))
     default = DEFAULT if owners.reduced is None else SUMMED
-    return Choice(chosen, model or default[chosen], full_name(scoring) or SCORING[chosen])
+    return Choice(
+        chosen, default[chosen] if model is None else model, full_name(scoring) or SCORING[chosen]
+    )
 
 
 def check_task(task: str, name: str = "task") -> None:

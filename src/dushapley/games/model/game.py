@@ -189,6 +189,7 @@ class ModelGame(RowsGame):
         check_choice(on_failure, "on_failure", ("raise", "empty"))
         check_choice("empty" if at_least is None else at_least, "at_least", ("empty",))
         check_choice(backend, "backend", BACKENDS)
+        check_choice(fast, "fast", (True, False))
         self.limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
         training.refuse_impossible(self.limits)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)

@@ -12,6 +12,7 @@ from dushapley.data.summaries import Statistics, classification_statistics
 from dushapley.games.model.additive.model import (
     EPSILON,
     KEPT,
+    ROUNDED,
     Additive,
     known_variances,
     least_norm,
@@ -109,6 +110,12 @@ class ClassModel(Additive):
         counts, sums, _ = self.split(pooled)
         n, around = counts.sum(axis=0), self.origin[:, None]
         return known_variances(self.squares(pooled), sums.sum(axis=0), n, around)
+
+    def rounding_of_means(self, pooled: FloatArray, factors: FloatArray) -> FloatArray:
+        """Squared last digits of a pool's means as statistics hold them, in scaled columns."""
+        counts, sums, _ = self.split(pooled)
+        means = sums.sum(axis=0) / counts.sum(axis=0) + self.origin[:, None]
+        return (EPSILON * means * factors) ** 2
 
     def doubtful(self, pooled: FloatArray) -> BoolArray:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -230,7 +237,8 @@ class Discriminant(ClassModel):
         if not self.standardised:  # scikit-learn's discriminants are around 0
             scale += counts.sum(axis=0) * self.origin[:, None] ** 2
         shrunk = (1 - self.regularisation) * within + self.regularisation * within.mean(axis=0)
-        return np.asarray((EPSILON * scale <= KEPT * shrunk).all(axis=0))
+        lost = self.rounding_of_means(pooled, factors) <= ROUNDED**2 * shrunk / counts.sum(axis=0)
+        return np.asarray((lost & (EPSILON * scale <= KEPT * shrunk)).all(axis=0))
 
     def _inverse_times(
         self, covariance: FloatArray, means: FloatArray, rounding: FloatArray
@@ -304,7 +312,8 @@ class NaiveBayes(ClassModel):
         squared = self.factors(spread) ** 2
         added = self.regularisation * (spread * squared).max(axis=0)
         variances, scale = known_variances(squares, sums, rows) * squared, squares / rows * squared
-        return variances == 0, EPSILON * scale <= KEPT * (variances + added)
+        lost = self.rounding_of_means(pooled, np.sqrt(squared)) <= ROUNDED**2 * (variances + added)
+        return variances == 0, lost & (EPSILON * scale <= KEPT * (variances + added))
 
     def doubtful(self, pooled: FloatArray) -> BoolArray:
         with np.errstate(divide="ignore", invalid="ignore"):

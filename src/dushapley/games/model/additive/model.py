@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 EPSILON = float(np.finfo(np.float64).eps)
 KEPT = 1e-10
 """What sums may lose of a variance to rounding, as a part of it."""
+ROUNDED = 1e-9
+"""What rounding may take of an eigenvalue, a penalty, a variance, or a mean beside what varies."""
 ELIMINATE_UP_TO = 24
 """Unknowns up to which eliminating all systems side by side beats solving one after the other."""
 

@@ -13,6 +13,7 @@ from dushapley.errors import InvalidGame
 from dushapley.games.model.additive.model import (
     ELIMINATE_UP_TO,
     EPSILON,
+    ROUNDED,
     Additive,
     known_variances,
     least_norm,
@@ -25,11 +26,10 @@ from dushapley.games.model.training import MOST_SCORES, grouped
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
 
-SOUND, SPANNED, PIVOT, ROUNDED = 1e-6, 1e-10, 1e-5, 1e-9
+SOUND, SPANNED, PIVOT = 1e-6, 1e-10, 1e-5
 """From which on sums determine a solution. Least squares: the least eigenvalue of a system with
 ones on its diagonal, and a lower bound of that of the system itself beside its largest. Ridge: what
-elimination leaves of the diagonal. Both: what rounding may take of an eigenvalue, a penalty or a
-variance."""
+elimination leaves of the diagonal."""
 CLOSE = 1e-6
 """Part of what a mean squared error is made of, below which it is taken from the errors of rows."""
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
@@ -151,6 +151,10 @@ class LinearModel(Additive):
         """Columns that do not follow from each other; what is made of others, sums do not tell."""
         M, k = pooled.reshape(*self.moments.shape, -1), np.arange(1, len(self.around))
         sound = self._is_ridge_sound(M) if self.alpha else self._is_of_full_rank(M)
+        if self.intercept:  # statistics hold means, whose last digits are of their own size
+            means, variances = M[0, 1:] / M[0, 0] + self.around[:, None], self._variances(M)
+            spread = np.append(variances, [M[-1, -1] / M[0, 0] + self.variance], axis=0)
+            sound &= ((spread == 0) | (EPSILON * np.abs(means) <= ROUNDED * np.sqrt(spread))).all(0)
         if not self.intercept:  # sums around 0 do not tell rows apart that are far from it
             within = M[k, k] - M[0, 1:-1] ** 2 / M[0, 0]
             sound &= (EPSILON * M[k, k] <= ROUNDED * within).all(axis=0)
