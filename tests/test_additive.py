@@ -24,6 +24,7 @@ from dushapley.errors import (
     InvalidOption,
     InvalidOwners,
     MethodNotApplicable,
+    UtilityFailed,
 )
 from dushapley.estimators.du import BIAS_NOTE
 from dushapley.games import Regressogram, SmallMLP, SoftmaxRegression
@@ -400,6 +401,47 @@ def test_a_column_that_hardly_varies_is_fitted(model, spread):
     assert fast.path is not None
     pools, draws = np.array([[1, 0], [1, 1], [0.6, 0], [0.6, 0.5]]), np.arange(4)
     np.testing.assert_allclose(fast(pools, draws), fitted(pools, draws), rtol=1e-8)
+
+
+@pytest.mark.parametrize("model", [GaussianNB(), "naive-bayes", FAST["scaled naive bayes"]])
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss"])
+def test_naive_bayes_of_a_column_that_is_constant_and_far_from_the_test_rows_is_fitted(
+    model, scoring
+):
+    """Its likelihoods are so small that their last digits decide; sums have others."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(40, 10, size=(500, 3)), np.arange(500) % 2
+    X[:, 1] += 4 * y
+    X[:, 2] = np.where(rng.random(500) < 0.04, rng.lognormal(12, 1, 500), 0)
+    X[:20, 2] = 0
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:60:6], y[j:60:6]) for j in range(6)})
+    given = owners, model, X[60:], y[60:]
+    games = [ds.ModelGame(*given, scoring=scoring, fast=fast) for fast in (True, False)]
+    assert games[0].path is not None
+    for method in ("exact", "du"):
+        fast, fitted = (ds.value(game, method).values for game in games)
+        np.testing.assert_allclose(fast, fitted, rtol=0, atol=1e-8)
+
+
+def test_targets_in_single_precision_are_scored_in_double():
+    X, y = load_diabetes(return_X_y=True)
+    y += 4e6
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:60:3], y[j:60:3]) for j in range(3)})
+    given = owners, Ridge(), X[60:], y[60:].astype(np.float32)
+    games = [ds.ModelGame(*given, scoring="r2", fast=fast) for fast in (True, False)]
+    fast, fitted = (game(EVERY[1:8, :3]) for game in games)
+    np.testing.assert_allclose(fast, fitted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("model", ["lda", "naive-bayes", GaussianNB()])
+def test_numbers_among_objects_are_refused_as_labels_in_a_sentence(model):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), (np.arange(60) % 2).astype(object)
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:40:2], y[j:40:2]) for j in range(2)})
+    with pytest.raises(UtilityFailed, match="Unknown label type"):
+        ds.value(ds.ModelGame(owners, model, X[40:], y[40:]), "exact")
+    text = ds.Owners.from_arrays({f"o{j}": (X[j:40:2], y[j:40:2].astype(str)) for j in range(2)})
+    assert ds.ModelGame(text, model, X[40:], y[40:].astype(str).astype(object)).path is not None
 
 
 @pytest.mark.parametrize("load", [load_digits, load_wine])

@@ -276,6 +276,15 @@ def test_trainings_and_steps_are_counted_apart_and_kept(tmp_path):
     assert again.details["marginals"] == work
 
 
+def test_a_model_with_a_number_of_steps_is_no_pipeline():
+    game = logistic_game(ds.games.SoftmaxRegression(steps=5), n_owners=24)
+    slow = ds.ModelGame(
+        game.owners, game.model, game.X_test, game.y_test, scoring="neg_log_loss", fast=False
+    )
+    fast, fitted = (ds.value(g, "centres", budget=22 * 25 + 2).values for g in (game, slow))
+    np.testing.assert_allclose(fast, fitted, rtol=0, atol=1e-8)
+
+
 def test_steps_that_are_off_are_replaced_by_trainings(monkeypatch):
     game = logistic_game(LogisticRegression())
     monkeypatch.setattr("dushapley.games.model.newton.TOLERANCE", 0.0)

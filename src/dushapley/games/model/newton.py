@@ -314,7 +314,8 @@ def newton_marginals(game: ModelGame) -> NewtonMarginals | None:
     numbers = all(X.dtype.kind in "fiub" and np.isfinite(X).all() for X in game.owners.X)
     if game.classes is None or len(game.classes) != 2 or not numbers:
         return None
-    steps = [step for _, step in game.model.steps] if hasattr(game.model, "steps") else [game.model]
+    piped = recognised(game.model) == "sklearn.Pipeline"
+    steps = [step for _, step in game.model.steps] if piped else [game.model]
     names = [recognised(step) for step in steps]
     scaled = names == ["sklearn.StandardScaler", "sklearn.LogisticRegression"]
     if not scaled and names != ["sklearn.LogisticRegression"]:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
 
 
+TIED = 1e-4
+"""What rounding may take of a log-likelihood where only the likeliest class counts."""
+
+
 class ClassModel(Additive):
     """What discriminant analysis and naive Bayes share: class sums, and scores of predictions.
 
@@ -33,7 +37,7 @@ class ClassModel(Additive):
 
     Behind a `StandardScaler` (`standardised`) columns are divided by the pool's own standard
     deviations. Where a column does not vary in the pool, its classes do not differ in it: it is
-    left out. (scikit-learn's naive Bayes keeps it, and far-off test rows lose their digits to it.)
+    left out.
     """
 
     kind = "classification"
@@ -302,7 +306,24 @@ class NaiveBayes(ClassModel):
 
     def _is_known(self, pooled: FloatArray) -> BoolArray:
         nothing, kept = self._within(pooled)
-        return np.asarray((kept | nothing).all(axis=(0, 1)))
+        metric = self.game.scorer.metric
+        assert metric is not None
+        lost = EPSILON * self._reach(pooled)
+        near = lost <= (TIED if metric.response == "labels" else ROUNDED)
+        return np.asarray((kept | nothing).all(axis=(0, 1)) & near)
+
+    def _reach(self, pooled: FloatArray) -> FloatArray:
+        """Bound Σ (x − μ)²/σ² over test rows and classes; the last digits of more are lost."""
+        counts, sums, rest = self.split(pooled)
+        rows = np.where(counts > 0, counts, 1)[:, None]
+        means, spread = sums / rows, self.variances(pooled)
+        units = 1 / np.where((spread > 0) & self.standardised, spread, 1.0)
+        added = self.regularisation * (spread * units).max(axis=0)
+        variances = known_variances(rest.reshape(sums.shape), sums, rows) * units + added
+        low, high = self.rows.min(axis=0)[:, None], self.rows.max(axis=0)[:, None]
+        away = np.maximum(np.abs(means - low), np.abs(means - high))
+        reach = (away**2 * units / variances).sum(axis=1)
+        return np.where((counts > 0) & (added > 0), reach, 0.0).max(axis=0)
 
     def _within(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
         """Variances within classes that sums put at 0, and those that rounding has left."""

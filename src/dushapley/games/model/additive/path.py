@@ -302,6 +302,9 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
     targets = (np.asarray(y) for y in game.owners.y)
     if any(y.dtype.kind == "f" and not np.isfinite(y).all() for y in targets):
         return None  # the model itself says what it makes of them
+    labels = np.empty(0) if game.classes is None else game.classes
+    if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
+        return None  # scikit-learn refuses numbers among objects
     rule = _RULES.get(recognised(game.model))
     model = rule(game, game.model.get_params(deep=False)) if rule else None
     if model is None or _too_wide(game, model) or _is_singular(game, model):

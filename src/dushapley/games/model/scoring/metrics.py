@@ -194,8 +194,8 @@ def determination(target: Target, predicted: Array) -> FloatArray:
 
     By influence of both its parts: 1 − e²/V + (MSE/V)·((y − ȳ)²/V − 1).
     """
-    squares = -minus_squares(target, predicted)
-    around = (target.y - target.y.mean()) ** 2
+    squares, y = -minus_squares(target, predicted), np.asarray(target.y, dtype=np.float64)
+    around = (y - y.mean()) ** 2
     variance = around.mean()
     return np.asarray(1 - squares / variance + squares.mean() / variance * (around / variance - 1))
 
