@@ -24,7 +24,6 @@ from dushapley.errors import (
     InvalidOption,
     InvalidOwners,
     MethodNotApplicable,
-    UtilityFailed,
 )
 from dushapley.estimators.du import BIAS_NOTE
 from dushapley.games import Regressogram, SmallMLP, SoftmaxRegression
@@ -434,14 +433,24 @@ def test_targets_in_single_precision_are_scored_in_double():
 
 
 @pytest.mark.parametrize("model", ["lda", "naive-bayes", GaussianNB()])
-def test_numbers_among_objects_are_refused_as_labels_in_a_sentence(model):
+def test_numbers_among_objects_are_labels_and_continuous_ones_are_not(model):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), (np.arange(60) % 2).astype(object)
     owners = ds.Owners.from_arrays({f"o{j}": (X[j:40:2], y[j:40:2]) for j in range(2)})
-    with pytest.raises(UtilityFailed, match="Unknown label type"):
-        ds.value(ds.ModelGame(owners, model, X[40:], y[40:]), "exact")
+    plain = ds.Owners.from_arrays({f"o{j}": (X[j:40:2], y[j:40:2].astype(int)) for j in range(2)})
+    values = [
+        ds.value(ds.ModelGame(some, model, X[40:], y[40:].astype(kind)), "exact").values
+        for some, kind in ((owners, object), (plain, int))
+    ]
+    np.testing.assert_allclose(*values, rtol=1e-12)
     text = ds.Owners.from_arrays({f"o{j}": (X[j:40:2], y[j:40:2].astype(str)) for j in range(2)})
     assert ds.ModelGame(text, model, X[40:], y[40:].astype(str).astype(object)).path is not None
+    numbers = ds.Owners.from_arrays({f"o{j}": (X[j:40:2], X[j:40:2, 0]) for j in range(2)})
+    classifier = LinearDiscriminantAnalysis() if model == "lda" else GaussianNB()
+    with pytest.raises(
+        InvalidGame, match=r"classifier, but the targets are continuous: -.* is one"
+    ):
+        ds.ModelGame(numbers, classifier, X[40:], X[40:, 0])
 
 
 @pytest.mark.parametrize("load", [load_digits, load_wine])

@@ -390,6 +390,13 @@ def test_help_names_every_command(capsys):
     assert all(name in out + err for name in COMMANDS)
 
 
+@pytest.mark.parametrize("words", [(), ("federate",)])
+def test_without_a_command_the_help_is_all_there_is(capsys, words):
+    _, out, err = run(capsys, *words)
+    assert "Commands" in out + err
+    assert "error" not in err
+
+
 def test_help_loads_nothing_heavy():
     heavy = "{'sklearn', 'pandas', 'scipy', 'skrub', 'matplotlib', 'joblib'}"
     code = (

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dushapley as ds
@@ -351,6 +352,16 @@ def test_systems_without_locks_and_limits_run_the_demo_and_workers(tmp_path):
     assert ran.returncode == 0, ran.stderr
     assert "Lowest values: Dunmore and Fernhill" in ran.stderr
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory= needs Linux")
+def test_work_space_of_linear_algebra_is_no_training_s_memory():
+    """OpenBLAS asks again and again for what it is refused, and never returns."""
+    X, y = load_breast_cancer(return_X_y=True)
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:300:2], y[j:300:2]) for j in range(2)})
+    game = ds.ModelGame(owners, "logistic", X[300:], y[300:], memory=10**7, timeout=60)
+    free = ds.ModelGame(owners, "logistic", X[300:], y[300:])
+    assert ds.value(game, "exact").values.tolist() == ds.value(free, "exact").values.tolist()
 
 
 def test_systems_that_cannot_refuse_memory_say_so(monkeypatch):

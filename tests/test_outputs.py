@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,8 @@ def test_demo_and_statistics_write_over_nothing_of_others(
     monkeypatch.setattr("dushapley.cli.demo.demo_game", lambda *_: pytest.fail("it was played"))
     assert run("demo", "--out", "notes.txt") == 2
     assert run("demo", "--out", "notes.txt/more") == 2
+    if sys.platform == "linux":
+        assert run("demo", "--out", "/proc/here") == 2  # where even the root user may not write
     assert run("demo", "--write-files", ".") == 2  # test.csv is somebody's
     assert "test.csv exists and was not written by a demo" in capsys.readouterr().err
     (folder / "report.html").write_text("mine")

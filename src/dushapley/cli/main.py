@@ -197,8 +197,8 @@ def sentence_on(error: Exception, given: Sequence[str]) -> str:
     if hasattr(error, "format_message"):  # a wrong option, found by typer
         command = next((word for word in given if word in (*COMMANDS, "federate")), "")
         told = error.format_message()
-        if told.lstrip().startswith("Usage"):
-            return told
+        if not told or told.lstrip().startswith("Usage"):
+            return told  # the help is printed
         for theirs, ours in TYPED.items():
             told = re.sub(theirs, ours, told)
         ended = told if told.endswith((".", "?")) else f"{told}."

@@ -122,10 +122,15 @@ def refuse_no_folder(option: str, folder: Path) -> None:
     there = folder
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        what = "is not a folder" if not there.is_dir() else "cannot be written"
+    try:
+        fault = None if there.is_dir() else "is not a folder"
+        if fault is None:
+            try_writing(there)
+    except OSError:
+        fault = "cannot be written"
+    if fault is not None:
         raise InvalidOption(
-            f"{option} {folder}: {there} {what}. Name a folder that can be written, or a new one."
+            f"{option} {folder}: {there} {fault}. Name a folder that can be written, or a new one."
         )
 
 
@@ -142,10 +147,15 @@ def fault_of(path: Path) -> str | None:
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir():
         return f"cannot be written: there is no folder {path.parent}"
+    try_writing(folder)
+    return None
+
+
+def try_writing(folder: Path) -> None:
+    """Make a file in a folder and take it away again, or raise what the system says to it."""
     trial = folder / f".{token_hex(8)}.tmp"
     trial.touch(exist_ok=False)
     trial.unlink()
-    return None
 
 
 def refuse_strange(output: Output, *, force: bool) -> None:

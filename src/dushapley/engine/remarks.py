@@ -32,7 +32,8 @@ CHANCE = (
 """What must be said where training has an error of unknown size."""
 UNPROBED = (
     "Whether another seed would train another model is not known: the budget leaves no room for "
-    "probes (a tenth of it; beside exact, what exceeds all coalitions). Raise it, or measure by "
+    "probes (a tenth of it, fewer of them under limits; beside exact, what exceeds all "
+    "coalitions). Raise it, or measure by "
     "repeated trainings (ModelGame(..., repeats=3), --repeats 3); in Python, ModelGame's parameter "
     "deterministic says so where training draws nothing at random."
 )

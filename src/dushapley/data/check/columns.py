@@ -225,8 +225,8 @@ def constant_columns(survey: Survey) -> Iterator[Finding]:
             "constant-column",
             "note",
             f"{'The column' if len(everywhere) == 1 else 'The columns'} {listed(everywhere)} "
-            f"{'holds' if len(everywhere) == 1 else 'hold'} one value for all owners, from which "
-            "nothing can be learnt.",
+            f"{'holds' if len(everywhere) == 1 else 'hold'} one value or none for all owners, from "
+            "which nothing can be learnt.",
             column=everywhere[0] if len(everywhere) == 1 else None,
             remedy=f"--read drop={','.join(everywhere)}",
         )

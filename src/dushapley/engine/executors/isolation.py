@@ -240,6 +240,7 @@ def serve(descriptor: int) -> None:
     game = parcel.shipment.game
     with one_blas_thread():
         if game.limits.memory is not None:
+            take_work_space()
             limit_memory(game.limits.memory)
         connection.send_bytes(pickle.dumps("ready"))
         while connection.poll(IDLE):
@@ -264,6 +265,16 @@ def _answer(game: Any, block: Block) -> bytes:
             return pickle.dumps(error)
         except (pickle.PicklingError, AttributeError, TypeError):
             return pickle.dumps(UtilityFailed(f"{type(error).__name__}: {error}"))
+
+
+def take_work_space() -> None:
+    """Have OpenBLAS map its work space now: where it is refused some, it asks again for ever."""
+    import numpy as np
+    from scipy.linalg import blas
+
+    square = np.ones((256, 256))
+    for product in (np.dot, lambda a, b: blas.dgemm(1.0, a, b)):  # each has a library of its own
+        product(square, square)
 
 
 def limit_memory(size: int) -> None:

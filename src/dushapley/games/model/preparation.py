@@ -146,6 +146,7 @@ def _checked(parts: Prepared) -> Prepared:
     """The parts, once they fit each other; a score that was not named is the model's own."""
     _check_test_set(parts.owners, parts.X_test, parts.y_test)
     _check_model(parts.model)
+    _check_labels(parts.classes)
     scoring = own_score(parts.model) if parts.scoring is None else parts.scoring
     return replace(parts, scoring=scoring, owners=replace(parts.owners, frames=None))
 
@@ -206,6 +207,17 @@ def _check_test_set(owners: Owners, X: Rows, y: Array) -> None:
             "The test set has targets that are missing or infinite; drop those rows.",
         ),
     )
+
+
+def _check_labels(classes: Array | None) -> None:
+    """Refuse targets between whole numbers as classes, as scikit-learn does."""
+    labels = [] if classes is None or classes.dtype.kind not in "fO" else classes.tolist()
+    between = [y for y in labels if isinstance(y, float) and not y.is_integer()]
+    if between:
+        raise InvalidGame(
+            f"The model is a classifier, but the targets are continuous: {between[0]:g} is one of "
+            f"{len(labels)} values. Pass a regressor; or classes as whole numbers or text."
+        )
 
 
 def _check_model(model: Any) -> None:

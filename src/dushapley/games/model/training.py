@@ -124,7 +124,8 @@ def train(
 def fitted(make: Callable[[], Any], X: Rows, y: Array, options: Mapping[str, Any]) -> Any:
     """A model fitted to rows; where it takes no labels but 0, 1, 2, ..., to codes of them.
 
-    XGBoost refuses text, and pools that lack a class between two others.
+    XGBoost refuses text, and pools that lack a class between two others; scikit-learn refuses
+    numbers among objects.
     """
     model = make()
     try:
@@ -135,7 +136,7 @@ def fitted(make: Callable[[], Any], X: Rows, y: Array, options: Mapping[str, Any
         if y.ndim > 1 or not is_classifier(model):
             raise
         classes, codes = np.unique(y, return_inverse=True)
-        if np.array_equal(classes, np.arange(len(classes))):
+        if y.dtype.kind != "O" and np.array_equal(classes, np.arange(len(classes))):
             raise
         try:
             coded = make().fit(X, codes, **options)

@@ -304,7 +304,7 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
         return None  # the model itself says what it makes of them
     labels = np.empty(0) if game.classes is None else game.classes
     if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
-        return None  # scikit-learn refuses numbers among objects
+        return None  # numbers among objects are fitted as codes
     rule = _RULES.get(recognised(game.model))
     model = rule(game, game.model.get_params(deep=False)) if rule else None
     if model is None or _too_wide(game, model) or _is_singular(game, model):
