@@ -105,7 +105,7 @@ def games() -> dict[str, Any]:
         "trees": ds.ModelGame(owners, forest, X, y),
         "failing": ds.ModelGame(owners, Failing(max_iter=3000), X, y, on_failure="empty"),
         "utility": ds.DatasetGame(
-            numbers, lambda X, y: float(X.sum() + len(X) ** 0.5), deterministic=True
+            numbers, lambda X, _y: float(X.sum() + len(X) ** 0.5), deterministic=True
         ),
         "noise": ds.CallableGame(noisy, 6, fingerprint="n", repeats=3),
         "batched": ds.ModelGame(owners, SoftmaxRegression(steps=10), X / 100, y),
