@@ -11,10 +11,10 @@ from itertools import product, repeat
 from typing import Any
 
 import numpy as np
-
-import dushapley as ds
 from dushapley.engine.propagation import Transcript, coalition_weights, error_bars
 from dushapley.engine.scores import Answers
+
+import dushapley as ds
 from dushapley.games.base import Game, Outcome
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.model.training import average

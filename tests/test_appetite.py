@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dushapley.engine.evaluators import bulk
 
 import dushapley as ds
-from dushapley.engine.evaluators import bulk
 from dushapley.engine.executors import EXECUTORS
 from dushapley.engine.executors.base import Group, Results
 from dushapley.engine.executors.remote import Remote

@@ -7,6 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from dushapley.engine.evaluators import around
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -14,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
 from dushapley.cli.why import is_asked_why
-from dushapley.engine.evaluators import around
 from dushapley.engine.plan import choose_plan
 from dushapley.estimators.centres import Sizes, drawn_pools
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dushapley.engine.scores import packed, unpacked
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -18,7 +19,6 @@ from hypothesis.extra.numpy import arrays
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.ledger import database
-from dushapley.engine.scores import packed, unpacked
 from dushapley.games.base import Game, Outcome
 from dushapley.hashing import digest
 

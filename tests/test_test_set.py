@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dushapley.engine.propagation import influence_error
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -16,7 +17,6 @@ from sklearn.naive_bayes import GaussianNB
 
 import dushapley as ds
 from dushapley.engine import sheet
-from dushapley.engine.propagation import influence_error
 from dushapley.estimators.calibration import student
 from dushapley.games import Regressogram
 from dushapley.games.model.scoring.jackknife import GROUPS

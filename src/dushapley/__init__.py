@@ -4,7 +4,7 @@ One flow, and its rooms: owners (`data`) → `games` → `estimators` ⇄ `engin
 `settlement`, `report`; `guarantees` knows bounds, `cli` is the command line. Each room imports only
 from earlier ones. Text for terminals has a module low down (`terminal`), because values,
 settlements and commands all print tables; errors are carried through to values in
-`engine.propagation`, because that replays conversations, and read off in `results.uncertainty`.
+`engine.error_bars`, because that replays conversations, and read off in `results.uncertainty`.
 docs/architecture.md draws it.
 
 >>> import dushapley as ds
@@ -21,7 +21,7 @@ from dushapley.data.owners import Owners
 from dushapley.engine.asktell import AskTell
 from dushapley.engine.compare import compare, plot_comparison
 from dushapley.engine.diagnosis import diagnose
-from dushapley.engine.ledger import Ledger, salvage
+from dushapley.engine.ledger import Ledger
 from dushapley.engine.quote import quote
 from dushapley.engine.value import value
 from dushapley.errors import DUShapleyError, Stopped
@@ -114,7 +114,6 @@ __all__ = [
     "quote",
     "quote_change",
     "report",
-    "salvage",
     "scores",
     "settle",
     "stop",

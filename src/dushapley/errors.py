@@ -172,7 +172,7 @@ class LedgerError(DUShapleyError, RuntimeError):
 class LedgerUnreadable(LedgerError):
     """The file is not a ledger, or is damaged.
 
-    Cure: `dushapley salvage` saves what is intact into a new file.
+    Cure: name another file; what it held is computed again.
     """
 
 

@@ -52,7 +52,7 @@ class Estimate:
     guarantee
         A proven bound on the error of each value, where there is one, plain JSON types only; see
         `Guarantee.to_dict`.
-    by_row
+    scores
         Where a formula's values are means over test rows: those of single rows, shape (rows, I).
 
     Examples
@@ -71,7 +71,7 @@ class Estimate:
     details: Mapping[str, Any] = field(default_factory=dict)
     weights: FloatArray | None = None
     guarantee: Mapping[str, Any] | None = None
-    by_row: FloatArray | None = None
+    scores: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ from dushapley.cli.panels import in_panel
 from dushapley.cli.quote import quote
 from dushapley.cli.report import report
 from dushapley.cli.reproduce import reproduce
-from dushapley.cli.salvage import salvage
 from dushapley.cli.statistics import statistics
 from dushapley.cli.value import value
 from dushapley.cli.verify import verify
@@ -57,7 +56,6 @@ LISTED = (
     methods,
     statistics,
     reproduce,
-    salvage,
 )
 COMMANDS: dict[str, Callable[..., Any]] = {f.__name__.replace("_", "-"): f for f in LISTED}
 """All commands by name, in the order in which `--help` lists them."""

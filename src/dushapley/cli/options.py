@@ -17,9 +17,8 @@ from typer import Argument, Option
 
 import dushapley as ds
 from dushapley.cli.outputs import Output
-from dushapley.engine.evaluators import refuse_nameless
 from dushapley.engine.executors import check_executor
-from dushapley.engine.ledger import FORMAT, Ledger
+from dushapley.engine.ledger import FORMAT, Ledger, refuse_nameless
 from dushapley.engine.plan import generous_budget
 from dushapley.errors import InvalidOption
 from dushapley.estimators.registry import AUTO, find

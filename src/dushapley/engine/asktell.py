@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, Fractions, Queries
-from dushapley.engine.dialogue import ROUND, Ahead, Dialogue
+from dushapley.engine.dialogue import ROUND, Dialogue, foreseen
+from dushapley.engine.error_bars import Carrier, kept_covariance
 from dushapley.engine.executors.base import one_blas_thread
 from dushapley.engine.history import run_history
 from dushapley.engine.plan import Plan
-from dushapley.engine.propagation import Transcript, error_bars, kept_covariance
-from dushapley.engine.scores import Answers
+from dushapley.engine.transcript import Transcript
 from dushapley.errors import InvalidOption, ProtocolViolated
 from dushapley.estimators.method import Method
-from dushapley.games.base import Outcome
+from dushapley.games.base import Answers, Outcome, Training
 from dushapley.hashing import package_version, sha256
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.schema import (
@@ -149,7 +149,8 @@ class AskTell(Dialogue):
             )
         self.budget, self._options = budget, dict(options or {})
         self._method = method if isinstance(method, str) else self.plan.method.name
-        self._ahead = Ahead(self)
+        self._foreseen = foreseen(self)
+        self._n_taken = self._n_answered = 0  # rounds
         self._numbers: dict[bytes, int] = {}
         self._questions: list[Question] = []
         self._handed = 0  # questions that were handed out, the first so many
@@ -268,9 +269,12 @@ class AskTell(Dialogue):
 
     def _take(self) -> bool:
         """Take the next round, and number its pools."""
-        ask = self._ahead.take()
+        ask = next(self._foreseen, None)
+        if ask is None:  # as far as questions depend on no answer; else the one that is open
+            ask = super().ask() if self._n_taken == self._n_answered else None
         if ask is None:
             return False
+        self._n_taken += 1
         partial = is_partial(ask.queries)
         draws = [None] * len(ask.queries) if ask.draws is None else ask.draws.tolist()
         numbers = []
@@ -291,8 +295,15 @@ class AskTell(Dialogue):
         while self._rounds and all(n in self._outcomes for n in self._rounds[0]):
             numbers, ask = self._rounds.popleft(), super().ask()
             assert ask is not None
-            self._transcript.add(ask, numbers)
+            self._record(ask, numbers)
             super().tell([self._value(n) for n in numbers])
+
+    def _record(self, ask: Ask, numbers: list[int]) -> None:
+        """Remember a round that is all told."""
+        places = np.array(numbers, dtype=np.int64)
+        self._transcript.learn(places, Answers.of([self._outcomes[n] for n in numbers]))
+        self._transcript.add(ask, places)
+        self._n_answered += 1
 
     def _value(self, n: int) -> float:
         """What a pool counts as; a failure as nobody's, which is told first of all."""
@@ -303,13 +314,13 @@ class AskTell(Dialogue):
         while not self._rounds and self._take():
             pass
         ask, numbers = super().ask(), list(self._rounds[0]) if self._rounds else []
-        if ask is not None:
-            self._transcript.add(ask, numbers)
         super().tell(values)
         self._rounds.popleft()
         self._handed = max(self._handed, *(n + 1 for n in numbers))
         for n, value in zip(numbers, np.asarray(values, dtype=np.float64).tolist(), strict=True):
             self._outcomes.setdefault(n, Outcome(value))
+        if ask is not None:
+            self._record(ask, numbers)
         self._deliver()
 
     @one_blas_thread()
@@ -326,18 +337,17 @@ class AskTell(Dialogue):
             raise ProtocolViolated(
                 f"There is no estimate yet: {self.n_told} answers are in. Go on asking and telling."
             )
-        answers, method = self._answers_by_number(), self.plan.method
-        errors, _ = error_bars(
+        carrier = Carrier(
             self.again,
+            self.plan,
+            self.sizes,
+            Training(),
             self._transcript,
-            answers,
             estimate,
-            sizes=self.sizes,
-            repeats=1,
-            enumerated=self.plan.enumerates(self.n_players),
-            semivalue=self.plan.semivalue,
+            lambda: iter(()),
         )
-        trail = run_history(self.sizes, self._transcript, answers.values, estimate)
+        errors, _ = carrier.errors()
+        trail = run_history(self.sizes, self._transcript, self._transcript.values, estimate)
         return Valuation(
             owners=self.names,
             sizes=self.sizes,
@@ -348,7 +358,7 @@ class AskTell(Dialogue):
             seed=self.seed,
             budget=self.budget,
             options=dict(self.plan.options),
-            biased=method.is_biased(self.plan.options),
+            biased=self.plan.method.is_biased(self.plan.options),
             guarantee=estimate.guarantee,
             notes=(*((self.plan.reason,) if self.plan.reason else ()), *estimate.notes),
             version=package_version("dushapley"),
@@ -366,14 +376,6 @@ class AskTell(Dialogue):
 
     def _failures(self) -> list[str]:
         return [o.failure for o in self._outcomes.values() if o.failure is not None]
-
-    def _answers_by_number(self) -> Answers:
-        """What the first pools came to: those of rounds that are all told."""
-        known = (self._outcomes[n] for n in range(self._transcript.n_answers))
-        nobody = self._outcomes[0].value
-        return Answers.of(
-            o if o.failure is None else Outcome(nobody, o.failure, spread=o.spread) for o in known
-        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store what was asked and told as JSON; all of it or, if that fails, nothing."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -269,45 +268,20 @@ class Dialogue:
         self.open.clear()
 
 
-class Ahead:
-    """Rounds of a conversation before their turn has come, each taken once.
+def foreseen(talk: Dialogue, *, all_: bool = True) -> Iterator[Ask]:
+    """Rounds of a method whose questions depend on no answer, before their turn.
 
-    Parameters
-    ----------
-    talk
-        The conversation.
-    scouts
-        Whether it is worth holding it twice: a single worker has nobody to wait for, unless it
-        takes more pools at a time than a round has. Of a method that is foreseeable in its first
-        round only, ∅, the grand coalition and that round are taken ahead.
+    They are those of the same conversation held on made-up answers. Of a method of which that is
+    true of its first round only, and where not `all_` are wanted, these are nobody's and
+    everybody's pools and that round.
     """
-
-    def __init__(self, talk: Dialogue, *, scouts: bool = True) -> None:
-        self.talk = talk
-        self.n_taken = 0
-        self._rounds = 0
-        self._scout = talk.again() if scouts and talk.plan.method.foreseeable else None
-
-    def take(self) -> Ask | None:
-        """The next round; None where it depends on answers that are out, or there is none."""
-        ask = self._foreseen() if self._scout is not None else self._asked()
-        if ask is not None:
-            self.n_taken += len(ask.queries)
-            self._rounds += 1
-        if self._rounds == 2 and self.talk.plan.method.foreseeable == "first":
-            self._scout = None
-        return ask
-
-    def _foreseen(self) -> Ask | None:
-        assert self._scout is not None
-        ask = self._scout.ask()
-        if ask is not None:
-            self._scout.hear(np.linspace(0, 1, len(ask.queries)))
-        return ask
-
-    def _asked(self) -> Ask | None:
-        told = self.talk.rounds - len(self.talk.open)
-        return next(islice(self.talk.open, self._rounds - told, None), None)
+    kind = talk.plan.method.foreseeable
+    copy = talk.again() if kind else None
+    rounds = 2 if kind == "first" or not all_ else -1
+    while copy is not None and rounds != 0 and (ask := copy.ask()) is not None:
+        yield ask
+        copy.hear(np.linspace(0, 1, len(ask.queries)))
+        rounds -= 1
 
 
 def refuse_odd_gains(gains: FloatArray, names: Sequence[str]) -> None:

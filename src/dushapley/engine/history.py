@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.engine.propagation import Transcript
+from dushapley.engine.transcript import Transcript
 from dushapley.protocol import Estimate
 from dushapley.validation import is_partial
 
@@ -53,7 +53,7 @@ def run_history(
     steps: list[tuple[int, Estimate]] = []
     pools: Pools = {}
     asked, room = 0, max(64, min(MOST_POOLS, MOST_ENTRIES // len(sizes)))
-    for ask, answers in zip(transcript.asks, transcript.answers, strict=True):
+    for ask, answers in zip(transcript.asks, transcript.numbers, strict=True):
         if (so_far := ask.estimate()) is not None:
             steps.append((asked, so_far))
         asked += len(answers)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dushapley.arrays import Fractions
+from dushapley.engine.probes import SEEDS, probe_pools
 from dushapley.errors import BudgetTooSmall, InvalidOption, MethodNotApplicable
 from dushapley.estimators.centres import ENOUGH
 from dushapley.estimators.method import Method
@@ -55,9 +56,10 @@ class Plan:
     probes: int = 0
 
     @property
-    def semivalue(self) -> str:
-        """Which values are wanted: Shapley's unless an option says otherwise."""
-        return str(self.options.get("semivalue", SHAPLEY))
+    def is_exact(self) -> bool:
+        """Whether a formula gives this game's Shapley values, whatever the method usually gives."""
+        exact = self.formula is not None and self.formula.details.get("exact")
+        return bool(exact) or self.method.name == "exact"
 
     def enumerates(self, n_players: int) -> bool:
         """Whether all coalitions are asked, so that there is no sampling error."""
@@ -66,20 +68,16 @@ class Plan:
 
     def trained_beside(self, game: Game) -> int:
         """Trainings that u(all) takes beside a formula of another game (`knn` on a model)."""
-        other = game.judged and not game.cheap and self.method.name not in game.exact_by
-        return game.limits.trainings if other else 0
+        other = game.judged and not game.cheap and not self.is_exact
+        return trainings_each(game) if other else 0
 
     def trainings(self, game: Game) -> int:
         """Most trainings that this takes of a game: all but nobody's pool, and the probes."""
         if self.formula is not None:
             return self.trained_beside(game)
-        if game.cheap and not game.judged:
-            return 0
         whole = self.method.need(self.options) == "coalitions" and not game.cheap
         pools = (min(self.budget, 2**game.n_players) if whole else self.budget) - 1
-        if self.probes and not self.enumerates(game.n_players):
-            pools += self.probes - 1  # small ones, which the method may not ask
-        return pools * game.limits.trainings + self.probes * _most_each(game)
+        return pools * trainings_each(game) + self.probes * len(SEEDS)
 
 
 def choose_plan(
@@ -91,25 +89,25 @@ def choose_plan(
     default is the least it needs has them beside a budget that nobody gave, and so has `exact`.
     """
     plan = _chosen_plan(game, method, options, budget)
-    wanted = len(game.probe_pools)
+    wanted = len(probe_pools(game))
     if plan.formula is not None or not wanted:
         return plan
     if plan.enumerates(game.n_players):
-        room = wanted if budget is None else (budget - 2**game.n_players) // _most_each(game)
+        room = wanted if budget is None else (budget - 2**game.n_players) // len(SEEDS)
         return replace(plan, probes=max(0, min(wanted, room)))
     least = plan.method.least(game.n_players, plan.options)
     room = plan.budget // PROBED if budget is None else min(plan.budget // PROBED, budget - least)
-    # every method asks the grand coalition, so that its own training is no addition
-    each = 1 + _most_each(game)
-    probes = min(wanted, (room + 1) // each)
+    probes = min(wanted, room // len(SEEDS))
     if probes < FEWEST_PROBES:
         return plan
-    return replace(plan, probes=probes, budget=max(least, plan.budget - (each * probes - 1)))
+    return replace(plan, probes=probes, budget=max(least, plan.budget - probes * len(SEEDS)))
 
 
-def _most_each(game: Game) -> int:
-    """Trainings of a probe beside its pool's own: under limits one that fails is made again."""
-    return 2 if game.limits.any else 1
+def trainings_each(game: Game) -> int:
+    """Trainings that a question costs; none where it is arithmetic and free."""
+    if game.cheap and not game.judged:
+        return 0
+    return 1 if game.training is None else game.training.limits.trainings
 
 
 def generous_budget(game: Game, method: str | Method) -> int | None:
@@ -123,7 +121,7 @@ def generous_budget(game: Game, method: str | Method) -> int | None:
     free = method == AUTO and game.cheap and game.n_players <= MOST_FREE
     if method not in (AUTO, FALLBACK) or free or usual >= GENEROUS:
         return None
-    return GENEROUS if everything > GENEROUS else everything + len(game.probe_pools)
+    return GENEROUS if everything > GENEROUS else everything + len(probe_pools(game))
 
 
 def _chosen_plan(
@@ -142,11 +140,10 @@ def _chosen_plan(
     elif method != AUTO:
         chosen = find(method)
         complete = chosen.complete(options)
-        # options other than the defaults are wishes that a formula cannot know
-        formula = game.closed_form(chosen.name) if complete == chosen.complete(None) else None
-        if chosen.name == "exact" and complete["by"] == "formula":
-            formula = formula or _semivalue_form(game, complete["semivalue"])
+        formula = game.closed_form(chosen.name, _wishes(chosen, complete))
         if formula is not None:
+            notes = not_shapley(complete.get("semivalue", SHAPLEY))
+            formula = replace(formula, notes=(*formula.notes, *notes))
             return Plan(chosen, complete, 0, chosen.name, formula=formula)
         if chosen.name == "exact" and budget is None:
             _refuse_endless(game)
@@ -180,10 +177,13 @@ def _many_plan(n_players: int, budget: int | None) -> Plan:
     return Plan(chosen, options, price, f"{AUTO} → centres", reason)
 
 
-def _semivalue_form(game: Game, semivalue: str) -> Estimate | None:
-    """What a game knows of its other semivalues without being asked."""
-    formula = None if semivalue == SHAPLEY else game.semivalue_form(chance_of_joining(semivalue))
-    return None if formula is None else replace(formula, notes=not_shapley(semivalue))
+def _wishes(method: Method, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options other than the defaults, a semivalue by the law of the chance of joining."""
+    usual = method.complete(None)
+    wishes = {name: option for name, option in options.items() if option != usual[name]}
+    if "semivalue" in wishes:
+        wishes["semivalue"] = chance_of_joining(wishes["semivalue"])
+    return wishes
 
 
 def _refuse_endless(game: Game) -> None:

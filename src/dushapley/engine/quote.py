@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.engine.evaluators import refuse_nameless
 from dushapley.engine.executors import check_executor, make_executor
-from dushapley.engine.ledger import Ledger, paid_answers
-from dushapley.engine.plan import Plan, choose_plan
+from dushapley.engine.executors.base import Listed
+from dushapley.engine.ledger import Ledger, paid_answers, refuse_nameless
+from dushapley.engine.plan import Plan, choose_plan, trainings_each
 from dushapley.errors import DUShapleyError, InvalidOption
 from dushapley.estimators.registry import methods
 from dushapley.games.base import Game
@@ -154,7 +154,7 @@ def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str
 
 def seconds_of(plan: Plan, game: Game, each: float) -> float:
     """About how long a plan takes, one evaluation taking `each` seconds."""
-    return each * plan.trainings(game) / game.limits.trainings
+    return each * plan.trainings(game) / max(1, trainings_each(game))
 
 
 def seconds_each(game: Game) -> float:
@@ -173,7 +173,7 @@ def seconds_each(game: Game) -> float:
             pools = np.zeros((at_once, game.n_players), dtype=np.bool_)
             pools[:, largest[:count]] = True
             started = time.perf_counter()
-            list(here.run(game, [(pools, None)]))
+            list(here.run(game, Listed([(pools, None, None)])))
             seconds.append((time.perf_counter() - started) / at_once)
     return float(np.mean(seconds[1:]))
 

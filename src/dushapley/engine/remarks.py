@@ -74,7 +74,7 @@ def remarked(valuation: Valuation, game: Game, plan: Plan, known: BoolArray | No
 def _wild(valuation: Valuation, game: Game) -> tuple[str, ...]:
     """What must be said where pools worse than nobody's data decide the values."""
     share = valuation.details.get("below_empty", 0.0)
-    if not game.judged or game.at_least or share < DECIDES:
+    if not game.judged or share < DECIDES:
         return ()
     return (WILD,)
 
@@ -87,7 +87,7 @@ def _chance(valuation: Valuation, game: Game, plan: Plan) -> tuple[str, ...]:
         return (PROBED.format(probes["trainings"]),) if same else ()
     if plan.method.adaptive:
         return (f"By {plan.method.name}: {ADAPTIVE[0].lower()}{ADAPTIVE[1:]}",)
-    if game.repeats > 1:
+    if game.training is not None and game.training.repeats > 1:
         return ()
     if isinstance(game, DatasetGame):
         return (UTILITY[game.stated],)

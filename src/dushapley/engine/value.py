@@ -7,46 +7,38 @@ survives a kill, workers, progress, clean stops.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
-from time import monotonic
+from itertools import islice
+from time import monotonic, perf_counter
 from typing import Any, Self
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
-from dushapley.engine.dialogue import ROUND, Ahead, Dialogue, ends, pools_between
-from dushapley.engine.evaluators import (
-    AroundEvaluator,
-    BulkEvaluator,
+from dushapley.engine.dialogue import ROUND, Dialogue, ends, foreseen, pools_between
+from dushapley.engine.error_bars import Begin, formula_errors, kept_covariance
+from dushapley.engine.evaluator import (
+    BULK_BLOCK,
+    BULK_ROUND,
+    LEAST_BULK,
     Evaluator,
-    PaidEvaluator,
-    ScoringEvaluator,
     blas_limit,
-    has_several,
-    in_bulk,
-    marginals_of,
-    refuse_nameless,
-    round_of,
-    settled,
+    is_bulk,
 )
-from dushapley.engine.evaluators.probes import Probes
-from dushapley.engine.executors import OutOfTime, check_executor, make_executor
-from dushapley.engine.executors.base import seconds_left
-from dushapley.engine.ledger import Ledger, paid_pools
+from dushapley.engine.executors import Executor, OutOfTime, check_executor, make_executor
+from dushapley.engine.executors.base import Listed, seconds_left
+from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress, Watch
-from dushapley.engine.propagation import formula_errors, kept_covariance
 from dushapley.engine.quote import seconds_each
 from dushapley.engine.remarks import judged, remarked
-from dushapley.engine.sheet import Begin
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
-from dushapley.games.marginals import Marginals
 from dushapley.hashing import digest, package_version
 from dushapley.protocol import Estimate
 from dushapley.results.stopping import Stop, check_stop
@@ -205,18 +197,15 @@ class Run:
     known: BoolArray | None = None
     plan: Plan = field(init=False)
     influence: FloatArray | None = field(init=False, default=None)
-    probes: Probes | None = field(init=False, default=None)
-    marginals: Marginals | None = field(init=False, default=None)
+    n_tried: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         with blas_limit(self.game):  # a formula has the same bits as well
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
-        self.marginals = marginals_of(self.game, self.plan)
-        self.plan = settled(self.plan, self.marginals)
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
-        self._ignored = self.ledger if self.game.cheap and self.marginals is None else None
+        self._ignored = self.ledger if self.game.cheap else None
         if self._ignored is not None:
             self.ledger = None
         refuse_nameless(self.game, self.ledger)
@@ -268,25 +257,36 @@ class Run:
             return 0.0
         if self.game.block > 1:  # trained together, by arithmetic of our own
             return seconds_each(self.game)
-        self.probes = Probes(self.game, self.plan.probes, self._paid)
         everybody = ends(self.game.n_players)[1:].astype(np.float64)
-        if self._paid is not None and self._paid.read(self.game.keys(everybody, None)):
+        if self._paid is None:
+            self._paid = Ledger(None)
+        if self._paid.read(self.game.keys(everybody, None)):
             return 0.0
         few, small = float("inf"), self._small_pool()
         with closing(make_executor("local", 1)) as here:  # within the limits of a training
             if small is not None:
-                few = self.probes.time(here, *small)
-            all_ = self.probes.time(here, everybody)
+                few = self._time(here, *small)
+            all_ = self._time(here, everybody)
         return (min(few, all_) + all_) / 2
+
+    def _time(self, executor: Executor, query: Queries, draws: IntArray | None = None) -> float:
+        """Seconds of computing a pool, which the run then needs no more."""
+        started = perf_counter()
+        ((_, answers),) = executor.run(self.game, Listed([(query, draws, None)]))
+        seconds = perf_counter() - started
+        assert self._paid is not None
+        members = self._paid.members_of(roster_of(self.game), query)
+        keys = self.game.keys(query, draws)
+        self._paid.commit(self._paid.rows(keys, answers, members))
+        self.n_tried += 1
+        return seconds
 
     def _small_pool(self) -> tuple[Queries, IntArray | None] | None:
         """The pool of fewest rows that the method asks whatever it is told; None: not known."""
-        ahead = Ahead(self.converse())
-        ahead.take()  # nobody's and everybody's
-        ask = ahead.take()
-        if ask is None:
+        rounds = list(islice(foreseen(self.converse()), 1, 2))
+        if not rounds:
             return None
-        queries, draws = self.game.check(ask.queries, ask.draws)
+        queries, draws = self.game.check(rounds[0].queries, rounds[0].draws)
         rows = queries @ self.game.sizes
         rows[~queries.any(axis=1)] = np.inf
         k = int(rows.argmin())
@@ -316,12 +316,12 @@ class Run:
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
             watch = Watch(self.stop)
-            evaluator = self._evaluator(talk, watch, until, stack)
+            shown = False if self.game.cheap and self.progress is None else self.progress
+            bar = Progress(self.plan.budget, show=shown)
+            evaluator = self._evaluator(talk, watch, bar, until, stack)
             kept.callback(evaluator.close)  # error bars read from it when workers are gone
-            quick = self.game.cheap and not talk.around
-            shown = False if quick and self.progress is None else self.progress
-            bar = stack.enter_context(Progress(self.plan.budget, show=shown))
-            stack.enter_context(blas_limit(self.game, self.plan.method.loads))
+            stack.enter_context(bar)
+            stack.enter_context(blas_limit(self.game))
             try:
                 self._drive(talk, evaluator, watch, bar, until)
                 evaluator.finish()
@@ -332,30 +332,24 @@ class Run:
         self.influence = evaluator.influence
         return judged(valuation, talk.estimate, self.stop, self._seconds)
 
-    def _evaluator(self, talk: Dialogue, watch: Watch, until: float, stack: ExitStack) -> Evaluator:
-        if talk.around:
-            assert self.marginals is not None
-            executor = make_executor(self.executor, self.n_jobs, self.address, until)
-            stack.callback(executor.close)
-            return AroundEvaluator(self.game, self.marginals, executor, self._paid)
-        if self.game.cheap:
-            judged = self.game.judged
-            return ScoringEvaluator(self.game, self.plan) if judged else Evaluator(self.game)
+    def _evaluator(
+        self, talk: Dialogue, watch: Watch, bar: Progress, until: float, stack: ExitStack
+    ) -> Evaluator:
         here = self.executor == "local" and self.n_jobs == 1 and self.stop is None
-        path = in_bulk(self.game, self.plan, here=here)
-        if path is not None:
-            return BulkEvaluator(self.game, self.plan, self._paid, path, Ahead(talk))
+        if self.game.cheap or (here and is_bulk(self.game, self.plan)):
+            ahead = iter(()) if self.game.cheap else foreseen(talk)
+            return Evaluator(self.game, self.plan, ahead, None, self._paid, bar)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
-        several = has_several(executor) or self.game.block > ROUND
-        return PaidEvaluator(
+        several = executor.workers() > 1 or self.game.block > ROUND
+        return Evaluator(
             self.game,
+            self.plan,
+            foreseen(talk, all_=several),
             executor,
             self._paid,
-            Ahead(talk, scouts=self.game.fills or several),
-            self.plan,
+            bar,
             lambda asked: self.stop is None or not watch.is_time(asked),
-            self.probes,
         )
 
     def converse(self) -> Dialogue:
@@ -369,7 +363,6 @@ class Run:
             seed=self.seed,
             batch=_batch(self.game, self.plan.budget),
             known=self.known,
-            around=self.marginals is not None,
         )
 
     def _drive(
@@ -381,7 +374,7 @@ class Run:
 
         def errors(so_far: Estimate) -> dict[str, Any]:
             evaluator.settle()
-            return evaluator.errors(so_far, self.plan, begin)
+            return evaluator.errors(so_far, begin)
 
         watch.errors = errors
         while (ask := talk.ask()) is not None:
@@ -395,11 +388,11 @@ class Run:
                     talk.stop()
                     talk.finished = True  # the user's wish is the plan
                     break
-            talk.tell(evaluator.answer(ask, bar))
+            talk.tell(evaluator.answer(ask))
         self._seconds = monotonic() - watch.began
 
     def _from_formula(self, formula: Estimate) -> Valuation:
-        self.influence = formula.by_row
+        self.influence = formula.scores
         with blas_limit(self.game):
             empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
         nothing = dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0)
@@ -415,27 +408,29 @@ class Run:
 
     def _valuation(self, talk: Dialogue, evaluator: Evaluator, begin: Begin) -> Valuation:
         assert talk.estimate is not None
+        account = evaluator.account(talk.estimate, begin)
+        account["n_computed"] += self.n_tried
         valuation = self._built(
             talk.estimate,
             n_evaluations=max(talk.n_asked, evaluator.n_computed),  # what was asked ahead, too
             u_empty=talk.empty,
             u_full=talk.full,
             complete=talk.finished,
-            **evaluator.account(talk.estimate, self.plan, begin),
+            **account,
         )
         return remarked(valuation, self.game, self.plan, self.known)
 
     @property
     def _is_biased(self) -> bool:
         """Whether values are, even on average, others than this game's Shapley values."""
-        exact = self.plan.formula is not None and self.plan.method.name in self.game.exact_by
-        return self.plan.method.is_biased(self.plan.options) and not exact
+        return self.plan.method.is_biased(self.plan.options) and not self.plan.is_exact
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
         reason = (self.plan.reason,) if self.plan.reason else ()
         if self._ignored is not None:
             reason = (*reason, IGNORED)
-        counted["details"] = {**counted.get("details", {}), **self.game.account()}
+        told: Callable[[], Mapping[str, Any]] = getattr(self.game, "account", dict)
+        counted["details"] = {**counted.get("details", {}), **told()}
         return Valuation(
             owners=self.game.names,
             sizes=self.game.sizes,
@@ -506,5 +501,5 @@ def check_wishes(
 def _batch(game: Game, budget: int) -> int:
     """How many pools to ask at a time; a matter of memory, and fixed by game and budget."""
     if not game.cheap:
-        return round_of(game, budget, ROUND)
+        return BULK_ROUND if game.block >= BULK_BLOCK and budget >= LEAST_BULK else ROUND
     return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))

@@ -51,6 +51,17 @@ def exact(problem: Problem) -> Conversation:
     return Estimate(values, details=below_empty(values, lifted), notes=not_shapley(semivalue))
 
 
+def coalition_weights(pools: BoolArray, options: Mapping[str, Any]) -> FloatArray:
+    """Weights of a round of coalitions, and its share of those of nobody and everybody."""
+    n, semivalue = pools.shape[1], options.get("semivalue", SHAPLEY)
+    single = shapley_weights(n) if semivalue == SHAPLEY else single_weights(semivalue, n)
+    outside, inside = np.append(single, 0.0), np.append(0.0, single)
+    size = pools.sum(axis=1)
+    share = len(pools) / (2**n - 2)
+    ends = np.tile([-outside[0] * share, inside[-1] * share], (n, 1))
+    return np.hstack([np.where(pools.T, inside[size], -outside[size]), ends])
+
+
 def below_empty(values: FloatArray, lift: FloatArray) -> dict[str, float]:
     """How far pools worse than nobody's decide who is worth what, for `Estimate.details`.
 
@@ -97,6 +108,7 @@ METHOD = Method(
     summary="all 2^I coalitions (or the game's own formula): the Shapley values themselves",
     run=exact,
     foreseeable=True,
+    weights=coalition_weights,
     least=all_coalitions,
     default=all_coalitions,
     keeps=lambda options: (

@@ -80,10 +80,10 @@ class Method:
         Whether its questions depend on the problem and the seed alone, neither on answers nor on
         u(∅) and u(all): then they are asked ahead, and no worker waits for another. "first":
         those of its first round alone.
-    weigh
+    weights
         Where values are means over replicates of sums that the pools tell by themselves: maps the
-        pools of a round, shape (m, I), to their whole weights and those of ∅ and everybody, shape
-        (I, m + 2), of all its replicates together.
+        pools of a round, shape (m, I), and the options to their whole weights and those of ∅ and everybody, shape
+        (I, m + 2), of all its replicates together. Weights of rounds add up.
     plans
         Bytes that it holds for every evaluation of its budget before it asks the first one, as a
         function of the number of owners and the options; None where it goes on as long as it may.
@@ -107,7 +107,7 @@ class Method:
     options: Mapping[str, Option] = field(default_factory=dict)
     adaptive: bool = False
     foreseeable: bool | Literal["first"] = False
-    weigh: Callable[[BoolArray], FloatArray] | None = None
+    weights: Callable[[BoolArray, Mapping[str, Any]], FloatArray] | None = None
     plans: Callable[[int, Mapping[str, Any]], float] | None = None
     loads: tuple[str, ...] = ()
     estimates_errors: bool = True

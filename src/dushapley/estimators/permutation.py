@@ -96,7 +96,7 @@ def marginals(problem: Problem, orders: IntArray, answers: FloatArray) -> FloatA
     return gains
 
 
-def walk_weights(pools: BoolArray) -> FloatArray:
+def walk_weights(pools: BoolArray, _options: Mapping[str, Any]) -> FloatArray:
     """Weights of prefixes and of both ends: +1 for who joined last, −1 for who joins next."""
     n = pools.shape[1]
     steps = pools.reshape(n - 1, -1, n).astype(np.int8)
@@ -122,7 +122,7 @@ METHOD = Method(
     summary="owners join in random orders; the average of what each adds (Monte Carlo, unbiased)",
     run=permutation,
     foreseeable=True,
-    weigh=walk_weights,
+    weights=walk_weights,
     least=one_walk,
     default=two_squares,
     keeps=frozenset({"efficiency", "null player"}),
@@ -134,7 +134,7 @@ ANTITHETIC = replace(
     name="antithetic",
     summary="random orders walked forwards and backwards (unbiased)",
     run=antithetic,
-    weigh=None,
+    weights=None,
     least=one_pair,
     cite="mitchell2022",
 )

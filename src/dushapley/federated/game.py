@@ -18,7 +18,7 @@ from dushapley.federated.schema import Table
 from dushapley.federated.sums import sums_game
 from dushapley.federated.traffic import bytes_each, in_words
 from dushapley.federated.transport import Transport
-from dushapley.games.base import Outcome, Scored
+from dushapley.games.base import Answers, Outcome, Training
 from dushapley.games.model.batched.recipe import Optimizer, Recipe
 from dushapley.games.model.batched.reference import PlainSteps, SoftmaxRegression
 from dushapley.games.model.catalogue import in_words as described
@@ -92,9 +92,7 @@ class FederatedGame(RowsGame):
     (('north', 'south'), [0.2, 0.23], 7)
     """
 
-    judged = True
-    deterministic = True
-    fills = True  # a round takes as long for one pool as for a hundred
+    training: Training
 
     def __init__(
         self,
@@ -152,7 +150,7 @@ class FederatedGame(RowsGame):
             )  # fmt: skip
 
             self.cheap, self.fractions = True, self.inner.fractions
-            self.block, self.shift = self.inner.block, self.inner.shift
+            self.block, self.training = self.inner.block, self.inner.training
         else:
             self._train_on(tested, scoring, empty)
         self._identify(self._describe(tested))
@@ -186,10 +184,11 @@ class FederatedGame(RowsGame):
         if tested is not None:
             self.X_test, self.y_test = tested
             self.scorer = Scorer(self.scoring, *tested, self.classes)
-            self.shift = self.scorer.shift
         labels = [m.schema["target"]["labels"] for m in self.federation.members.values()]
         self.has = np.array([np.isin(self.classes, np.array(known)) for known in labels])
         self.nobody = self._empty(empty)
+        shift = 0.0 if self.scorer is None else self.scorer.shift
+        self.training = Training(deterministic=True, on_failure=self.on_refusal, shift=shift)
 
     def _empty(self, empty: Any) -> Outcome:
         """What nobody's data is worth."""
@@ -299,33 +298,24 @@ class FederatedGame(RowsGame):
         each = self.federation.seconds / max(self.federation.rounds, 1)
         return each * self.recipe.steps / self.block
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        if self.inner is not None:
-            return self.inner.evaluate(queries, draws)
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-
-    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
-        return None if self.inner is None else self.inner.scored(queries, draws)
-
-    def closed_form(self, method: str) -> Estimate | None:
-        return None if self.inner is None or method == "knn" else self.inner.closed_form(method)
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        known = self.inner is not None and method != "knn"
+        return self.inner.closed_form(method, wishes) if known and self.inner else None
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         return (
             super().keys(queries, draws) if self.inner is None else self.inner.keys(queries, draws)
         )
 
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> list[Outcome]:
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Train and score pools together, a block at a time."""
         if self.inner is not None:
-            return self.inner.outcomes(queries, draws)
+            return self.inner.evaluate(queries, draws)
         found: list[Outcome] = []
         for start in range(0, len(queries), self.block):
             some = slice(start, start + self.block)
             found += self._paid(queries[some], None if draws is None else draws[some])
-        return found
+        return Answers.of(found)
 
     def _paid(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         try:
@@ -334,7 +324,7 @@ class FederatedGame(RowsGame):
             if self.on_refusal == "raise":
                 raise
             if len(queries) == 1:
-                return [Outcome(self.nobody.value, f"refused: {refusal}", self.nobody.scores)]
+                return [Outcome(float("nan"), f"refused: {refusal}")]
         parts = [slice(k, k + 1) for k in range(len(queries))]
         return [self._paid(queries[p], None if draws is None else draws[p])[0] for p in parts]
 

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from dushapley.games.base import Game, Outcome, TableGame
+from dushapley.games.base import Answers, Game, Outcome, Scores, TableGame, Training
 from dushapley.games.callables import CallableGame, as_game
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.derived import DerivedGame
@@ -42,6 +42,7 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "Answers",
     "CallableGame",
     "ClassicGame",
     "DatasetGame",
@@ -57,12 +58,14 @@ __all__ = [
     "RegressogramGame",
     "RidgeGame",
     "RowsGame",
+    "Scores",
     "SizeGame",
     "SmallMLP",
     "SoftmaxRegression",
     "StreamedGame",
     "TableGame",
     "TorchModel",
+    "Training",
     "airport",
     "as_game",
     "digest",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
 from dushapley.games.marginals import Marginals
 from dushapley.hashing import digest
@@ -23,28 +23,71 @@ from dushapley.terminal import printable
 from dushapley.validation import check_names, check_sizes, is_partial, pool_name
 
 
+class Scores:
+    """Scores of some pools by test row, or by group of test rows, in a short form.
+
+    A score is the utility plus the influence of the row: the mean over rows is the utility, and
+    the error of this mean is that of the test set. Not a number where it is unknown.
+
+    Parameters
+    ----------
+    coefficients
+        Shape (m, K).
+    basis
+        Shape (rows, K): the scores are ``coefficients @ basis.T``. None: the coefficients are the
+        scores themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dushapley.games import Scores
+    >>> Scores(np.array([[1.0, 0.0], [1.0, 1.0]])).fold(np.array([[0.5, 0.5]])).tolist()
+    [[1.0, 0.5]]
+    """
+
+    def __init__(self, coefficients: FloatArray, basis: FloatArray | None = None) -> None:
+        self.coefficients, self.basis = coefficients, basis
+
+    def __len__(self) -> int:
+        return len(self.coefficients)
+
+    @property
+    def rows(self) -> int:
+        """Test rows, or groups of them."""
+        return len(self.coefficients.T if self.basis is None else self.basis)
+
+    def matrix(self) -> FloatArray:
+        """The scores, shape (m, rows)."""
+        return self._by_row(self.coefficients)
+
+    def fold(self, weights: FloatArray) -> FloatArray:
+        """Sums over pools of weights (k, m) by scores, shape (k, rows)."""
+        return self._by_row(weights @ self.coefficients)
+
+    def _by_row(self, coefficients: FloatArray) -> FloatArray:
+        return coefficients if self.basis is None else coefficients @ self.basis.T
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one paid question came to.
+    """What one training came to: a row of `Answers`.
 
     Attributes
     ----------
     value
-        The utility.
+        The utility; not a number where it failed.
     failure
-        Why there was none, when a failure policy put `value` in its place.
+        Why there is none.
     scores
-        The utility plus the influence of each test row, or of groups of them, in the same order for
-        every pool: their mean is the utility, and the error of their mean that of the test set.
-        None where unknown, and for numbers fixed beforehand (nobody's, a failure's).
+        By test row, shape (rows,); None where unknown, and for numbers fixed beforehand.
     spread
         Standard deviation between repeated trainings, where there were several.
 
     Examples
     --------
     >>> from dushapley.games import Outcome
-    >>> Outcome(0.5, failure="ValueError").failure
-    'ValueError'
+    >>> Outcome(0.5).value
+    0.5
     """
 
     value: float
@@ -53,21 +96,49 @@ class Outcome:
     spread: float | None = None
 
 
-class Plain(Sequence[Outcome]):
-    """Outcomes that are utilities and nothing else, as one array: most are never looked at singly.
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers(Sequence[Outcome]):
+    """What some pools came to.
+
+    Attributes
+    ----------
+    values
+        Utilities, shape (m,); of a pool whose training failed not a number, which counts as
+        u(nobody).
+    scores
+        By test row, where they are known. Those of a pool that failed are nobody's.
+    failures
+        Why a training failed, by its place among the pools.
+    spread
+        Standard deviation between repeated trainings, shape (m,), where there were several.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dushapley.games.base import Plain
-    >>> Plain(np.array([0.5, 0.75]))[1].value
-    0.75
+    >>> from dushapley.games import Answers, Outcome
+    >>> Answers.of([Outcome(0.5), Outcome(float("nan"), "ValueError")]).failures
+    {1: 'ValueError'}
     """
 
-    __slots__ = ("values",)
+    values: FloatArray
+    scores: Scores | None = None
+    failures: Mapping[int, str] = field(default_factory=dict)
+    spread: FloatArray | None = None
 
-    def __init__(self, values: ArrayLike) -> None:
-        self.values: FloatArray = np.asarray(values, dtype=np.float64)
+    @classmethod
+    def of(cls, found: Answers | FloatArray | Sequence[Outcome]) -> Answers:
+        """Answers as they are, utilities alone, or outcomes one by one."""
+        if isinstance(found, Answers):
+            return found
+        if isinstance(found, np.ndarray):
+            return cls(np.asarray(found, dtype=np.float64))
+        known = [o.scores for o in found if o.scores is not None]
+        spreads = [np.nan if o.spread is None else o.spread for o in found]
+        return cls(
+            np.array([o.value for o in found], dtype=np.float64),
+            Scores(_stacked(found, len(known[0]))) if known else None,
+            {place: o.failure for place, o in enumerate(found) if o.failure is not None},
+            None if np.isnan(spreads).all() else np.array(spreads),
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -76,41 +147,25 @@ class Plain(Sequence[Outcome]):
     def __getitem__(self, place: int) -> Outcome: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Plain: ...
+    def __getitem__(self, place: slice) -> list[Outcome]: ...
 
-    def __getitem__(self, place: int | slice) -> Outcome | Plain:
+    def __getitem__(self, place: int | slice) -> Outcome | list[Outcome]:
         if isinstance(place, slice):
-            return Plain(self.values[place])
-        return Outcome(float(self.values[place]))
+            return [self[k] for k in range(*place.indices(len(self)))]
+        scores = None if self.scores is None else self.scores.matrix()[place]
+        known = scores is not None and not np.isnan(scores).any()
+        spread = np.nan if self.spread is None else float(self.spread[place])
+        return Outcome(
+            float(self.values[place]),
+            self.failures.get(place),
+            scores if known else None,
+            None if np.isnan(spread) else spread,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """Utilities of many pools at no cost, and their scores by test row in a short form.
-
-    Attributes
-    ----------
-    values
-        Utilities, shape (m,).
-    coefficients
-        Shape (m, K).
-    basis
-        Shape (rows, K): the scores are ``coefficients @ basis.T``. None: the coefficients are the
-        scores themselves.
-    """
-
-    values: FloatArray
-    coefficients: FloatArray
-    basis: FloatArray | None
-
-    @property
-    def scores(self) -> FloatArray:
-        """Scores by test row as in `Outcome`, shape (m, rows)."""
-        return self.by_row(self.coefficients)
-
-    def by_row(self, coefficients: FloatArray) -> FloatArray:
-        """Any combination of coefficients as the same combination of scores."""
-        return coefficients if self.basis is None else coefficients @ self.basis.T
+def _stacked(found: Sequence[Outcome], rows: int) -> FloatArray:
+    """Scores of outcomes, one row each; not numbers where one has none."""
+    return np.stack([np.full(rows, np.nan) if o.scores is None else o.scores for o in found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +197,34 @@ class Limits:
         return self.timeout * self.trainings * questions
 
 
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a game's utilities come about, where they are more than arithmetic.
+
+    Attributes
+    ----------
+    limits
+        The most that a training may take; the executor sees to it.
+    repeats
+        Trainings of each pool, of which its utility is the mean.
+    deterministic
+        Whether training has no error, since another seed would train the same models. None:
+        unknown; the engine compares a few pools under other seeds (see `Game.reseeded`).
+    on_failure
+        What a training that fails counts as: an error ("raise"), or u(nobody) ("empty").
+    shift
+        How far one test row may move a utility, 0 where that is not known; None where utilities
+        are no scores on a test set. Where they are, its error is unknown unless answers have
+        scores by row.
+    """
+
+    limits: Limits = Limits()
+    repeats: int = 1
+    deterministic: bool | None = None
+    on_failure: str = "raise"
+    shift: float | None = None
+
+
 class Game(ABC):
     """A cooperative game over owners of data: ``game(fractions, draws) -> values``.
 
@@ -167,27 +250,10 @@ class Game(ABC):
     block
         How many pools are paid for at a time: the unit of work for workers and of commitment in
         the ledger. Constant, so that it can never depend on what was already known.
-    fills
-        Whether blocks are worth filling even if nobody else waits: what a block costs hardly
-        depends on how many pools are in it.
     notes
         Sentences about the game that belong beside every result of it.
-    limits
-        The most that a training may take; the executor sees to it.
-    repeats
-        Trainings of each pool, of which its utility is the mean.
-    deterministic
-        Whether training has no error, since another seed would train the same models, or nothing
-        is trained. None: unknown; the engine probes a few pools (see `outcomes`).
-    judged
-        Whether utilities are scores of trained models, which training and test set make uncertain,
-        whether or not it is known how much. Formulas and tables are what they are.
-    exact_by
-        Methods whose closed form gives this game's Shapley values, whatever they give of others.
-    shift
-        How far one test row may move a utility; 0 where unknown.
-    at_least
-        "empty" where pools worse than nobody's data count as nobody's.
+    training
+        Limits, repeats, chance and failures of trainings; None where utilities are arithmetic.
 
     Examples
     --------
@@ -203,22 +269,15 @@ class Game(ABC):
     [0.333, 0.833, 2.833]
     """
 
-    fractions: Fractions = "none"
-    cheap: bool = False
-    block: int = 64
-    fills: bool = False
     n_players: int
     sizes: FloatArray
     names: tuple[str, ...]
     fingerprint: str | None = None
+    fractions: Fractions = "none"
+    cheap: bool = False
+    block: int = 64
     notes: tuple[str, ...] = ()
-    limits: Limits = Limits()
-    repeats: int = 1
-    deterministic: bool | None = True
-    judged: bool = False
-    exact_by: tuple[str, ...] = ("exact",)
-    shift: float = 0.0
-    at_least: str | None = None
+    training: Training | None = None
 
     def _set_owners(
         self,
@@ -248,80 +307,58 @@ class Game(ABC):
         return ()
 
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
-        """Utilities of m pools, shape (m,)."""
-        return self.evaluate(*self.check(np.asarray(fractions), draws))
+        """Utilities of m pools, shape (m,); those of trainings that fail by the game's policy."""
+        answers = Answers.of(self.evaluate(*self.check(np.asarray(fractions), draws)))
+        if not np.isnan([answers.values[place] for place in answers.failures]).any():
+            return answers.values
+        nobody = self(np.zeros((1, self.n_players), dtype=np.bool_))
+        failed = [k for k in answers.failures if np.isnan(answers.values[k])]
+        answers.values[failed] = nobody
+        return answers.values
 
     @abstractmethod
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        """Utilities of checked pools."""
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers | FloatArray:
+        """Answers to checked pools, or their utilities alone."""
 
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> Sequence[Outcome]:
-        """Like `evaluate`, with what a paying engine also wants to keep of each question.
+    def failed(
+        self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
+    ) -> Answers:
+        """What pools count as whose training failed: an error, or u(nobody), by policy."""
+        if self.training is None or self.training.on_failure == "raise":
+            if isinstance(error, UtilityFailed):
+                raise error
+            raise UtilityFailed(
+                f"The utility of {pool_name(queries[0], self.names)} failed with "
+                f"{type(error).__name__}: {error}. {cure or 'Mend the model or the data'}, or pass "
+                f"on_failure='empty' to count such pools as u(nobody).{hint}"
+            ) from error
+        cause = failure_cause(error)
+        unknown = np.full(len(queries), np.nan)
+        return Answers(unknown, failures=dict.fromkeys(range(len(queries)), cause))
 
-        `probe` is asked of one pool where `deterministic` is None. 0: its outcome, and a second
-        one whose value is a number made of all that the trained model predicts. 1: that number
-        alone, of a model trained under another seed. Where a training fails: nothing, or the
-        outcome alone that the policy gives it; where nothing is trained, the outcome alone.
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        """Answer of `method` without any question, where it is known.
+
+        `wishes` are its options other than the defaults, of which most formulas know nothing; a
+        "semivalue" is told by the law of the chance with which every other owner is there (the
+        parameters of a beta law, or None for one half, which is Banzhaf's). The detail "exact" says that values are exact though the method's usually are not.
         """
-        return Plain(self.evaluate(queries, draws))
-
-    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
-        """Like `evaluate`, with scores by test row, where they cost nothing either."""
-        return None
-
-    def failed(self, queries: Queries, error: Exception) -> Sequence[Outcome]:
-        """What pools count as whose computation was ended from outside: by policy, or an error."""
-        raise UtilityFailed(
-            f"The utility of {pool_name(queries[0], self.names)} could not be computed: {error}."
-        ) from error
-
-    def recall(self, outcome: Outcome) -> Outcome | None:
-        """What an outcome found in the ledger is today; None: no longer good, to be paid again.
-
-        It comes without its scores, which stay on disk until error bars are made; where another
-        outcome is returned, its scores count instead of those.
-        """
-        return outcome
-
-    def closed_form(self, method: str) -> Estimate | None:
-        """Answer of `method` without any question, where the game knows one."""
         return None
 
     def marginals(self) -> Marginals | None:
         """How this game tells every owner's marginal around a pool at once, where it can."""
         return None
 
-    def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
-        """Another semivalue without any question, where the game knows it.
-
-        `chance` has the parameters of the beta law of the chance with which every other owner is
-        there; None: it is one half (Banzhaf's).
+    def reseeded(self, seed: int) -> Game:
+        """The same pools trained under another seed, each worth a number made of all that its
+        model predicts; keys are its own. Asked where `Training.deterministic` is None.
         """
-        return None
-
-    def account(self) -> Mapping[str, Any]:
-        """What the game itself has to tell of a run, for the details of its result."""
-        return {}
+        return self
 
     @property
-    def probe_pools(self) -> BoolArray:
-        """Pools to train under two seeds where `deterministic` is None, shape (at most 7, I).
-
-        The grand coalition, the four smallest owners alone and two pairs of them: a seed that
-        breaks ties, as in trees, shows in small pools first; one that splits off rows for early
-        stopping in large ones.
-        """
-        if self.deterministic is not None or self.repeats > 1:
-            return np.zeros((0, self.n_players), dtype=np.bool_)
-        few = np.argsort(self.sizes, kind="stable")[:4].tolist()
-        pairs = [few[:2], few[-2:]] if len(few) > 2 else []
-        members = [[*range(self.n_players)], *([j] for j in few), *pairs]
-        pools = np.zeros((len(members), self.n_players), dtype=np.bool_)
-        for pool, some in zip(pools, members, strict=True):
-            pool[some] = True
-        return pools[: 1 if self.n_players == 1 else None]
+    def judged(self) -> bool:
+        """Whether utilities are scores on a test set, another of which would give others."""
+        return self.training is not None and self.training.shift is not None
 
     @property
     def context(self) -> str | None:
@@ -381,6 +418,11 @@ class Game(ABC):
                 f"pass {len(queries)} integers, one per pool."
             )
         return ids.astype(np.int64)
+
+
+def failure_cause(error: BaseException) -> str:
+    """A failure in one line that is equal for equal causes."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
 def _each_row(matrix: np.ndarray[Any, Any]) -> list[bytes]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Game, Outcome, Plain
+from dushapley.games.base import Answers, Game
 from dushapley.games.policy import PolicyGame
 from dushapley.hashing import digest
 from dushapley.validation import check_whole, pool_name
@@ -75,27 +75,20 @@ class CallableGame(PolicyGame):
         self._set_owners(sizes, names, check_whole(n_players, "n_players"))
         self.function, self.cheap = function, cheap
         self._agree(on_failure, timeout, memory, repeats)
-        self.block = 1 if self.limits.any else check_whole(block, "block")
+        self.block = 1 if self.training.limits.any else check_whole(block, "block")
         if fingerprint is not None:
             self.fingerprint = digest("callable", fingerprint, self.n_players, *self.averaged)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        if self.is_plain:
-            return self._asked(queries)
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> Sequence[Outcome]:
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """All at once where that goes well, else one by one."""
         if self.is_plain:
-            return Plain(self.evaluate(queries, draws))
-        if not self.limits.any and self.repeats == 1:
+            return Answers(self._asked(queries))
+        if not self.training.limits.any and self.training.repeats == 1:
             with suppress(UtilityFailed):
                 values = self._asked(queries)
                 if np.isfinite(values).all():
-                    return Plain(values)
-        return super().outcomes(queries, draws)
+                    return Answers(values)
+        return self.each_answered(queries, draws)
 
     def answer(self, query: BoolArray, draw: int | None) -> float:
         return float(self._asked(query[None])[0])

@@ -40,8 +40,9 @@ class ClassicGame(Game):
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return np.asarray(self.rule(queries.astype(np.bool_, copy=False)), dtype=np.float64)
 
-    def closed_form(self, method: str) -> Estimate | None:
-        return Estimate(self.shapley_values.copy()) if method == "exact" else None
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        known = method == "exact" and not wishes
+        return Estimate(self.shapley_values.copy()) if known else None
 
 
 def glove(left: int, right: int) -> ClassicGame:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Game, Outcome, Scored
+from dushapley.games.base import Answers, Game
 from dushapley.hashing import digest
 from dushapley.validation import is_partial
 
@@ -80,28 +80,19 @@ class DerivedGame(Game):
             draws = np.full(len(mapped), FIXED_DRAW, dtype=np.int64)
         return self.base.check(mapped if is_partial(mapped).any() else mapped == 1, draws)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return self.base.evaluate(*self.pools(queries, draws))
-
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> Sequence[Outcome]:
-        """Outcomes of the base game."""
-        pools = self.pools(queries, draws)
-        return self.base.outcomes(*pools) if probe is None else self.base.outcomes(*pools, probe)
-
-    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
-        """As the base game scores them."""
-        return self.base.scored(*self.pools(queries, draws))
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        return Answers.of(self.base.evaluate(*self.pools(queries, draws)))
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Keys of the base game."""
         return self.base.keys(*self.pools(queries, draws))
 
-    def failed(self, queries: Queries, error: Exception) -> Sequence[Outcome]:
-        """By the policy of the base game."""
-        return self.base.failed(self.pools(queries, None)[0], error)
+    def failed(
+        self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
+    ) -> Answers:
+        """In the words of the base game."""
+        return self.base.failed(self.pools(queries, None)[0], error, cure, hint)
 
-    def recall(self, outcome: Outcome) -> Outcome | None:
-        """As the base game sees it."""
-        return self.base.recall(outcome)
+    def reseeded(self, seed: int) -> Game:
+        """The same view of the base game under another seed."""
+        return DerivedGame(self.base.reseeded(seed), self.matrix, self.names)

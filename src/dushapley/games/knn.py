@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +13,7 @@ from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Outcome
+from dushapley.games.base import Answers, Scores, Training
 from dushapley.games.model.training import grouped
 from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_estimate
 from dushapley.games.neighbours import NeighbourMarginals, owners_of_rows
@@ -52,8 +54,7 @@ class KNNGame(RowsGame):
 
     X_test: FloatArray
     y_test: Array
-    judged = True
-    exact_by = ("exact", "knn")
+    training = Training(deterministic=True, shift=0.0)
 
     def __init__(self, owners: Owners, X_test: Any, y_test: ArrayLike, k: int = DEFAULT_K) -> None:
         super().__init__(owners)
@@ -77,22 +78,12 @@ class KNNGame(RowsGame):
         """The same neighbours' vote over other owners' rows."""
         return type(self)(owners, self.X_test, self.y_test, self.k)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        pools = (self.row_mask(*taken) for taken in self.each(queries, draws))
-        return np.array([self._score(rows) for rows in pools], dtype=np.float64)
-
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> list[Outcome]:
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Utilities with their test points."""
-        pools = (self._hits(self.row_mask(*taken)) for taken in self.each(queries, draws))
-        return [Outcome(self._mean(hits), scores=grouped(hits / self.k)) for hits in pools]
-
-    def _score(self, rows: BoolArray) -> float:
-        return self._mean(self._hits(rows))
-
-    def _mean(self, hits: IntArray) -> float:
-        return float(hits.sum() / (self.k * len(hits)))
+        pools = [self._hits(self.row_mask(*taken)) for taken in self.each(queries, draws)]
+        values = np.array([hits.sum() / (self.k * len(hits)) for hits in pools], dtype=np.float64)
+        by_point = np.stack([grouped(hits / self.k) for hits in pools])
+        return Answers(values, Scores(by_point))
 
     def _hits(self, rows: BoolArray) -> IntArray:
         """Correct labels among the nearest rows of a pool, test point by test point."""
@@ -104,7 +95,8 @@ class KNNGame(RowsGame):
         whose = owners_of_rows(self.sizes, self.order, self._near)
         return NeighbourMarginals(whose, self._right, self.k, self.n_players)
 
-    def closed_form(self, method: str) -> Estimate | None:
-        if method not in self.exact_by:
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        if method not in ("exact", "knn") or wishes:
             return None
-        return knn_estimate(self.owners, self.X_test, self.y_test, self.k)
+        estimate = knn_estimate(self.owners, self.X_test, self.y_test, self.k)
+        return replace(estimate, details={"exact": True})

@@ -83,7 +83,7 @@ def knn_estimate(owners: Owners, X_test: Rows, y_test: Array, k: int = DEFAULT_K
         added, points = rows_to_values(owner, match, len(owners), k)
         values += added
         by_point.append(points / k)
-    return Estimate(values / (k * len(X_test)), by_row=np.concatenate(by_point))
+    return Estimate(values / (k * len(X_test)), scores=np.concatenate(by_point))
 
 
 def nearest_rows(

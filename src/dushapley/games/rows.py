@@ -18,7 +18,7 @@ from dushapley.data.overlap import copied_rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import joined, take
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Game, Outcome, Plain
+from dushapley.games.base import Answers, Game
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
 from dushapley.games.policy import PolicyGame
 from dushapley.hashing import digest, random_numbers, sha256
@@ -75,9 +75,9 @@ class RowsGame(Game):
         if content is not None:
             self.fingerprint = digest(content, *policy, *sorted(self.owners.hashes))
 
-    def closed_form(self, method: str) -> Estimate | None:
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
         """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
-        if method != "knn" or self.X_test is None or self.y_test is None:
+        if method != "knn" or wishes or self.X_test is None or self.y_test is None:
             return None
         if self.owners.reduced is not None:
             return None  # sums have no neighbours
@@ -282,7 +282,6 @@ class DatasetGame(PolicyGame, RowsGame):
     """
 
     block = 1
-    judged, deterministic = True, False  # it may well train and test, and does not say how
 
     def __init__(
         self,
@@ -303,8 +302,10 @@ class DatasetGame(PolicyGame, RowsGame):
             )
         super().__init__(owners)
         check_choice(deterministic, "deterministic", (True, False, None))
-        self.stated, self.deterministic = deterministic, deterministic or self.deterministic
-        self._agree(on_failure, timeout, memory, repeats)
+        self.stated = deterministic
+        # it may well train and test, and does not say how
+        said = bool(deterministic)
+        self._agree(on_failure, timeout, memory, repeats, deterministic=said, shift=0.0)
         self.utility = utility
         self.notes = (*owners.notes, *copied_rows(owners))
         content = ("dataset game", fingerprint, *self.averaged)
@@ -316,17 +317,13 @@ class DatasetGame(PolicyGame, RowsGame):
         other._identify(self._content)
         return other
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> Sequence[Outcome]:
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Each pool by itself; without any policy a number is a number, even if it is not one."""
         if not self.is_plain:
-            return super().outcomes(queries, draws)
+            return self.each_answered(queries, draws)
         ids = [None] * len(queries) if draws is None else draws.tolist()
-        return Plain([self.answer(q, draw) for q, draw in zip(queries, ids, strict=True)])
+        pools = zip(queries, ids, strict=True)
+        return Answers(np.array([self.answer(query, draw) for query, draw in pools]))
 
     def answer(self, query: Array, draw: int | None) -> float:
         (counts,) = self.counts(query[None])

@@ -1,7 +1,7 @@
 """How sure a valuation is: intervals, joint draws, orders and ranks. The one place that knows.
 
 Errors here are those of all known sources together: sampling, training, test set
-(`Valuation.total_errors`; `engine.propagation` finds the last two). Errors of different owners are
+(`Valuation.total_errors`; `engine.error_bars` finds the last two). Errors of different owners are
 correlated (they share pools and test rows, and the sum of the values is known), so two overlapping
 intervals can still belong to a sure order. Errors are taken as jointly normal with the covariance
 `Valuation.total_covariance`; where a method knows no covariance between owners, or these are too

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import FloatArray
-from dushapley.engine.evaluators.probes import Probes
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.propagation import influence_error
+from dushapley.engine.probes import Probes
 from dushapley.engine.value import Run
 from dushapley.errors import InvalidCall
 from dushapley.estimators.calibration import ALIKE
 from dushapley.games import Game, as_game
+from dushapley.results.influence import influence_error
 from dushapley.results.uncertainty import (
     MEASURES,
     is_clear,
@@ -292,9 +292,10 @@ def what_if(
 def _inherit_chance(run: Run, base: Valuation) -> None:
     """Take over what probes of the base game have shown: the model is the same."""
     shown = base.details.get("probes", {}).get("same under another seed")
-    if shown is not None and run.game.deterministic is None:
+    training = run.game.training
+    if shown is not None and training is not None and training.deterministic is None:
         run.game = copy(run.game)
-        run.game.deterministic = shown
+        run.game.training = replace(training, deterministic=shown)
         run.plan = replace(run.plan, probes=0)
 
 
@@ -363,10 +364,17 @@ def quote_change(
     new: set[bytes] = set()
     with Ledger(ledger, game.context) as paid:
         at_most = sum(_rehearse(run, paid, known, new) for run in costly)
-        tasks = Probes(costly[0].game, costly[0].plan.probes, paid).waiting if costly else ()
-        met = known.keys() | new
-        extra = sum(probe == 1 or key not in met for key, _, probe in tasks)
+        extra = _new_probes(costly[0], paid) if costly else 0
     return Quote(asked, len(known), len(new) + extra, at_most + extra)
+
+
+def _new_probes(run: Run, ledger: Ledger) -> int:
+    """Trainings of probes that a ledger lacks."""
+
+    def known(keys: list[bytes]) -> dict[bytes, float]:
+        return {key: outcome.value for key, outcome in ledger.read(keys).items()}
+
+    return len(Probes(run.game, run.plan.probes, known).waiting)
 
 
 def _rehearse(run: Run, ledger: Ledger, known: dict[bytes, float], new: set[bytes]) -> int:
@@ -376,8 +384,7 @@ def _rehearse(run: Run, ledger: Ledger, known: dict[bytes, float], new: set[byte
     while (ask := talk.ask()) is not None:
         keys = game.keys(*game.check(ask.queries, ask.draws))
         stored = ledger.read(list(dict.fromkeys(keys)))
-        outcomes = {key: game.recall(outcome) for key, outcome in stored.items()}
-        known |= {key: outcome.value for key, outcome in outcomes.items() if outcome is not None}
+        known |= {key: o.value for key, o in stored.items() if o.failure is None}
         missing = {key for key in keys if key not in known}
         if missing and sure is None:
             sure = talk.n_asked - len(keys)

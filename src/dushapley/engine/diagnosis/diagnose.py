@@ -30,10 +30,11 @@ from dushapley.engine.diagnosis.measures import (
 from dushapley.engine.diagnosis.models import better_model, tried
 from dushapley.engine.diagnosis.probes import MOST_MATRIX, WIDEST, Probes
 from dushapley.engine.diagnosis.reasons import Evidence, few_rows, reasons_for, within_one
-from dushapley.engine.evaluators.free import blas_limit
+from dushapley.engine.evaluator import blas_limit
 from dushapley.engine.executors import OutOfTime, make_executor
+from dushapley.engine.executors.base import Listed
 from dushapley.engine.ledger import Ledger
-from dushapley.games.base import Game, Outcome
+from dushapley.games.base import Answers, Game, Outcome
 from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
 from dushapley.games.rows import RowsGame
@@ -199,7 +200,7 @@ class _Measured:
         rows = [self._found(player) for player in players]
         missing = [player for player, row in zip(players, rows, strict=True) if row is None]
         queries = np.eye(self.probes.n_players, dtype=np.bool_)
-        blocks = [(queries[[player]], None) for player in missing]
+        blocks = Listed([(queries[[player]], None, None) for player in missing])
         for position, (outcome,) in self.executor.run(self.probes, blocks):
             self._keep(missing[position], outcome)
             rows[players.index(missing[position])] = outcome.scores
@@ -232,11 +233,9 @@ class _Measured:
             return
         numbers = outcome.scores
         cuts = [numbers[k : k + WIDEST] for k in range(0, len(numbers), WIDEST)]
-        entries = [
-            (self.probes.key(player, k), Outcome(float(len(numbers)), scores=cut))
-            for k, cut in enumerate(cuts)
-        ]
-        self.ledger.write(entries[::-1])  # the first, which is looked for, stands last
+        for k, cut in reversed(list(enumerate(cuts))):  # the first is looked for, and stands last
+            found = Answers.of([Outcome(float(len(numbers)), scores=cut)])
+            self.ledger.write([self.probes.key(player, k)], found)
 
 
 def _diagnosis(found: _Measured, game: Game, valuation: Valuation) -> Diagnosis:

@@ -115,7 +115,8 @@ def _tried(owners: Owners, base: ModelGame, model: Any, folds: int) -> list[Outc
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return FoldsGame(owners, make, folds).outcomes(np.array([[False], [True]]), None)
+            pools = np.array([[False], [True]])
+            return list(FoldsGame(owners, make, folds).evaluate(pools, None))
     except Exception:  # a usual model may lack what the score needs, or its package
         return None
 

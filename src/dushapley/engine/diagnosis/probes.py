@@ -24,7 +24,7 @@ from dushapley.engine.diagnosis.difference import (
     told_apart,
 )
 from dushapley.engine.diagnosis.models import scores_of_usual
-from dushapley.games.base import Game, Outcome
+from dushapley.games.base import Answers, Game, Limits, Outcome, Training, failure_cause
 from dushapley.games.model import training
 from dushapley.games.model.game import ModelGame
 from dushapley.games.model.scoring.scorer import constant_label
@@ -78,7 +78,8 @@ class Probes(Game):
         names = [f"{kind} {k}" for kind, group in zip(KINDS, self.players, strict=True)
                  for k in range(len(group))]  # fmt: skip
         self._set_owners(None, names, len(names))
-        self.limits = base.limits
+        limits = Limits() if base.training is None else base.training.limits
+        self.training = Training(limits, deterministic=True)
         self.rows = [
             some_rows(f"{FORM} {hashed}", int(n), self._most)
             for hashed, n in zip(base.owners.hashes, base.sizes, strict=True)
@@ -101,17 +102,14 @@ class Probes(Game):
         kind = next(k for k, group in enumerate(self.players) if player in group)
         return kind, self.players[kind].index(player)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Numbers of a probe, as its scores; one that fails says why, and never raises."""
+        return Answers.of([self._outcome(int(np.argmax(query))) for query in queries])
 
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> list[Outcome]:
-        """Numbers of each probe, as scores; one that fails says why, and never raises."""
-        return [self._outcome(int(np.argmax(query))) for query in queries]
-
-    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
-        return [Outcome(0.0, training.failure_cause(error)) for _ in queries]
+    def failed(
+        self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
+    ) -> Answers:
+        return Answers.of([Outcome(0.0, failure_cause(error)) for _ in queries])
 
     def _outcome(self, player: int) -> Outcome:
         kind, place = self._asked(player)
@@ -122,7 +120,7 @@ class Probes(Game):
                 return Outcome(0.0, "too few rows, or numbers without end")
             return Outcome(float(len(numbers)), scores=numbers)
         except (Exception, SystemExit) as error:
-            return Outcome(0.0, training.failure_cause(error))
+            return Outcome(0.0, failure_cause(error))
 
     def _without(self, owner: int) -> list[float]:
         """Score of a model of the others on the test set, and how it does on the owner's rows."""
@@ -180,7 +178,7 @@ class Probes(Game):
                 (X, y),
                 score,
                 seed=seed,
-                seconds=self.limits.timeout,
+                seconds=self.training.limits.timeout,
                 options={} if weights is None else {model.weight_option: weights},
             ).score[1]
         assert numbers is not None

@@ -12,9 +12,9 @@ from time import monotonic, sleep
 from typing import Any, Protocol
 
 from dushapley.arrays import IntArray, Queries
-from dushapley.games.base import Game, Outcome
+from dushapley.games.base import Answers, Game, Limits, Outcome
 
-Block = tuple[Queries, IntArray | None] | tuple[Queries, IntArray | None, int]
+Block = tuple[Queries, IntArray | None, int | None]
 """Pools paid for together, with their draws; and which probe it is (see `Game.outcomes`)."""
 Numbered = tuple[int, Block]
 """A block with its position."""
@@ -35,6 +35,18 @@ FAREWELL = 5.0
 """Seconds that workers may take to say who they are, and to let a run go."""
 ATTEMPTS = 3
 """How often in a row workers may die over the same blocks."""
+
+
+def answers_of(game: Game, block: Block) -> Answers:
+    """Answers to a block, by the game itself or under another seed."""
+    queries, draws, seed = block
+    asked = game if seed is None else game.reseeded(seed)
+    return Answers.of(asked.evaluate(queries, draws))
+
+
+def limits_of(game: Game) -> Limits:
+    """Limits of a game's trainings."""
+    return Limits() if game.training is None else game.training.limits
 
 
 class OutOfTime(Exception):

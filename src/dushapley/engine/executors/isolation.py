@@ -35,7 +35,9 @@ from dushapley.engine.executors.base import (
     Numbered,
     Results,
     WorkerLost,
+    answers_of,
     leave_with,
+    limits_of,
     one_blas_thread,
 )
 from dushapley.engine.executors.transport import Parcel, Shipment
@@ -73,8 +75,8 @@ def pay(
 def outcomes_within(shipment: Shipment, block: Block) -> Sequence[Outcome]:
     """Outcomes of a block, within the limits of its game."""
     game = shipment.game
-    if not game.limits.any:
-        return game.outcomes(*block)
+    if not limits_of(game).any:
+        return answers_of(game, block)
     try:
         return _by_trainers(shipment, block, ATTEMPTS)
     except Ended as ended:
@@ -83,13 +85,13 @@ def outcomes_within(shipment: Shipment, block: Block) -> Sequence[Outcome]:
 
 def _failed(game: Game, block: Block, error: Exception) -> Sequence[Outcome]:
     """Outcomes of a block that was ended from outside, by policy; a probe has none."""
-    return () if len(block) == 3 else game.failed(block[0], error)
+    return game.failed(block[0], error)
 
 
 def outcomes_of_suspect(shipment: Shipment, block: Block) -> Sequence[Outcome]:
     """Outcomes of a block over which a worker may have died, or how its trainers ended, too."""
     game, queries = shipment.game, block[0]
-    if game.limits.any:
+    if limits_of(game).any:
         return outcomes_within(shipment, block)
     try:
         return _by_trainers(shipment, block, ATTEMPTS - 1)
@@ -173,7 +175,7 @@ class Trainer:
 
     def outcomes(self, block: Block) -> Sequence[Outcome]:
         """Outcomes of a block; late ones by the game's failure policy."""
-        limits = self.shipment.game.limits
+        limits = limits_of(self.shipment.game)
         seconds = None if limits.timeout is None else limits.seconds(len(block[0])) + GRACE
         answer = self._ask(pickle.dumps(block), seconds)
         if answer is None:
@@ -182,7 +184,7 @@ class Trainer:
             return _failed(self.shipment.game, block, timed_out(limits.timeout))
         if isinstance(answer, Exception):
             raise answer
-        return list(answer)
+        return answer
 
     def _ask(self, message: bytes, seconds: float | None) -> Any:
         """The trainer's answer, or None when it is late."""
@@ -239,9 +241,9 @@ def serve(descriptor: int) -> None:
     parcel: Parcel = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own parent
     game = parcel.shipment.game
     with one_blas_thread():
-        if game.limits.memory is not None:
+        if limits_of(game).memory is not None:
             take_work_space()
-            limit_memory(game.limits.memory)
+            limit_memory(limits_of(game).memory)
         connection.send_bytes(pickle.dumps("ready"))
         while connection.poll(IDLE):
             try:
@@ -259,7 +261,7 @@ def die_with_parent() -> None:
 
 def _answer(game: Any, block: Block) -> bytes:
     try:
-        return pickle.dumps(game.outcomes(*block))
+        return pickle.dumps(answers_of(game, block))
     except (Exception, SystemExit) as error:
         try:
             return pickle.dumps(error)

@@ -73,12 +73,15 @@ class Local:
         if self._shipment is None or self._shipment.game is not game:
             self._clear()
             self._shipment = Shipment(game)
-        waiting = dict(enumerate(blocks))
+        waiting = dict(enumerate(iter(blocks.take, None) if self.n_jobs != 1 else ()))
         # one block of our own arithmetic needs workers only to be stopped; somebody's model might
         # take this process with it
-        lonely = len(blocks) == 1 and game.block > 1 and not isfinite(self.until)
+        lonely = len(waiting) == 1 and game.block > 1 and not isfinite(self.until)
         if self.n_jobs == 1 or lonely:
-            yield from self._here(self._shipment, waiting)
+            n = 0
+            while (block := blocks.take()) is not None:
+                yield from self._here(self._shipment, {n: block})
+                n += 1
             return
         losses, self._suspects = 0, set()
         while waiting and losses < ATTEMPTS:
@@ -217,7 +220,7 @@ class Local:
 
     def close(self) -> None:
         """Let go of the game's files; the workers are joblib's own and serve the next run."""
-        trained = self._suspects or (self._shipment and self._shipment.game.limits.any)
+        trained = self._suspects or (self._shipment and True)
         if self._at_rest and self._shipment is not None and trained:
             self._end_trainers(self._shipment.token)
         self._let_go()

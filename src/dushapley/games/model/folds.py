@@ -12,7 +12,7 @@ from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.data.splits import folds
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Outcome
+from dushapley.games.base import Answers, Game, Outcome, Training
 from dushapley.games.model.game import ModelGame
 from dushapley.games.model.scoring.metrics import few
 from dushapley.games.model.training import grouped
@@ -53,7 +53,7 @@ class FoldsGame(RowsGame):
     """
 
     block = 1
-    judged = True
+    training: Training
 
     def __init__(
         self,
@@ -69,11 +69,14 @@ class FoldsGame(RowsGame):
             game.scorer.least = 2  # the folds together have more of every class
         rows = np.array([len(game.y_test) for game in self.games], dtype=np.float64)
         self.parts = rows / rows.sum()
-        self.shift = max(p * game.shift for p, game in zip(self.parts, self.games, strict=True))
         first = self.games[0]
-        self.repeats, self.deterministic = first.repeats, first.deterministic
-        self.at_least = first.at_least
-        self.limits = replace(first.limits, trainings=first.limits.trainings * number)
+        shift = max(
+            part * (game.training.shift or 0.0)
+            for part, game in zip(self.parts, self.games, strict=True)
+        )
+        each = first.training.limits
+        limits = replace(each, trainings=each.trainings * number)
+        self.training = replace(first.training, limits=limits, shift=shift)
         contents = [game._content for game in self.games]
         nobody = [game.nobody.value for game in self.games]
         self.packages = first.packages
@@ -91,25 +94,22 @@ class FoldsGame(RowsGame):
             "otherwise, and their values cannot be compared. Make a new game of them."
         )
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Each pool by all folds."""
+        found = [self._settled(game, game.evaluate(queries, draws)) for game in self.games]
+        return Answers.of([self._combine(*outcomes) for outcomes in zip(*found, strict=True)])
 
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> list[Outcome]:
-        """Each pool by all folds; one of them is enough to see whether training is random."""
-        first = self.games[0].outcomes(queries, draws, probe)
-        if probe == 1 or not first:
-            return first
-        others = (game.outcomes(queries, draws) for game in self.games[1:])
-        return [*map(self._combine, first, *others), *first[len(queries) :]]
+    def _settled(self, game: ModelGame, answers: Answers) -> list[Outcome]:
+        """Outcomes of a fold, whose failures count as nobody's there."""
+        nobody = game.nobody
+        return [
+            o if o.failure is None else replace(o, value=nobody.value, scores=nobody.scores)
+            for o in answers
+        ]
 
-    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
-        return list(map(self._combine, *(game.failed(queries, error) for game in self.games)))
-
-    def recall(self, outcome: Outcome) -> Outcome | None:
-        """A failure in some fold is tried again."""
-        return outcome if outcome.failure is None else None
+    def reseeded(self, seed: int) -> Game:
+        """One fold is enough to see whether training is random."""
+        return self.games[0].reseeded(seed)
 
     def _combine(self, *outcomes: Outcome) -> Outcome:
         values = np.array([outcome.value for outcome in outcomes])
@@ -118,7 +118,9 @@ class FoldsGame(RowsGame):
             float(values @ self.parts),
             failure=next((o.failure for o in outcomes if o.failure is not None), None),
             scores=self._scores(outcomes),
-            spread=float(np.sqrt(spreads**2 @ self.parts**2)) if self.repeats > 1 else None,
+            spread=float(np.sqrt(spreads**2 @ self.parts**2))
+            if self.training.repeats > 1
+            else None,
         )
 
     def _scores(self, outcomes: tuple[Outcome, ...]) -> FloatArray | None:

@@ -16,8 +16,17 @@ from dushapley.data.formats.objects import as_table
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_table, take
-from dushapley.errors import InvalidGame, SharedRows, UtilityFailed
-from dushapley.games.base import Limits, Outcome, Scored
+from dushapley.errors import InvalidGame, SharedRows
+from dushapley.games.base import (
+    Answers,
+    Game,
+    Limits,
+    Outcome,
+    Scores,
+    Training,
+    failure_cause,
+)
+from dushapley.games.derived import DerivedGame
 from dushapley.games.marginals import Marginals
 from dushapley.games.model import training
 from dushapley.games.model.additive.path import AdditivePath
@@ -39,14 +48,13 @@ from dushapley.games.model.randomness import (
 from dushapley.games.model.scoring.own import is_own_function, weight_option
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
-from dushapley.hashing import content_hash, digest, whole_number
+from dushapley.hashing import content_hash, digest, sha256, whole_number
 from dushapley.validation import (
     check_choice,
     check_seed,
     check_whole,
     is_number,
     is_whole,
-    pool_name,
 )
 
 HANDED_ARRAYS = (
@@ -157,7 +165,6 @@ class ModelGame(RowsGame):
     X_test: Rows
     y_test: Array
     path: FastPath | None
-    judged = True
     block = 1  # without a fast path: pools one by one, each fitted by the model itself
 
     def __init__(
@@ -190,32 +197,31 @@ class ModelGame(RowsGame):
         check_choice("empty" if at_least is None else at_least, "at_least", ("empty",))
         check_choice(backend, "backend", BACKENDS)
         check_choice(fast, "fast", (True, False))
-        self.limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
-        training.refuse_impossible(self.limits)
+        limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
+        training.refuse_impossible(limits)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
         super().__init__(parts.owners)
         self.model, self.scoring, self.encoding = parts.model, parts.scoring, parts.encoding
         self.X_test, self.y_test, self.classes = parts.X_test, parts.y_test, parts.classes
-        self.seed, self.repeats = check_seed(seed, InvalidGame), self.limits.trainings
-        self.on_failure, self.backend, self.at_least = on_failure, backend, at_least
+        self.seed, self.backend, self.at_least = check_seed(seed, InvalidGame), backend, at_least
         refuse_drifting(self.model)
         self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
-        self.shift = self.scorer.shift
         self.scorer.refuse_unable(self.model)
         self.weight_option = weight_option(self.model, weighted=self.owners.weights is not None)
-        self._makers = [self._maker(repeat) for repeat in range(self.repeats)]
+        self.training = Training(limits, limits.trainings, None, on_failure, self.scorer.shift)
+        self._makers = [self._maker(repeat) for repeat in range(limits.trainings)]
         self.nobody = empty_outcome(empty, self.scorer, self._makers[0])
         self._train_by(fast_path(self) if fast else None)
         sums = self.path is not None and self.path.cheap
         said = known_chance(self.model, deterministic)
         if deterministic is None and said and is_own_function(self.scoring):
             said = None  # it may draw as well
-        self.deterministic = True if sums else said
+        self.training = replace(self.training, deterministic=True if sums else said)
         self.notes = (*parts.notes, *self._notes())
         if deterministic and not sums and known_chance(self.model) is not True:
             self.notes = (*self.notes, STATED)
         self.packages = self._packages()
-        self._identify(self._describe(fingerprint), self.on_failure, self.nobody.value)
+        self._identify(self._describe(fingerprint), on_failure, self.nobody.value)
 
     def _told(self) -> tuple[str, ...]:
         label = re.sub(r"\s+", " ", repr(self.model))
@@ -253,11 +259,11 @@ class ModelGame(RowsGame):
                 "With these owners the models would be trained by other arithmetic, so that what "
                 "was paid could not be reused. Make a new game of all owners."
             )
-        other._identify(self._content, self.on_failure, self.nobody.value)
+        other._identify(self._content, self.training.on_failure, self.nobody.value)
         return other
 
     def _maker(self, repeat: int) -> training.Fresh:
-        open_seeds = seeds_by_pool(self.model, repeated=self.repeats > 1 or repeat > 0)
+        open_seeds = seeds_by_pool(self.model, repeated=self.training.repeats > 1 or repeat > 0)
         return training.Fresh(seeded(self.model, self.seed, repeat), open_seeds)
 
     @property
@@ -280,41 +286,30 @@ class ModelGame(RowsGame):
         """The unfitted model of each repeat, all its seeds in place."""
         return [make.template for make in self._makers]
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Train and score every pool; failures raise or are named, as `on_failure` says."""
         if self.path is not None:
-            found = self.path.values(queries, draws)
-            return found if self.at_least is None else np.maximum(found, self.nobody.value)
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-
-    def outcomes(
-        self, queries: Queries, draws: IntArray | None, probe: int | None = None
-    ) -> list[Outcome]:
-        """Train and score every pool; failures raise or count as u(∅), as `on_failure` says."""
-        if self.path is not None:
-            found = self.path.outcomes(queries, draws)
-        elif probe is not None:
-            (taken,) = self.each(queries, draws)
-            found = self._probed(queries[0], *taken, probe)
+            found = self.path.answers(queries, draws)
         else:
             pools = zip(queries, self.each(queries, draws), strict=True)
-            found = [self.outcome(query, *taken) for query, taken in pools]
-        return found if self.at_least is None else [self._lifted(outcome) for outcome in found]
+            found = Answers.of([self.outcome(query, *taken) for query, taken in pools])
+        return found if self.at_least is None else self._lifted(found)
 
-    def _lifted(self, outcome: Outcome) -> Outcome:
-        """Nobody's outcome instead of a worse one."""
-        low = outcome.value < self.nobody.value
-        return (
-            replace(outcome, value=self.nobody.value, scores=self.nobody.scores) if low else outcome
-        )
+    def _lifted(self, found: Answers) -> Answers:
+        """Nobody's utility and scores instead of lower ones."""
+        low = found.values < self.nobody.value
+        values = np.where(low, self.nobody.value, found.values)
+        if found.scores is None or not low.any():
+            return replace(found, values=values)
+        coefficients = found.scores.coefficients.copy()
+        coefficients[low] = self._nobody_scores(found.scores)
+        return replace(found, values=values, scores=Scores(coefficients, found.scores.basis))
 
-    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
-        if not isinstance(self.path, AdditivePath):
-            return None
-        found = self.path.scored(queries, draws)
-        if found is not None and self.at_least is not None:
-            low = found.values < self.nobody.value
-            found.values[low], found.coefficients[low] = self.nobody.value, self.path.nobody
-        return found
+    def _nobody_scores(self, scores: Scores) -> FloatArray | float:
+        """Coefficients of nobody's scores."""
+        if isinstance(self.path, AdditivePath):
+            return self.path.nobody
+        return self.nobody.value if self.nobody.scores is None else self.nobody.scores
 
     def marginals(self) -> Marginals | None:
         if isinstance(self.path, AdditivePath):
@@ -326,26 +321,13 @@ class ModelGame(RowsGame):
         if not counts.any():
             return self.nobody
         try:
-            return training.average([t.score for t in self._train(counts, draw, self._makers)])
+            trained = self._train(counts, draw, self._makers)
+            return training.average([t.score for t in trained])
         except (Exception, SystemExit) as error:
-            return self._failed(query, error)
+            return self.fail(query, error)
 
-    def _probed(
-        self, query: Array, counts: IntArray, draw: int | None, probe: int
-    ) -> list[Outcome]:
-        """Train on one pool as always (0) or as another repeat would (1); see `Game.outcomes`."""
-        try:
-            (trained,) = self._train(counts, draw, [self._maker(probe)], first=probe, listen=True)
-            own = [] if probe else [training.average([trained.score])]
-        except (Exception, SystemExit) as error:
-            # under limits it is tried again without listening, which takes time and memory too
-            fails = probe == 0 and self.on_failure == "empty" and not self.limits.any
-            return [self._failed(query, error)] if fails else []
-        # of one class nothing was trained, and nothing is predicted
-        return [*own, Outcome(voice_of(trained.score[0], trained.said))] if trained.said else own
-
-    def failed(self, queries: Queries, error: Exception) -> list[Outcome]:
-        return [self._failed(query, error) for query in queries]
+    def reseeded(self, seed: int) -> Game:
+        return Reseeded(self, seed)
 
     def _train(
         self,
@@ -372,26 +354,26 @@ class ModelGame(RowsGame):
                 (X, y) if len(makers) == 1 else (X.copy(), y.copy()),  # models may write into it
                 self.scorer,
                 seed=whole_number(f"{self.seed} {repeat} {name}", 4),
-                seconds=self.limits.timeout,
+                seconds=self.training.limits.timeout,
                 listen=lambda model: behaviour(model, *tables),
                 options=options,
             )
             for repeat, make in enumerate(makers, first)
         ]
 
-    def _failed(self, query: Array, error: BaseException) -> Outcome:
-        if isinstance(error, MemoryError) and self.limits.memory is not None:
-            error = training.out_of_memory(self.limits.memory)
-        cause = f"{type(error).__name__}: {error}"
-        if self.on_failure == "raise":
-            arrays = self.owners.columns is not None and not is_table(self.X_test)
-            empty = self._empty_in(query) if isinstance(error, ValueError) else ""
-            raise UtilityFailed(
-                f"Training on {pool_name(query, self.names)} failed with {cause}. "
-                f"{empty or 'Mend the model or the data'}, or pass on_failure='empty' to count "
-                f"such pools as u(nobody) = {self.nobody.value:.6g}." + HANDED_ARRAYS * arrays
-            ) from error
-        return Outcome(self.nobody.value, training.failure_cause(error), self.nobody.scores)
+    def fail(self, query: Array, error: BaseException) -> Outcome:
+        """What a pool counts as whose training failed."""
+        memory = self.training.limits.memory
+        if isinstance(error, MemoryError) and memory is not None:
+            error = training.out_of_memory(memory)
+        return self.failed(query[None], error)[0]
+
+    def failed(
+        self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
+    ) -> Answers:
+        arrays = self.owners.columns is not None and not is_table(self.X_test)
+        empty = self._empty_in(queries[0]) if isinstance(error, ValueError) else ""
+        return super().failed(queries, error, empty, HANDED_ARRAYS * arrays)
 
     def _empty_in(self, query: Array) -> str:
         """Which columns have no value in a pool: many models do not take them."""
@@ -409,14 +391,6 @@ class ModelGame(RowsGame):
             "which may be why: leave such columns out, or fill them in the pipeline by a "
             "SimpleImputer that keeps empty features"
         )
-
-    def recall(self, outcome: Outcome) -> Outcome | None:
-        """What a stored outcome is today: failures follow today's policy and time limit."""
-        if outcome.failure is None:
-            return outcome
-        if self.on_failure == "raise" or training.of_another_limit(outcome.failure, self.limits):
-            return None
-        return Outcome(self.nobody.value, outcome.failure, self.nobody.scores)
 
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """As in all games with rows; nobody's pool is known by what it was agreed to be worth."""
@@ -463,7 +437,7 @@ class ModelGame(RowsGame):
             *([] if self.classes is None else [content_hash(self.classes, None)]),
             None if self.encoding is None else self.encoding.name,
             self.seed,
-            self.repeats,
+            self.training.repeats,
             self.backend if self.path is not None else "fit",
             None if self.path is None else self.path.name,
             *([] if self.at_least is None else ["at least", self.at_least, self.nobody.value]),
@@ -475,6 +449,37 @@ class ModelGame(RowsGame):
         """Names, types and categories of the columns, where the model is handed tables."""
         first = self.owners.X[0]
         return [content_hash(take(first, slice(0)), None)] if is_table(first) else []
+
+
+class Reseeded(DerivedGame):
+    """A game's pools trained under another seed, each worth a number made of all it predicts."""
+
+    def __init__(self, game: ModelGame, seed: int) -> None:
+        super().__init__(game, np.eye(game.n_players), game.names)
+        self.game, self.seed = game, seed
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        pools = zip(queries, self.game.each(queries, draws), strict=True)
+        return Answers.of([self._voice(query, *taken) for query, taken in pools])
+
+    def _voice(self, query: Array, counts: IntArray, draw: int | None) -> Outcome:
+        game, seed = self.game, self.seed
+        try:
+            (trained,) = game._train(counts, draw, [game._maker(seed)], first=seed, listen=True)
+        except (Exception, SystemExit) as error:
+            return Outcome(float("nan"), failure_cause(error))
+        return Outcome(voice_of(trained.score[0], trained.said) if trained.said else 0.0)
+
+    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+        """Keys of their own."""
+        return [sha256(f"seed {self.seed} ", key) for key in super().keys(queries, draws)]
+
+    def failed(
+        self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
+    ) -> Answers:
+        """A training that ends from outside tells nothing, and fails nothing."""
+        failure = Outcome(float("nan"), failure_cause(error))
+        return Answers.of([failure] * len(queries))
 
 
 def empty_outcome(empty: Any, scorer: Scorer, make: training.Fresh) -> Outcome:

@@ -307,7 +307,8 @@ def _with_ones(X: FloatArray) -> FloatArray:
 
 def newton_marginals(game: ModelGame) -> NewtonMarginals | None:
     """Marginals by Newton steps, where model and score have them: a fixed rule."""
-    plain = game.path is None and game.repeats == 1 and not game.limits.any
+    plain = game.path is None and game.training.repeats == 1
+    plain = plain and not game.training.limits.any
     arrays = all(isinstance(X, np.ndarray) and X.ndim == 2 for X in (game.X_test, *game.owners.X))
     if not plain or not arrays or game.owners.weights is not None or game.scoring not in SCORES:
         return None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
-from dushapley.games.base import Outcome
+from dushapley.arrays import Fractions, IntArray, Queries
+from dushapley.games.base import Answers
 from dushapley.games.model.additive.path import additive_path
 from dushapley.games.model.batched.networks import network_path
 from dushapley.games.model.batched.path import batched_path
@@ -45,12 +45,8 @@ class FastPath(Protocol):
     fractions: Fractions
     cheap: bool
 
-    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        """Utilities of checked pools, for callers who need nothing else of them."""
-        ...
-
-    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        """Outcomes of checked pools; those it does not take go to `game.outcome`, one by one."""
+    def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Answers to checked pools; those it does not take go to `game.outcome`, one by one."""
         ...
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray, IntArray, Rows
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Limits, Outcome
+from dushapley.games.base import Limits, Outcome, failure_cause
 from dushapley.games.model.randomness import derived_seeds, seeded_generators
 from dushapley.validation import is_number, is_whole, refuse
 
@@ -275,8 +275,3 @@ def _groups(rows: int, most: int) -> IntArray:
     group: IntArray = np.random.default_rng(0).permutation(rows) % most
     group.setflags(write=False)
     return group
-
-
-def failure_cause(error: BaseException) -> str:
-    """A failure in one line that is equal for equal causes."""
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]

@@ -5,8 +5,9 @@ A size game is one part, a regressogram one part per bin; by linearity values an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -45,8 +46,19 @@ class Part:
     weight: float = 1.0
 
 
-def solve(method: str, sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
+def solve(
+    method: str,
+    sizes: FloatArray,
+    parts: Sequence[Part],
+    wishes: Mapping[str, Any] | None = None,
+) -> Estimate | None:
     """The answer of `method`, or None where there is no formula that keeps its word."""
+    if method == "exact" and wishes and wishes.keys() == {"semivalue"}:
+        from dushapley.games.size.semivalues import solve_semivalue
+
+        return solve_semivalue(wishes["semivalue"], sizes, parts)
+    if wishes:
+        return None
     solvers = {
         "exact": solve_exact,
         "du": solve_du,

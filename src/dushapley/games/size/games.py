@@ -19,7 +19,6 @@ from dushapley.games.marginals import SumsMarginals
 from dushapley.games.size import binning, curves
 from dushapley.games.size.closed_forms import Part, solve
 from dushapley.games.size.du import definition_values
-from dushapley.games.size.semivalues import solve_semivalue
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import refuse
@@ -91,11 +90,8 @@ class SizeGame(Game):
     def _worth(self, rows: FloatArray) -> FloatArray:
         return curves.apply_curve(self.w, rows[0])
 
-    def closed_form(self, method: str) -> Estimate | None:
-        return solve(method, self.sizes, [Part(self.sizes, self.curve)])
-
-    def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
-        return solve_semivalue(chance, self.sizes, [Part(self.sizes, self.curve)])
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        return solve(method, self.sizes, [Part(self.sizes, self.curve)], wishes)
 
 
 class RegressogramGame(Game):
@@ -260,11 +256,8 @@ class RegressogramGame(Game):
             column(self.w), None if second is None else column(second), self.curve.shape
         )
 
-    def closed_form(self, method: str) -> Estimate | None:
-        return solve(method, self.sizes, self.parts())
-
-    def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
-        return solve_semivalue(chance, self.sizes, self.parts())
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        return solve(method, self.sizes, self.parts(), wishes)
 
     def definition_1(self) -> FloatArray:
         """DU-Shapley as Definition 1 has it, in expectation over its draws.

@@ -15,7 +15,6 @@ from dushapley.games.size.closed_forms import Part, solve
 from dushapley.games.size.curves import LearningCurve
 from dushapley.games.size.kinds import du_by_precision, exact_by_kinds
 from dushapley.games.size.precision import SimulatedPools, effective_rows, expected_inverse
-from dushapley.games.size.semivalues import solve_semivalue
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, check_sizes, check_whole, refuse
@@ -141,19 +140,14 @@ class LinearRegressionGame(Game):
                 return self.trace / (self.d + 1 - effective_rows(rows, gamma))
         return np.maximum(self.floor, -self.trace * expected_inverse(rows, gamma, self.d))
 
-    def closed_form(self, method: str) -> Estimate | None:
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
         if self.form == "simulated":
             return None
         if len(np.unique(self.gamma)) == 1:
-            return solve(method, self.sizes, [Part(self.sizes, self._curve())])
-        if method in ("du", "du++"):
+            return solve(method, self.sizes, [Part(self.sizes, self._curve())], wishes)
+        if method in ("du", "du++") and not wishes:
             return du_by_precision(self)
-        return exact_by_kinds(self) if method == "exact" else None
-
-    def semivalue_form(self, chance: tuple[float, float] | None) -> Estimate | None:
-        if self.form == "simulated" or len(np.unique(self.gamma)) > 1:
-            return None
-        return solve_semivalue(chance, self.sizes, [Part(self.sizes, self._curve())])
+        return exact_by_kinds(self) if method == "exact" and not wishes else None
 
     def _curve(self) -> LearningCurve:
         """Utility of so many rows where all owners are equally precise."""

@@ -11,7 +11,7 @@ import numpy as np
 from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.data.summaries import Kind, Statistics
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Outcome, Scored
+from dushapley.games.base import Answers, Scores
 from dushapley.games.marginals import SumsMarginals
 from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
 from dushapley.games.model.additive.model import Additive
@@ -90,11 +90,6 @@ class AdditivePath:
             return owners.reduced[owner]
         y = np.asarray(owners.y[owner])
         return self.model.reduce(owners.names[owner], owners.X[owner], y)
-
-    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        """Utilities of pools, block by block."""
-        parts = [self._block(*part) for part in blocks(queries, draws, self.block)]
-        return np.concatenate(parts) if parts else np.empty(0)
 
     def _block(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         pooled, empty = self._pooled(queries, draws)
@@ -237,14 +232,6 @@ class AdditivePath:
         floor = -np.inf if self.game.at_least is None else self.game.nobody.value
         return np.maximum(scores, floor)
 
-    def scored(self, queries: Queries, draws: IntArray | None) -> Scored | None:
-        """Utilities of pools, and coefficients of their scores by test row; None: unknown."""
-        if not self.game.scorer.known_by_row:
-            return None
-        parts = [self._scored_block(*part) for part in blocks(queries, draws, self.block)]
-        values, coefficients = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Scored(values, coefficients, self.basis)
-
     def _scored_block(
         self, queries: Queries, draws: IntArray | None
     ) -> tuple[FloatArray, FloatArray]:
@@ -281,12 +268,14 @@ class AdditivePath:
         nobody = self.game.nobody
         return np.full(entries, nobody.value) if nobody.scores is None else nobody.scores
 
-    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        scored = self.scored(queries, draws)
-        if scored is None:
-            return [Outcome(float(value)) for value in self.values(queries, draws)]
-        pairs = zip(scored.values.tolist(), scored.scores, strict=True)
-        return [Outcome(value, scores=rows) for value, rows in pairs]
+    def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Utilities of pools, and their scores by test row where these are known."""
+        parts = blocks(queries, draws, self.block)
+        if not parts or not self.game.scorer.known_by_row:
+            return Answers(np.concatenate([np.empty(0), *(self._block(*part) for part in parts)]))
+        scored = [self._scored_block(*part) for part in parts]
+        values, coefficients = (np.concatenate(part) for part in zip(*scored, strict=True))
+        return Answers(values, Scores(coefficients, self.basis))
 
 
 def additive_path(game: ModelGame) -> AdditivePath | None:

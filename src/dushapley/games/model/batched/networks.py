@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
-from dushapley.games.base import Outcome
+from dushapley.arrays import Array, BoolArray, Fractions, IntArray, Queries
+from dushapley.games.base import Answers, Outcome
 from dushapley.games.model.batched.membership import (
     Membership,
     batch_rows,
@@ -72,14 +72,10 @@ class NetworkPath:
         wanted = y if game.classes is None else np.searchsorted(np.asarray(game.classes), y)
         return [Stack(model, X, wanted) for model in game.templates]
 
-    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        """Utilities of pools, block by block."""
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+    def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Utilities with their test rows and the spread of repeats."""
         parts = blocks(queries, draws, self.block)
-        return [outcome for part, ids in parts for outcome in self._judge(part, ids)]
+        return Answers.of([outcome for part, ids in parts for outcome in self._judge(part, ids)])
 
     def _judge(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         game, sizes = self.game, self.game.sizes.astype(np.int64)
@@ -120,7 +116,7 @@ class NetworkPath:
 
     def _outcome(self, query: Array, scores: list[Any]) -> Outcome:
         failed = next((s for s in scores if isinstance(s, Diverged)), None)
-        return average(scores) if failed is None else self.game.failed(query[None], failed)[0]
+        return average(scores) if failed is None else self.game.fail(query, failed)
 
 
 def network_path(game: ModelGame) -> NetworkPath | None:

@@ -8,7 +8,6 @@ alone, never on timing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
-from dushapley.games.base import Outcome
+from dushapley.games.base import Answers, Outcome, Scores
 from dushapley.games.model.batched.arithmetic import COST, Arithmetic, arithmetic, on_others
-from dushapley.games.model.batched.judging import Judge, Sums
+from dushapley.games.model.batched.judging import Judge
 from dushapley.games.model.batched.membership import Membership, memberships, whole_memberships
 from dushapley.games.model.batched.program import Program, Trained
 from dushapley.games.model.scoring.scorer import best_constant
-from dushapley.games.model.training import average
+from dushapley.games.model.training import average, grouped
 from dushapley.games.rows import blocks
 
 if TYPE_CHECKING:
@@ -38,29 +37,49 @@ MOST_POOLS = {"cpu": 256, "cuda": 2**18}
 """Pools of a block where memory allows more."""
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Pools trained in bulk: utilities, and how to add up their hits by group of test rows."""
+class CountedScores(Scores):
+    """Scores of pools whose right predictions are counted on the device, by group of test rows.
 
-    values: FloatArray
-    sums: Sums
-    numbers: Arithmetic
+    Parameters
+    ----------
+    path
+        The path that trained them.
+    parts
+        Trained pools, block by block.
+    empty
+        Which of them hold no rows, shape (m,).
+    """
+
+    def __init__(self, path: BatchedPath, parts: list[Trained], empty: BoolArray) -> None:
+        self.path, self.parts, self.empty = path, parts, empty
+        judge = path.judges[0]
+        hits, self.sums = judge.counted(parts)
+        self.values = path.numbers.to_numpy(hits).astype(np.float64) / judge.n_rows
+        self.values[empty] = path.game.nobody.value
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def weighed(self, weights: FloatArray, some: slice) -> FloatArray:
-        """Σ weights · hits over some of the pools, shape (I, groups); weights (I, m)."""
-        there = self.numbers.array(weights, self.numbers.xp.float64)
-        return np.asarray(self.numbers.to_numpy(self.sums(there, some)))
+    @property
+    def rows(self) -> int:
+        """Groups of test rows."""
+        return len(self.path.group_sizes)
 
-    def by_coalition(self, pools: BoolArray, outside: FloatArray, some: slice) -> FloatArray:
-        """The same by the Shapley weights of coalitions, which are made on the device."""
-        xp = self.numbers.xp
-        inside = self.numbers.array(pools, xp.bool)
-        size, chance = inside.sum(axis=1), self.numbers.array(outside, xp.float64)
-        weights = xp.where(inside, chance[size - 1][:, None], -chance[size][:, None])
-        return np.asarray(self.numbers.to_numpy(self.sums(weights.T, some)))
+    def matrix(self) -> FloatArray:
+        """Scores by single test row, or by as many groups as are kept of one."""
+        judge, nobody = self.path.judges[0], self.path.game.nobody
+        right = np.concatenate([judge.correct(part) for part in self.parts]).astype(np.float64)
+        rows = np.stack([grouped(row) for row in right])
+        rows[self.empty] = nobody.value if nobody.scores is None else nobody.scores
+        return rows
+
+    def fold(self, weights: FloatArray) -> FloatArray:
+        numbers, path = self.path.numbers, self.path
+        there = numbers.array(np.where(self.empty, 0.0, weights), numbers.xp.float64)
+        hits = np.asarray(numbers.to_numpy(self.sums(there, slice(None))))
+        hits += np.outer(weights[:, self.empty].sum(axis=1), path.nobody_by_group)
+        stretch = len(path.group_sizes) / path.group_sizes.sum()
+        return np.outer(weights @ self.values, 1 - stretch * path.group_sizes) + stretch * hits
 
 
 class BatchedPath:
@@ -102,7 +121,7 @@ class BatchedPath:
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers lay out the rows for themselves instead of being sent them twice."""
-        laid_out = ("judges", "programs")
+        laid_out = ("judges", "programs", "group_sizes", "nobody_by_group")
         return {name: part for name, part in self.__dict__.items() if name not in laid_out}
 
     @cached_property
@@ -128,33 +147,31 @@ class BatchedPath:
         return [first, *(self._program(model, numbers) for numbers in on_others(self.numbers))]
 
     @property
-    def in_bulk(self) -> bool:
-        """Whether pools are trained faster than anybody could keep their test rows: on a GPU."""
+    def counts_hits(self) -> bool:
+        """Whether test rows are counted where they are judged: under accuracy on a GPU."""
         game = self.game
-        plain = game.scoring == "accuracy" and game.repeats == 1 and bool((game.sizes > 0).all())
+        plain = game.scoring == "accuracy" and game.training.repeats == 1 and not game.at_least
         return plain and self.numbers.device != "cpu"
 
-    def counted(self, queries: Queries, draws: IntArray | None) -> Counted:
-        """Utilities of pools, and test rows that they predict rightly by group, on the device."""
-        judge, game = self.judges[0], self.game
-        parts = [  # all of them are on their way before one is read
+    def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Utilities with their test rows and the spread of repeats."""
+        parts = blocks(queries, draws, self.block)
+        if not self.counts_hits:
+            return Answers.of([outcome for part in parts for outcome in self._judge(*part)])
+        trained = [  # all of them are on their way before one is read
             program.train(len(part), self._members(part, ids)).on(self.numbers)
-            for program, (part, ids) in zip(
-                cycle(self.programs), blocks(queries, draws, self.block), strict=False
-            )
+            for program, (part, ids) in zip(cycle(self.programs), parts, strict=False)
         ]
-        hits, sums = judge.counted(parts)
-        values = self.numbers.to_numpy(hits).astype(np.float64) / judge.n_rows
-        values[~queries.any(axis=1)] = game.nobody.value
-        return Counted(values, sums, self.numbers)
+        scores = CountedScores(self, trained, self._nobody(queries))
+        return Answers(scores.values, scores)
 
-    @property
+    @cached_property
     def group_sizes(self) -> FloatArray:
         """Test rows of each group."""
         judge = self.judges[0]
         return np.bincount(judge.group, minlength=judge.groups).astype(np.float64)
 
-    @property
+    @cached_property
     def nobody_by_group(self) -> FloatArray:
         """The same of nobody's model: a number fixed beforehand is the same on any test row."""
         game, judge = self.game, self.judges[0]
@@ -163,21 +180,6 @@ class BatchedPath:
         rows = best_constant(game.scorer)[1]
         assert rows is not None
         return np.asarray(np.bincount(judge.group, rows, minlength=judge.groups), np.float64)
-
-    def values(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        """Utilities of pools, block by block, keeping nothing else."""
-        if self.game.scoring != "accuracy":
-            return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-        utilities = [np.empty(0)]
-        for part, ids in blocks(queries, draws, self.block):
-            mean = np.mean([j.accuracy(t) for j, t in self._train(part, ids)], axis=0)
-            utilities.append(np.where(self._nobody(part), self.game.nobody.value, mean))
-        return np.concatenate(utilities)
-
-    def outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        """Utilities with their test rows and the spread of repeats."""
-        parts = blocks(queries, draws, self.block)
-        return [outcome for part, ids in parts for outcome in self._judge(part, ids)]
 
     def _nobody(self, queries: Queries) -> Any:
         return ~self.game.counts(queries).any(axis=1)

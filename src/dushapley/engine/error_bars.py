@@ -1,0 +1,281 @@
+r"""How wrong a value may be, by source, from what a run has already paid for.
+
+A value of a trained game can be wrong in three ways. *Sampling*: not all pools were asked; the
+method estimates this itself. *Training*: another random seed would train another model; known
+where every pool was trained several times. *Test set*: another test set of this size would score
+every pool differently; known where scores are kept test row by test row.
+
+Errors of utilities are carried through to values by the method's own arithmetic. Values that are
+:math:`v = W u` have, with :math:`s_{Sr}` the score of pool S on test row r and :math:`\sigma_S` the
+spread of its R trainings,
+
+.. math:: \phi_r = W s_{\cdot r} \ \text{(see } \texttt{results.influence}), \qquad
+          \Sigma_{training} = \sum_S W_S W_S^T \sigma_S^2 / R.
+
+W is known before any answer (`Method.weights`: sums over rounds, to be divided by the replicates),
+or stated by the estimate. Otherwise the same conversation is held again, with the same seed, on
+changed utilities: the test set without one group of its rows (jackknife), or utilities moved by
+normal noise of their standard error. No further question is asked of the game. A method that
+chooses its questions by the answers would then ask others; its errors are unknown unless it states
+weights. Errors of different owners come from the same pools and test rows, so they are kept as a
+covariance: shares of a pot depend on it. Of more than `MOST_JOINT` owners they are variances, one
+an owner, and wherever a covariance is spoken of below.
+
+The spread of a sampling method already holds part of the training noise, so for these the total
+errs on the safe side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.engine.dialogue import Dialogue
+from dushapley.engine.plan import Plan
+from dushapley.engine.transcript import Transcript
+from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
+from dushapley.estimators.exact import coalition_weights
+from dushapley.games.base import Scores, Training
+from dushapley.protocol import Estimate
+from dushapley.results.influence import covariance_of, influence_error
+from dushapley.results.uncertainty import MOST_JOINT, std_errors_of, variances_of, with_errors
+
+GROUPS = 100
+"""Groups of test rows left out in turn: a standard error from them is right to about 7%."""
+NOISES = 100
+"""Replays with noise on the utilities."""
+MOST_SUMS = 2**23
+"""Sums of scores over groups that are held at a time."""
+
+Begin = Callable[[], Dialogue | None]
+"""Starts the same conversation anew; None where there is no time for that."""
+Weigh = Callable[[BoolArray], FloatArray]
+"""Weights of the pools of a round, and of nobody and everybody, shape (I, m + 2)."""
+
+
+def known_weights(plan: Plan, n_players: int) -> Weigh | None:
+    """How the pools of a run weigh, where that is known before any answer."""
+    weights = coalition_weights if plan.enumerates(n_players) else plan.method.weights
+    return None if weights is None else lambda pools: weights(pools, plan.options)
+
+
+def kept_covariance(estimate: Estimate) -> FloatArray | None:
+    """That between owners as results keep it: not of very many, whose files nobody could read."""
+    return None if len(estimate.values) > MOST_JOINT else estimate.covariance
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """Carries utilities through to values by the arithmetic of the method that ran.
+
+    Parameters
+    ----------
+    begin
+        Starts the same conversation anew.
+    plan, sizes
+        What ran, and the rows of each owner.
+    training
+        How utilities came about.
+    transcript, estimate
+        What was asked, what it came to, and what the method made of it.
+    scores
+        Scores of all pools in the order of their numbers, block by block, each with the number it
+        begins with; called whenever they are needed.
+    """
+
+    begin: Begin
+    plan: Plan
+    sizes: FloatArray
+    training: Training
+    transcript: Transcript
+    estimate: Estimate
+    scores: Callable[[], Iterator[tuple[int, Scores]]]
+
+    def errors(self) -> tuple[dict[str, Any], FloatArray | None]:
+        """Standard errors by source, and values by test row or group of them, where known."""
+        influence = self.influence()
+        unmeasured = influence is None and np.isnan(self.transcript.spreads).all()
+        if unmeasured and self.training.shift is None:
+            return {}, None
+        measured = {"test set": influence_error(influence, self.training.shift or 0.0)}
+        training = self.training_error()
+        if training is not None or not self.training.deterministic:
+            measured["training"] = training
+        enumerated = self.plan.enumerates(len(self.sizes))
+        return by_source(self.estimate, measured, enumerated=enumerated), influence
+
+    def weights(self) -> FloatArray | None:
+        """Weights of the different pools, shape (I, pools): those of repeated questions add up."""
+        n, stated = len(self.sizes), self.estimate.weights
+        weigh = known_weights(self.plan, n)
+        sums = np.zeros((self.transcript.n_answers, n))
+        if n == 1:
+            sums[:2, 0] = -1.0, 1.0
+        elif weigh is not None:
+            self._add_known(sums, weigh)
+        elif stated is not None:
+            asked = np.concatenate(self.transcript.numbers)[: stated.shape[1]]
+            np.add.at(sums, asked, stated.T)  # none of answers that were not used yet
+        else:
+            return None
+        return sums.T
+
+    def _add_known(self, sums: FloatArray, weigh: Weigh) -> None:
+        rounds = zip(self.transcript.asks, self.transcript.numbers, strict=True)
+        (_, ends), *others = rounds
+        for ask, numbers in others:
+            columns = weigh(np.asarray(ask.queries, dtype=np.bool_)).T
+            np.add.at(sums, np.append(numbers, ends), columns / (self.estimate.replicates or 1))
+
+    def influence(self) -> FloatArray | None:
+        """Values by test row, shape (rows, I); None where they are not known."""
+        blocks = self.scores()
+        first = next(blocks, None)
+        if first is None or first[1].rows < 2:
+            return None
+        weights = self.weights()
+        if weights is None:
+            return self._jackknife(first[1].rows)
+        sums: FloatArray | float = 0.0
+        for start, scores in self.scores():
+            sums = sums + scores.fold(weights[:, start : start + len(scores)])
+        return np.transpose(sums)
+
+    def _jackknife(self, rows: int) -> FloatArray | None:
+        """Values without each group of test rows, as values plus influence of the group."""
+        groups = min(rows, GROUPS)
+        member = np.random.default_rng(0).permutation(rows) % groups
+        left_out = self._replays(self._without_groups(member))
+        if left_out is None:
+            return None
+        mean = left_out.mean(axis=0)
+        return np.asarray(mean - (groups - 1) * (left_out - mean))
+
+    def _without_groups(self, member: IntArray) -> Iterator[FloatArray]:
+        """Utilities without each group; scores are read as often as memory asks for."""
+        size, n = np.bincount(member), self.transcript.n_answers
+        for some in np.array_split(np.arange(len(size)), -(-len(size) * n // MOST_SUMS)):
+            sums, whole = np.empty((len(some), n)), np.empty(n)
+            inside = (member == some[:, None]).astype(np.float64)
+            for start, scores in self.scores():
+                rows = scores.matrix().T
+                sums[:, start : start + rows.shape[1]] = inside @ rows
+                whole[start : start + rows.shape[1]] = rows.sum(axis=0)
+            yield from (whole - sums) / (len(member) - size[some, None])
+
+    def _replay(self, utilities: FloatArray) -> FloatArray | None:
+        """Values of the same conversation on other utilities; None if it cannot be had."""
+        talk = self.begin() if np.isfinite(utilities).all() else None
+        if talk is None:
+            return None
+        for ask, numbers in zip(self.transcript.asks, self.transcript.numbers, strict=True):
+            asked = talk.ask()
+            if asked is None or not np.array_equal(asked.queries, ask.queries):
+                return None
+            talk.tell(utilities[numbers])
+        return None if talk.estimate is None else talk.estimate.values
+
+    def _replays(self, utilities: Iterable[FloatArray]) -> FloatArray | None:
+        """Values on several utilities; None as soon as one conversation goes another way."""
+        replayed = []
+        for values in map(self._replay, utilities):
+            if values is None:
+                return None
+            replayed.append(values)
+        return np.array(replayed)
+
+    def training_error(self) -> FloatArray | None:
+        """Covariance of values by chance in training; None where its size is not known."""
+        spreads = self.transcript.spreads
+        if np.isnan(spreads).all():
+            return None
+        noise = _noise(spreads, self.transcript.rows(self.sizes), self.training.repeats)
+        weights = self.weights()
+        if weights is None:
+            values, rng = self.transcript.values, np.random.default_rng(0)
+            moved = (values + noise * rng.standard_normal(len(values)) for _ in range(NOISES))
+            replayed = self._replays(moved)
+            return None if replayed is None else covariance_of(replayed, ddof=1)
+        scaled = weights * noise
+        many = len(scaled) > MOST_JOINT
+        return np.asarray(np.square(scaled).sum(axis=1) if many else scaled @ scaled.T)
+
+
+def _noise(spreads: FloatArray, rows: FloatArray, repeats: int) -> FloatArray:
+    """Standard error of each pool's mean of repeats; 0 where nothing was trained.
+
+    Widened by Student's t where few pools and few repeats tell of it.
+    """
+    variances, trained = np.nan_to_num(spreads) ** 2, ~np.isnan(spreads)
+    own, freedom = variances[trained], max(repeats - 1, 1)
+    variances[trained] = pooled_variances(own, freedom, rows[trained])
+    return np.asarray(np.sqrt(variances / repeats) * student(pooled_freedom(own, freedom)))
+
+
+def by_source(
+    estimate: Estimate, measured: Mapping[str, FloatArray | None], *, enumerated: bool
+) -> dict[str, Any]:
+    """Standard errors by source and their total, from covariances.
+
+    `measured` has those of training and test set: None where one is unknown, and none at all where
+    nothing is left to chance.
+    """
+    n = len(estimate.values)
+    nothing = np.zeros((n, n) if n <= MOST_JOINT else n)
+    covariances = {
+        "sampling": nothing if enumerated else _sampling_error(estimate),
+        "training": measured.get("training", nothing),
+        "test set": measured.get("test set", nothing),
+    }
+    errors = {
+        name: None if joint is None else std_errors_of(joint).tolist()
+        for name, joint in covariances.items()
+    }
+    if not enumerated and estimate.std_errors is not None:
+        errors["sampling"] = estimate.std_errors.tolist()  # to the last bit
+    carried = any(joint is not None for joint in measured.values())
+    return errors | _total(covariances) | ({} if carried else {"dominant": None})
+
+
+def formula_errors(formula: Estimate, *, biased: bool) -> dict[str, Any]:
+    """Of a formula's values, which only the test set makes uncertain; empty without one.
+
+    There is no total where the formula is of another game: nothing tells how far that is away.
+    """
+    if formula.scores is None:
+        return {}
+    measured = {"test set": influence_error(formula.scores)}
+    errors = by_source(formula, measured, enumerated=True)
+    if not biased:
+        return errors
+    known = {name: part for name, part in errors.items() if name != "covariance"}
+    return known | {"total": None, "unknown": [*errors["unknown"], "bias"]}
+
+
+def _sampling_error(estimate: Estimate) -> FloatArray | None:
+    """As the method knows it; owners are independent where it does not say otherwise."""
+    if estimate.std_errors is None:
+        return None
+    if len(estimate.values) > MOST_JOINT:
+        return estimate.std_errors**2
+    if estimate.covariance is None:
+        return np.diag(estimate.std_errors**2)
+    return with_errors(estimate.covariance, estimate.std_errors)
+
+
+def _total(covariances: Mapping[str, FloatArray | None]) -> dict[str, Any]:
+    """Of all sources; None where one is unknown, since the rest would promise too much."""
+    known = {name: joint for name, joint in covariances.items() if joint is not None}
+    unknown = [name for name in covariances if name not in known]
+    sizes = {name: float(variances_of(joint).sum()) for name, joint in known.items()}
+    dominant = max(sizes, key=lambda name: sizes[name]) if sizes else None
+    if unknown:
+        return {"total": None, "dominant": dominant, "unknown": unknown}
+    joint = np.sum(list(known.values()), axis=0)
+    total = std_errors_of(joint)
+    between = {} if joint.ndim == 1 else {"covariance": joint.tolist()}
+    return {"total": total.tolist(), **between, "dominant": dominant, "unknown": unknown}

@@ -1,0 +1,577 @@
+"""Answering questions: pools are named, looked up, computed by workers, recorded, and handed back.
+
+Each different pool is paid once. Games that cost nothing are just asked, and so is a GPU that
+trains a hundred thousand pools in the time it takes to name them: their pools have no names, and
+one that comes again is computed again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from sys import modules
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.engine.error_bars import Begin, Carrier, by_source, known_weights
+from dushapley.engine.executors import Executor
+from dushapley.engine.executors.base import Block, one_blas_thread
+from dushapley.engine.history import MOST_POOLS, run_history
+from dushapley.engine.ledger import Ledger, Row, roster_of
+from dushapley.engine.plan import Plan, trainings_each
+from dushapley.engine.probes import Probes, Task
+from dushapley.engine.progress import Progress
+from dushapley.engine.transcript import Transcript
+from dushapley.errors import ProtocolViolated, UtilityFailed
+from dushapley.games.base import Answers, Game, Outcome, Scores, Training
+from dushapley.games.model.training import of_another_limit
+from dushapley.games.rows import blocks
+from dushapley.protocol import Ask, Estimate
+from dushapley.results.influence import influence_error
+from dushapley.validation import refuse_non_finite
+
+OFTEN = 0.02
+"""Seconds between two commits of blocks of pools, at least: so much work more a kill may lose.
+Pools that are paid one by one are committed one by one."""
+AT_ONCE = 256
+"""Pools whose scores are put into one matrix."""
+LEAST_BULK, BULK_BLOCK, BULK_ROUND = 2**15, 2**12, 2**12
+"""Pools below which every one is named, pools of a block from which they need not be, and pools of
+a round of so many."""
+MOST_CELLS = 2**26
+"""Pools times owners computed at a time without names."""
+
+
+def is_bulk(game: Game, plan: Plan) -> bool:
+    """Whether pools are computed faster than they can be named, and their weights are known."""
+    training = game.training
+    plain = training is not None and training.deterministic is True and not training.limits.any
+    large = game.block >= BULK_BLOCK and plan.budget >= LEAST_BULK
+    return plain and large and known_weights(plan, game.n_players) is not None
+
+
+class Evaluator:
+    """Answers rounds of questions, in the order of the conversation.
+
+    Parameters
+    ----------
+    game, plan
+        Whose pools, how many may be asked, and how many are probed.
+    foreseen
+        Rounds that are sure to come, before their turn.
+    executor
+        Where pools are computed; None: nowhere but here, without names.
+    ledger
+        Where they are kept, if anywhere.
+    bar
+        Shows how far it is.
+    may_ask
+        Whether a round that begins after so many pools may be taken before its turn.
+
+    Attributes
+    ----------
+    n_computed
+        Pools computed now.
+    influence
+        Values by test row or group of them, once errors were asked for, where they are known.
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        plan: Plan,
+        foreseen: Iterator[Ask],
+        executor: Executor | None,
+        ledger: Ledger | None,
+        bar: Progress,
+        may_ask: Callable[[int], bool] = lambda _: True,
+    ) -> None:
+        self.game, self.plan, self.foreseen, self.bar = game, plan, foreseen, bar
+        self.executor, self.ledger, self.may_ask = executor, ledger, may_ask
+        self.store = ledger
+        self.transcript = Transcript(plan.budget)
+        self.rounds: deque[Round] = deque()
+        self.waiting = Waiting(game.block)
+        self.out: dict[int, Task] = {}
+        self.results: Iterator[tuple[int, Answers]] = iter(())
+        self.unwritten: list[Row] = []
+        self.committed = monotonic()
+        self.n_blocks = self.n_taken = self.n_computed = 0
+        self.folded = Folded(plan, game.n_players)
+        self.probes = Probes(game, plan.probes, self._known)
+        self.influence: FloatArray | None = None
+
+    def answer(self, ask: Ask) -> FloatArray:
+        """Utilities of the pools of the next round."""
+        if not self.rounds and not self._take():
+            self._add(ask)
+        first = self.rounds[0]
+        if not np.array_equal(first.ask.queries, ask.queries):
+            raise ProtocolViolated(
+                "The method declares that its questions depend on no answer, and asked others than "
+                "were foreseen. Declare it without foreseeable=True."
+            )
+        if self.executor is None:
+            return self._directly()
+        self.rounds.popleft()
+        unpaid = first.numbers
+        while len(unpaid := self.transcript.unknown(unpaid)):
+            self._receive()
+        self.transcript.add(ask, first.numbers)
+        return self.transcript.at(first.numbers)
+
+    def _take(self) -> bool:
+        """Take a round before its turn, if one is foreseen."""
+        ask = next(self.foreseen, None)
+        if ask is not None:
+            self._add(ask)
+        return ask is not None
+
+    def _add(self, ask: Ask) -> None:
+        """Name the pools of a round, look up those not met before, queue the rest."""
+        self.n_taken += len(ask.queries)
+        if self.executor is None:
+            self.rounds.append(Round(ask, np.zeros(0, dtype=np.int64)))
+            return
+        queries, draws = self.game.check(ask.queries, ask.draws)
+        keys = self.game.keys(queries, draws)
+        numbers, new = self.transcript.number(keys)
+        if self.ledger is not None:
+            new = self._look_up(keys, numbers, new)
+        if len(new):
+            some = None if draws is None else draws[new]
+            self.waiting.add(Task(numbers[new], queries[new], some))
+        self.bar.advance(len(keys) - len(new), found=True)
+        self.rounds.append(Round(ask, numbers))
+
+    def _look_up(self, keys: list[bytes], numbers: IntArray, new: IntArray) -> IntArray:
+        """Learn what the ledger knows of new pools; places of those that it does not know."""
+        assert self.ledger is not None
+        stored = self.ledger.read([keys[place] for place in new.tolist()])
+        found = [place for place in new.tolist() if self._stands(stored.get(keys[place]))]
+        if found:
+            answers = Answers.of([stored[keys[place]] for place in found])
+            self.transcript.learn(numbers[found], answers)
+        return np.setdiff1d(new, found)
+
+    def _stands(self, found: Outcome | None) -> bool:
+        """Whether what was stored counts today: failures follow today's policy and limits."""
+        if found is None or found.failure is None:
+            return found is not None
+        training = self.game.training
+        if training is None or training.on_failure == "raise":
+            return False
+        return not of_another_limit(found.failure, training.limits)
+
+    def take(self) -> Block | None:
+        """The next block to compute, taking rounds ahead to fill it; None: none for now."""
+        task = self.probes.take()
+        if task is None:
+            while not self.waiting.is_full and self.may_ask(self.n_taken) and self._take():
+                pass
+            if not self.waiting.count:
+                return None
+            task = self.waiting.cut()
+        self.out[self.n_blocks] = task
+        self.n_blocks += 1
+        return task.block
+
+    @property
+    def left(self) -> int:
+        """Blocks that may still be asked for, about."""
+        asked = self.plan.budget - self.n_taken + self.waiting.count
+        return -(-asked // self.game.block)
+
+    def _receive(self) -> None:
+        """Take in the next block that is computed, having handed out more if none is out."""
+        assert self.executor is not None
+        done = next(self.results, None)
+        if done is None:
+            self.n_blocks = 0
+            self.results = self.executor.run(self.game, self)
+            done = next(self.results, None)
+        if done is None:
+            raise ProtocolViolated("A round waits for answers, and there is nothing to pay.")
+        position, answers = done
+        task = self.out.pop(position)
+        if task.seed is not None:
+            key = self.probes.learn(task, answers)
+            self._record([key], task.queries, answers)
+            return
+        self._keep(task, answers)
+
+    def _keep(self, task: Task, answers: Answers) -> None:
+        """Record a block, and remember what it came to."""
+        known = np.delete(answers.values, list(answers.failures))
+        refuse_non_finite(
+            np.delete(task.queries, list(answers.failures), 0), known, self.game.names
+        )
+        for place in answers.failures:
+            if task.numbers[place] == 0:
+                raise UtilityFailed(
+                    f"The utility of nobody's data failed with {answers.failures[place]}, so that "
+                    "no failure can count as it. Give nobody's data a number (empty=...), or pass "
+                    "on_failure='raise'."
+                )
+        self._record(
+            [self.transcript.keys[n] for n in task.numbers.tolist()], task.queries, answers
+        )
+        self.transcript.learn(task.numbers, answers)
+        self.n_computed += len(answers)
+        self.bar.advance(len(answers))
+
+    def _record(self, keys: list[bytes], queries: Queries, answers: Answers) -> None:
+        """Have the ledger keep a block, or a private store its scores."""
+        if self.store is None and answers.scores is not None:
+            self.store = Ledger(None)
+        if self.store is None or (self.ledger is None and answers.scores is None):
+            return
+        members = self.store.members_of(self.roster, queries) if self.ledger else None
+        self.unwritten += self.store.rows(keys, answers, members)
+        if self.game.block == 1 or monotonic() - self.committed > OFTEN:
+            self._commit()
+
+    def _commit(self) -> None:
+        if self.unwritten and self.store is not None:
+            self.store.commit(self.unwritten)
+            self.unwritten = []
+            self.committed = monotonic()
+
+    @cached_property
+    def roster(self) -> bytes:
+        """Whose pools are kept."""
+        return roster_of(self.game)
+
+    def _known(self, keys: list[bytes]) -> dict[bytes, float]:
+        """What the ledger knows of some trainings."""
+        stored = {} if self.ledger is None else self.ledger.read(keys)
+        return {key: outcome.value for key, outcome in stored.items()}
+
+    def _directly(self) -> FloatArray:
+        """Answers to the oldest round, computed here with others that are foreseen."""
+        if self.rounds[0].values is None:
+            fill = max(1, min(self.game.block, MOST_CELLS // self.game.n_players))
+            while self.game.block >= BULK_BLOCK and self._open_pools() < fill and self._take():
+                pass
+            self._compute(list(self.rounds))
+        first = self.rounds.popleft()
+        assert first.values is not None
+        return first.values
+
+    def _open_pools(self) -> int:
+        return sum(len(round_.ask.queries) for round_ in self.rounds)
+
+    def _compute(self, rounds: list[Round]) -> None:
+        """Compute rounds without naming their pools, and fold their scores."""
+        asks = [round_.ask for round_ in rounds]
+        queries, draws = _joined(asks)
+        queries, draws = self.game.check(queries, draws)
+        self.folded.begin(asks)
+        step = self.game.block if self.game.judged else len(queries)
+        values = []
+        for part in blocks(queries, draws, step):
+            answers = Answers.of(self.game.evaluate(*part))
+            values.append(answers.values)
+            self.folded.add(answers.scores, len(answers))
+            if self.ledger is not None:
+                self._record_values(part[0], answers)
+        self._share(rounds, np.concatenate(values))
+        self.n_computed += len(queries)
+        self.bar.advance(len(queries))
+
+    def _record_values(self, queries: Queries, answers: Answers) -> None:
+        """Have the ledger keep values alone: scores of a million pools fit nowhere."""
+        assert self.ledger is not None
+        members = self.ledger.members_of(self.roster, queries)
+        keys = self.game.keys(queries, None)
+        self.ledger.commit(self.ledger.rows(keys, answers, members, scored=False))
+
+    def _share(self, rounds: list[Round], values: FloatArray) -> None:
+        """Cut what was computed into the rounds that asked for it."""
+        start = 0
+        for round_ in rounds:
+            m = len(round_.ask.queries)
+            round_.values = values[start : start + m]
+            shown = self.transcript.asked < MOST_POOLS and not self.game.cheap
+            if shown or self.folded.needs_questions:
+                numbers = np.arange(self.transcript.asked, self.transcript.asked + m)
+                self.transcript.learn(numbers, Answers(round_.values))
+                self.transcript.add(round_.ask, numbers)
+            start += m
+
+    def account(self, final: Estimate, begin: Begin) -> dict[str, Any]:
+        """What was computed, and what else a valuation says of the answers."""
+        details = dict(final.details)
+        if not self.game.cheap:
+            with blas_limit(self.game):
+                values = self.transcript.values
+                details["trail"] = run_history(self.game.sizes, self.transcript, values, final)
+        training = self.game.training
+        if training is not None and training.deterministic is None:
+            details["probes"] = self.probes.account()
+        distinct = None if self.executor is None else self.transcript.n_known
+        trained = (self.n_computed if distinct is None else distinct) - 1  # nobody's is none
+        causes = sorted(self.transcript.failures.values())  # workers finish in any order
+        return {
+            "n_computed": self.n_computed,
+            "n_distinct": distinct,
+            "n_trainings": trained * trainings_each(self.game) + self.probes.n_trained,
+            "details": details,
+            "errors": self.errors(final, begin),
+            "failures": {cause: causes.count(cause) for cause in causes},
+        }
+
+    def errors(self, estimate: Estimate, begin: Begin) -> dict[str, Any]:
+        """Standard errors by source of this estimate; none where nothing is trained or tested."""
+        if self.game.training is None:
+            return {}
+        with blas_limit(self.game):
+            if self.folded.sums is not None:
+                return self._folded_errors(estimate)
+            carrier = Carrier(
+                begin,
+                self.plan,
+                self.game.sizes,
+                self._training(),
+                self.transcript,
+                estimate,
+                self._scores,
+            )
+            errors, self.influence = carrier.errors()
+        return errors
+
+    def _folded_errors(self, estimate: Estimate) -> dict[str, Any]:
+        """Of sampling and test set; pools without names are trained without chance."""
+        self.influence = self.folded.influence(estimate)
+        shift = self._training().shift or 0.0
+        measured = {"test set": influence_error(self.influence, shift)}
+        enumerated = self.plan.enumerates(self.game.n_players)
+        return by_source(estimate, measured, enumerated=enumerated)
+
+    def _training(self) -> Training:
+        """How utilities came about, and what probes have shown of chance in it."""
+        training = self.game.training
+        assert training is not None
+        if training.deterministic is None:
+            return replace(training, deterministic=self.probes.concluded())
+        return training
+
+    def _scores(self) -> Iterator[tuple[int, Scores]]:
+        """Scores of all pools by number, block by block."""
+        if self.executor is None:
+            yield from self._scores_again()
+            return
+        self._commit()
+        ends = range(0, self.transcript.n_answers, AT_ONCE)
+        rows = 0
+        for start in ends if self.store is not None else ():
+            keys = self.transcript.keys[start : min(start + AT_ONCE, self.transcript.n_answers)]
+            stored = self._scores_of(keys)
+            rows = rows or max(map(len, stored.values()), default=0)
+            if rows:
+                numbers = range(start, start + len(keys))
+                found = [stored.get(key) for key in keys]
+                pairs = zip(numbers, found, strict=True)
+                yield start, Scores(np.stack([self._row(n, f, rows) for n, f in pairs]))
+
+    def _scores_of(self, keys: list[bytes]) -> dict[bytes, FloatArray]:
+        assert self.store is not None
+        return self.store.scores(keys)
+
+    def _row(self, number: int, stored: FloatArray | None, rows: int) -> FloatArray:
+        """Scores of one pool.
+
+        A utility fixed beforehand (nobody's, number 0) is the same on every test set, and one that
+        failed has nobody's; any other without scores might be anything.
+        """
+        if stored is not None:
+            return stored
+        if number in self.transcript.failures:
+            nobody = self._scores_of(self.transcript.keys[:1]).get(self.transcript.keys[0])
+            return self._row(0, nobody, rows)
+        return np.full(rows, self.transcript.at(slice(1))[0] if number == 0 else np.nan)
+
+    def _scores_again(self) -> Iterator[tuple[int, Scores]]:
+        """Scores of pools that cost nothing, asked again."""
+        start = 0
+        for ask in self.transcript.asks:
+            queries, draws = self.game.check(ask.queries, ask.draws)
+            for part in blocks(queries, draws, self.game.block):
+                answers = Answers.of(self.game.evaluate(*part))
+                if answers.scores is None:
+                    return
+                yield start, answers.scores
+                start += len(answers)
+
+    def settle(self) -> None:
+        """Wait for the probes."""
+        while self.probes.is_open:
+            self._receive()
+
+    def finish(self) -> None:
+        """There are no more questions: drain the executor, and commit what is left."""
+        self.settle()
+        self.may_ask = lambda _: False
+        if not self.out and not self.waiting.count:
+            deque(self.results, maxlen=0)
+        self.results = iter(())
+        self._commit()
+
+    def close(self) -> None:
+        """Let go of what only this run needed; however it ends, what was paid is kept."""
+        self.results = iter(())  # ends what an executor still waits for
+        self._commit()
+        if self.store is not None and self.ledger is None:
+            self.store.close()
+
+
+@dataclass
+class Round:
+    """A question of the conversation: numbers of its pools, or their values where they have none."""
+
+    ask: Ask
+    numbers: IntArray
+    values: FloatArray | None = None
+
+
+class Waiting:
+    """Pools that wait to be computed, cut into blocks of constant size."""
+
+    def __init__(self, block: int) -> None:
+        self.block, self.count = block, 0
+        self.parts: deque[Task] = deque()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are enough for a block."""
+        return self.count >= self.block
+
+    def add(self, part: Task) -> None:
+        """Queue these pools behind the others."""
+        self.parts.append(part)
+        self.count += len(part.numbers)
+
+    def cut(self) -> Task:
+        """The first pools, as many as a block holds or as there are."""
+        taken, room = [], min(self.block, self.count)
+        self.count -= room
+        while room > 0:
+            part = self.parts.popleft()
+            if len(part.numbers) > room:
+                self.parts.appendleft(_some(part, slice(room, None)))
+                part = _some(part, slice(room))
+            taken.append(part)
+            room -= len(part.numbers)
+        return taken[0] if len(taken) == 1 else _together(taken)
+
+
+def _some(part: Task, which: slice) -> Task:
+    draws = None if part.draws is None else part.draws[which]
+    return Task(part.numbers[which], part.queries[which], draws)
+
+
+def _together(parts: list[Task]) -> Task:
+    """Parts of several rounds as one block."""
+    return Task(
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.queries for part in parts]),
+        _joined_draws([part.draws for part in parts], [len(part.numbers) for part in parts]),
+    )
+
+
+def _joined(asks: list[Ask]) -> tuple[Queries, IntArray | None]:
+    """Pools of several rounds, and their draws."""
+    if len(asks) == 1:
+        return asks[0].queries, asks[0].draws
+    counts = [len(ask.queries) for ask in asks]
+    queries = np.concatenate([ask.queries for ask in asks])
+    return queries, _joined_draws([ask.draws for ask in asks], counts)
+
+
+def _joined_draws(draws: list[IntArray | None], counts: list[int]) -> IntArray | None:
+    """Draw ids of several parts; whole owners need none."""
+    if all(ids is None for ids in draws):
+        return None
+    pairs = zip(draws, counts, strict=True)
+    return np.concatenate([np.zeros(m, np.int64) if ids is None else ids for ids, m in pairs])
+
+
+class Folded:
+    """Sums of scores by weights that are known before any answer, taken as answers come.
+
+    Parameters
+    ----------
+    plan, n_players
+        What runs, which decides the weights.
+
+    Attributes
+    ----------
+    sums
+        Weights times scores of all pools but nobody's and everybody's, shape (I, rows); None where
+        there are no scores, or no weights.
+    needs_questions
+        Whether questions are needed in the end: there are scores, and their weights are unknown.
+    """
+
+    def __init__(self, plan: Plan, n_players: int) -> None:
+        self.weigh, self.n_players = known_weights(plan, n_players), n_players
+        self.sums: FloatArray | None = None
+        self.needs_questions = False
+        self.ends = np.zeros((2, 0))  # scores of nobody and everybody, who are asked first
+        self.end_weights = np.tile([-1.0, 1.0] if n_players == 1 else [0.0, 0.0], (n_players, 1))
+        self._weights, self._at = np.zeros((n_players, 0)), 0
+        self._begun = False
+
+    def begin(self, asks: list[Ask]) -> None:
+        """Have the weights ready of rounds that are about to be answered."""
+        if self.weigh is None:
+            return
+        columns = [np.zeros((self.n_players, 0 if self._begun else 2))]
+        for ask in asks[0 if self._begun else 1 :]:
+            weights = self.weigh(np.asarray(ask.queries, dtype=np.bool_))
+            columns.append(weights[:, :-2])
+            self.end_weights += weights[:, -2:]
+        self._weights, self._at, self._begun = np.concatenate(columns, axis=1), 0, True
+
+    def add(self, scores: Scores | None, count: int) -> None:
+        """Take in the scores of the next pools of these rounds."""
+        start, self._at = self._at, self._at + count
+        if scores is None:
+            return
+        if self.weigh is None:
+            self.needs_questions = True
+            return
+        if self.sums is None:
+            self.ends = scores.fold(np.eye(2, count))
+            self.sums = np.zeros((self.n_players, self.ends.shape[1]))
+        self.sums += scores.fold(self._weights[:, start : self._at])
+
+    def influence(self, estimate: Estimate) -> FloatArray:
+        """Values by test row, shape (rows, I)."""
+        assert self.sums is not None
+        return (self.sums + self.end_weights @ self.ends).T / (estimate.replicates or 1)
+
+
+def blas_limit(game: Game) -> AbstractContextManager[Any]:
+    """One BLAS thread, on whose number results depend: workers have one each, so has the parent.
+
+    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's and SciPy's
+    alone, which are looked up once; others may have loaded more of them since.
+    """
+    if game.cheap:
+        limit: AbstractContextManager[Any] = _known_blas("scipy.linalg" in modules).limit(limits=1)
+        return limit
+    return one_blas_thread()
+
+
+@cache
+def _known_blas(_with_scipy: bool) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
