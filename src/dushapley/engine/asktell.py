@@ -13,7 +13,6 @@ import os
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -158,8 +157,6 @@ class AskTell(Dialogue):
         self._outcomes: dict[int, Outcome] = {}
         self._rounds: deque[list[int]] = deque()  # taken, and not all told
         self._transcript = Transcript(self.plan.budget)
-        for name in self.plan.method.loads:  # a library that is loaded later is not limited
-            import_module(name)
 
     @property
     @one_blas_thread()  # bits depend on threads, and the engine has one: so it is all through here

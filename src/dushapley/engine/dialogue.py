@@ -10,7 +10,7 @@ answers were out. Answers go in by the order of questions, so no bit depends on 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np

@@ -433,7 +433,7 @@ class Evaluator:
 
 @dataclass
 class Round:
-    """A question of the conversation: numbers of its pools, or their values where they have none."""
+    """A question of the conversation: numbers of its pools, or values of pools without any."""
 
     ask: Ask
     numbers: IntArray

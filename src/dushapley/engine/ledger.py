@@ -1,4 +1,4 @@
-"""Cache, resume and provenance at once: every paid evaluation, committed as it is paid.
+r"""Cache, resume and provenance at once: every paid evaluation, committed as it is paid.
 
 One SQLite file (write-ahead log) per *context*: what must be equal for evaluations of equal pools
 to be interchangeable (model, metric, test data, seed). Within it a training is known by one hash of
@@ -8,8 +8,8 @@ All of it can be computed again: a file that SQLite cannot read is refused, neve
 Scores of test rows are thousands of numbers for each evaluation, so they are packed. At most 256
 different scores (0 and 1, ranks, small test sets) are packed exactly, in one bit or one byte each.
 Others are rounded to 65,536 even steps from the lowest to the highest, two bytes each. Scores of n
-rows span at most :math:`\\sqrt{2n}` of their standard deviations, so that rounding adds at most
-:math:`2n / (12 \\cdot 65535^2)` of their variance: 0.00001% at 2,048 rows. What is used is always
+rows span at most :math:`\sqrt{2n}` of their standard deviations, so that rounding adds at most
+:math:`2n / (12 \cdot 65535^2)` of their variance: 0.00001% at 2,048 rows. What is used is always
 what was packed, so that a resumed run has the bits of an uninterrupted one.
 """
 

@@ -25,8 +25,6 @@ CHANCE = "random"
 """A yardstick, which nobody should be paid by."""
 PAYABLE = 40
 """Owners of whom somebody might mean to train all coalitions."""
-MOST_PLANNED = 2**32
-"""Bytes that a method may hold before it asks its first question."""
 MANY = 200
 """Owners from which `auto` takes everybody's marginal around some pools, where that is cheap."""
 GENEROUS = 300
@@ -255,7 +253,6 @@ def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: i
             f"it needs at least {least if least < 2**40 else '2^40'}. Raise the budget or choose "
             f"a cheaper method{named}."
         )
-    refuse_endless_planning(method, options, n_players, granted)
     return granted
 
 
@@ -263,20 +260,6 @@ def _costs(name: str, n_players: int) -> float:
     """Least evaluations of a method with its usual options."""
     method = find(name)
     return method.least(n_players, method.complete(None))
-
-
-def refuse_endless_planning(
-    method: Method, options: Mapping[str, Any], n_players: int, budget: int
-) -> None:
-    """Refuse a budget that is planned before it is spent, where the plan is too large."""
-    each = 0.0 if method.plans is None or n_players == 1 else method.plans(n_players, options)
-    if each * budget > MOST_PLANNED:
-        raise InvalidOption(
-            f"{method.name} plans all of its budget of {budget:,} evaluations before it asks the "
-            f"first, and {each * budget / 1e9:,.0f} GB of plans do not fit in memory. Lower the "
-            f"budget to at most {int(MOST_PLANNED / each):,}, or choose a method that goes on as "
-            "long as it may (permutation, svarm)."
-        )
 
 
 def refuse_unless_applicable(

@@ -85,7 +85,7 @@ def _chance(valuation: Valuation, game: Game, plan: Plan) -> tuple[str, ...]:
     if "training" not in valuation.unknown:
         same = probes["same under another seed"]
         return (PROBED.format(probes["trainings"]),) if same else ()
-    if plan.method.adaptive:
+    if plan.method.is_adaptive:
         return (f"By {plan.method.name}: {ADAPTIVE[0].lower()}{ADAPTIVE[1:]}",)
     if game.training is not None and game.training.repeats > 1:
         return ()

@@ -29,11 +29,10 @@ def du_second_order(problem: Problem) -> Conversation:
 
 METHOD = Method(
     name="du-second-order",
-    summary="DU-Shapley with its bias taken out, for games that know sizes and curve",
+    summary="DU-Shapley less its bias, by sizes and curve of a game; no standard errors",
     run=du_second_order,
     least=two,
     default=two,
-    estimates_errors=False,
     biased=True,
     needs="formula",
     cite="garrido2024",

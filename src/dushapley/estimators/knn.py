@@ -28,7 +28,6 @@ METHOD = Method(
     run=knn,
     least=two,
     default=two,
-    estimates_errors=False,
     biased=True,
     needs="rows",
     cite="jia2019",

@@ -48,7 +48,6 @@ METHOD = Method(
     foreseeable=True,
     least=cost,
     default=cost,
-    estimates_errors=False,
     biased=True,
     needs=lambda options: "coalitions" if options["form"] == "all" else "fractions",
     options={

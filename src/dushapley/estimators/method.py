@@ -73,25 +73,14 @@ class Method:
         of the options where it depends on them.
     options
         What `options=` may hold.
-    adaptive
-        Whether it chooses its questions by the answers and states no weights, so that errors of
-        training and test set cannot be carried through to its values.
     foreseeable
         Whether its questions depend on the problem and the seed alone, neither on answers nor on
         u(∅) and u(all): then they are asked ahead, and no worker waits for another. "first":
         those of its first round alone.
     weights
         Where values are means over replicates of sums that the pools tell by themselves: maps the
-        pools of a round, shape (m, I), and the options to their whole weights and those of ∅ and everybody, shape
-        (I, m + 2), of all its replicates together. Weights of rounds add up.
-    plans
-        Bytes that it holds for every evaluation of its budget before it asks the first one, as a
-        function of the number of owners and the options; None where it goes on as long as it may.
-    loads
-        Modules with arithmetic of their own that it imports when it runs: the engine loads them
-        before it limits the threads of such libraries.
-    estimates_errors
-        Whether it has standard errors once the budget is large enough.
+        pools of a round, shape (m, I), and the options to their whole weights and those of ∅ and
+        everybody, shape (I, m + 2), of all its replicates together. Weights of rounds add up.
     cite
         Key of the paper it comes from.
     """
@@ -105,12 +94,8 @@ class Method:
     biased: bool | Callable[[Mapping[str, Any]], bool] = False
     needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
     options: Mapping[str, Option] = field(default_factory=dict)
-    adaptive: bool = False
     foreseeable: bool | Literal["first"] = False
     weights: Callable[[BoolArray, Mapping[str, Any]], FloatArray] | None = None
-    plans: Callable[[int, Mapping[str, Any]], float] | None = None
-    loads: tuple[str, ...] = ()
-    estimates_errors: bool = True
     cite: str = ""
 
     def complete(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -131,6 +116,11 @@ class Method:
             for name, option in self.options.items()
         }
 
+    @property
+    def is_adaptive(self) -> bool:
+        """True if questions depend on answers, so that other errors cannot be carried through."""
+        return not self.foreseeable and self.needs == "coalitions"
+
     def cost_told(self) -> str:
         """What it costs, in words."""
         options = self.complete(None)
@@ -150,9 +140,6 @@ class Method:
         parts = [PROMISES.get(self.name, usual)]
         if kept := sorted(self.kept(options)):
             parts.append(f"keeps {', '.join(kept)}")
-        if self.name != "exact":
-            known = "with standard errors" if self.estimates_errors else "without standard errors"
-            parts.append(known)
         return "; ".join(parts)
 
     def need(self, options: Mapping[str, Any]) -> Needs:
@@ -199,11 +186,29 @@ def _formula(costs: Sequence[int]) -> str:
     return next(named, f"about {costs[0]:,}")
 
 
+MOST_PLANNED = 2**32
+"""Bytes that a method may hold before it asks its first question."""
+
+
 def two_squares(n_players: int, _options: Mapping[str, Any]) -> int:
     """Default budget of the sampling methods: 2I², what DU-Shapley costs (at least 4)."""
     return max(4, 2 * n_players**2)
 
 
-def planned_coalitions(n_players: int, _options: Mapping[str, Any]) -> float:
-    """Bytes a coalition, where all are chosen before any is asked; few owners have few of them."""
+def refuse_large_plan(problem: Problem, bytes_each: float) -> None:
+    """Raise `MemoryError` where all coalitions are chosen before any is asked, and too many.
+
+    Parameters
+    ----------
+    problem
+        Has the budget.
+    bytes_each
+        Memory that a coalition of the budget takes until it is asked.
+    """
+    if bytes_each * problem.budget > MOST_PLANNED:
+        raise MemoryError
+
+
+def coalition_bytes(n_players: int) -> float:
+    """Return the bytes of a coalition that is chosen beforehand; few owners have few of them."""
     return 0.0 if n_players < 24 else 4.0 * n_players

@@ -14,6 +14,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.calibration import Extremes, Spread
+from dushapley.estimators.method import refuse_large_plan
 from dushapley.estimators.moments import Moments, final
 from dushapley.estimators.permutation import (
     ANTITHETIC,
@@ -95,6 +96,7 @@ def sobol(problem: Problem) -> Conversation:
     spread, None with a single one. Mitchell et al. (2022), section 5.
     """
     n = problem.n_players
+    refuse_large_plan(problem, 64 / MOST_SCRAMBLINGS)  # points, normal vectors and orders
     walks = problem.budget // (n - 1)
     scramblings = min(MOST_SCRAMBLINGS, max(1, walks // (2 * n)))
     moments = Moments(n)
@@ -150,5 +152,4 @@ SOBOL = replace(
     summary="orders from a scrambled Sobol sequence (unbiased)",
     run=sobol,
     least=one_walk,
-    plans=lambda _n, _options: 64 / MOST_SCRAMBLINGS,  # points, normal vectors and orders of one
 )

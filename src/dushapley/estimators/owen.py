@@ -11,7 +11,7 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.calibration import Extremes, Spread, sum_of_cubes
-from dushapley.estimators.method import Method, Option, two_squares
+from dushapley.estimators.method import Method, Option, refuse_large_plan, two_squares
 from dushapley.estimators.moments import Gains, final, replicated
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -41,6 +41,7 @@ def owen(problem: Problem) -> Conversation:
 def shared(problem: Problem) -> Conversation:
     """One coalition and its I neighbours serve all owners."""
     n = problem.n_players
+    refuse_large_plan(problem, 32 / (n + 1))  # order and chance of every coalition
     parts = problem.budget // (n + 1)
     order = problem.rng.permutation(parts)
     chances = (order + problem.rng.random(parts)) / parts
@@ -184,8 +185,6 @@ METHOD = Method(
     foreseeable=True,
     least=least,
     default=two_squares,
-    # order and chance of every coalition, and what it takes to make them
-    plans=lambda n, options: 0.0 if options["form"] == "per-owner" else 32 / (n + 1),
     keeps=lambda options: frozenset(
         {"efficiency" if options["form"] == "shared-efficient" else "null player"}
     ),

@@ -31,7 +31,6 @@ METHOD = Method(
     foreseeable=True,
     least=two,
     default=two,
-    estimates_errors=False,
     keeps=frozenset({"efficiency"}),
     biased=True,
 )

@@ -10,7 +10,13 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.estimators.calibration import Spread, sum_of_cubes
 from dushapley.estimators.design import Design, kernel_design, levels, leverage_design
-from dushapley.estimators.method import Method, Option, planned_coalitions, two_squares
+from dushapley.estimators.method import (
+    Method,
+    Option,
+    coalition_bytes,
+    refuse_large_plan,
+    two_squares,
+)
 from dushapley.estimators.moments import final
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -52,6 +58,8 @@ def kernel(problem: Problem) -> Conversation:
     """
     form = problem.options["form"]
     borders = problem.options["borders"]
+    n = problem.n_players
+    refuse_large_plan(problem, coalition_bytes(n if borders else max(n, 24)))
     repeats = form == "unbiased" or not borders
     design = kernel_design(
         problem,
@@ -77,6 +85,7 @@ def leverage(problem: Problem) -> Conversation:
     Cost: the whole budget. Biased of the order 1/budget; adds up exactly. Standard errors:
     sandwich formula by size, with the correction for finite populations. Musco and Witter (2025).
     """
+    refuse_large_plan(problem, coalition_bytes(problem.n_players))
     design = leverage_design(problem)
     intercepts = problem.options["size_intercepts"]
     return (yield from regress(problem, design, size_intercepts=intercepts))
@@ -245,7 +254,6 @@ KERNEL = Method(
     foreseeable=True,
     least=lambda n, _options: min(2 * n + 2, 2**n),  # twice as many as unknowns; or all
     default=two_squares,
-    plans=lambda n, options: planned_coalitions(n if options["borders"] else max(n, 24), options),
     keeps=frozenset({"efficiency"}),
     biased=lambda options: options["form"] != "unbiased",
     options={
@@ -274,7 +282,6 @@ LEVERAGE = Method(
         (6 * len(levels(n)) if options["size_intercepts"] else 2 * n) + 2, 2**n
     ),
     default=two_squares,
-    plans=planned_coalitions,
     keeps=frozenset({"efficiency"}),
     biased=True,
     options={

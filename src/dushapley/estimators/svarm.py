@@ -12,7 +12,13 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.cells import WITH, WITHOUT, Cells, populations
 from dushapley.estimators.du import alone_and_without
-from dushapley.estimators.method import Method, Option, planned_coalitions, two_squares
+from dushapley.estimators.method import (
+    Method,
+    Option,
+    coalition_bytes,
+    refuse_large_plan,
+    two_squares,
+)
 from dushapley.estimators.semivalues import (
     SEMIVALUE,
     SHAPLEY,
@@ -49,6 +55,7 @@ def svarm(problem: Problem) -> Conversation:
     independent; a covariance, since owners share coalitions. Kolpaczki et al. (2024), Algorithm 1.
     """
     n = problem.n_players
+    refuse_large_plan(problem, coalition_bytes(n))
     cells = Cells(n, 1)
     first = problem.rng.integers(n, size=2 * n)
     own = np.eye(n, dtype=np.bool_)
@@ -124,8 +131,10 @@ def stratified_svarm(problem: Problem) -> Conversation:
     """
     n = problem.n_players
     cells = Cells(n, n + 1)
+    warm = problem.options["form"] == "warm-up"
+    refuse_large_plan(problem, 4.0 if warm else coalition_bytes(n))
     yield from exact_sizes(problem, cells)
-    if n >= 4 and problem.options["form"] == "warm-up":
+    if n >= 4 and warm:
         yield from warm_up(problem, cells)
     left = problem.budget - fixed_cost(n, problem.options)
     for some in drawn(problem, left if n >= 4 else 0):
@@ -277,11 +286,6 @@ def fixed_cost(n_players: int, options: Mapping[str, Any]) -> int:
     return exact + 2 * sum(-(-n_players // size) for size in sizes)
 
 
-def planned(n_players: int, options: Mapping[str, Any]) -> float:
-    """Bytes an evaluation: the size of its coalition, or the coalition itself."""
-    return 4.0 if options["form"] == "warm-up" else planned_coalitions(n_players, options)
-
-
 METHOD = Method(
     name="svarm",
     summary="mean utility with an owner minus without, every coalition serving all (unbiased)",
@@ -299,7 +303,6 @@ STRATIFIED = Method(
     foreseeable=True,
     least=lambda n, options: 2 + fixed_cost(n, options),
     default=two_squares,
-    plans=planned,
     biased=lambda options: options["form"] == "+" or options["semivalue"] != SHAPLEY,
     options={
         "form": Option(

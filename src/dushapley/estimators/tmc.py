@@ -69,7 +69,6 @@ METHOD = Method(
     default=two_squares,
     keeps=frozenset({"null player"}),
     biased=True,
-    adaptive=True,
     options={
         "tolerance": Option(
             0.01,

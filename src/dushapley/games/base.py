@@ -341,7 +341,8 @@ class Game(ABC):
 
         `wishes` are its options other than the defaults, of which most formulas know nothing; a
         "semivalue" is told by the law of the chance with which every other owner is there (the
-        parameters of a beta law, or None for one half, which is Banzhaf's). The detail "exact" says that values are exact though the method's usually are not.
+        parameters of a beta law, or None for one half, which is Banzhaf's). The detail "exact" says
+        that values are exact though the method's usually are not.
         """
         return None
 

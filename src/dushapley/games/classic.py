@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -24,8 +24,10 @@ from dushapley.estimators.registry import REGISTRY
 if TYPE_CHECKING:
     from dushapley.results.valuation import Valuation
 
-MORE_BUDGET = "A larger budget would give an estimate of sampling's."
+SAMPLING = "A larger budget by gp, auto or permutation would give an estimate of sampling's."
 MEASURES = {
+    "sampling": SAMPLING,
+    "bias": SAMPLING,
     "training": "Repeated trainings (repeats=3, --repeats 3) would measure training's.",
     "test set": "More test rows (of every class), or a score known row by row, would tell the "
     "test set's.",
@@ -271,10 +273,8 @@ def _refuse_uncertain(valuation: Valuation) -> None:
 
 def remedy(valuation: Valuation) -> str:
     """What would make the unknown parts of the error known."""
-    own = REGISTRY.get(valuation.method_run)
-    blind = own is not None and not own.estimates_errors
-    sampling = "Value the game with gp, auto or permutation instead." if blind else MORE_BUDGET
-    adaptive = own is not None and own.adaptive
-    measures = dict.fromkeys(MEASURES, ADAPTIVE) if adaptive else MEASURES
-    sentences = {"sampling": sampling, "bias": sampling, **measures}
+    method = REGISTRY.get(valuation.method_run)
+    adaptive = method is not None and method.is_adaptive
+    measured = dict.fromkeys(("training", "test set"), ADAPTIVE) if adaptive else {}
+    sentences = MEASURES | measured
     return " ".join(dict.fromkeys(sentences[name] for name in valuation.unknown))

@@ -94,5 +94,4 @@ METHOD = Method(
     default=lambda n, _options: min(6 * n, 2**n),
     keeps=lambda options: frozenset({"efficiency"} if options["semivalue"] == SHAPLEY else ()),
     options={"semivalue": SEMIVALUE},
-    loads=("scipy.linalg",),
 )
