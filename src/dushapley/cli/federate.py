@@ -255,7 +255,7 @@ def _priced(game: ds.FederatedGame, evaluations: int) -> str:
     """What is going to be asked of everybody, about."""
     from dushapley.federated.traffic import size
 
-    price = game.price(evaluations)
+    price = game.costs(evaluations)
     return (
         f"up to {evaluations:,} evaluations: about {price['rounds']:,} rounds, "
         f"{price['messages']:,} messages and {size(price['bytes'])}, "

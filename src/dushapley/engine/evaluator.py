@@ -29,7 +29,7 @@ from dushapley.engine.probes import Probes, Task
 from dushapley.engine.progress import Progress
 from dushapley.engine.transcript import Transcript
 from dushapley.errors import ProtocolViolated, UtilityFailed
-from dushapley.games.base import Answers, Game, Outcome, Scores, Training
+from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored
 from dushapley.games.model.training import of_another_limit
 from dushapley.games.rows import blocks
 from dushapley.protocol import Ask, Estimate
@@ -273,7 +273,7 @@ class Evaluator:
         queries, draws = _joined(asks)
         queries, draws = self.game.check(queries, draws)
         self.folded.begin(asks)
-        step = self.game.block if self.game.judged else len(queries)
+        step = self.game.block if is_scored(self.game) else len(queries)
         values = []
         for part in blocks(queries, draws, step):
             answers = Answers.of(self.game.evaluate(*part))

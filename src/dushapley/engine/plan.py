@@ -13,7 +13,7 @@ from dushapley.estimators.centres import ENOUGH
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, FALLBACK, coalition_methods, find
 from dushapley.estimators.semivalues import SHAPLEY, chance_of_joining, not_shapley
-from dushapley.games.base import Game
+from dushapley.games.base import Game, is_scored
 from dushapley.protocol import Estimate
 from dushapley.validation import check_budget
 
@@ -66,7 +66,7 @@ class Plan:
 
     def trained_beside(self, game: Game) -> int:
         """Trainings that u(all) takes beside a formula of another game (`knn` on a model)."""
-        other = game.judged and not game.cheap and not self.is_exact
+        other = is_scored(game) and not game.cheap and not self.is_exact
         return trainings_each(game) if other else 0
 
     def trainings(self, game: Game) -> int:
@@ -103,7 +103,7 @@ def choose_plan(
 
 def trainings_each(game: Game) -> int:
     """Trainings that a question costs; none where it is arithmetic and free."""
-    if game.cheap and not game.judged:
+    if game.cheap and not is_scored(game):
         return 0
     return 1 if game.training is None else game.training.limits.trainings
 

@@ -95,7 +95,7 @@ def quote(
         for name, summary in methods().items()
         for budget in wanted
     ]
-    more = dict.fromkeys(getattr(played, "price", lambda _: ())(0), "Int64")
+    more = dict.fromkeys((name for name in played.costs(0) if name not in COLUMNS), "Int64")
     frame = pd.DataFrame(rows, columns=[*COLUMNS, *more]).astype(COLUMNS | more)
     if ledger is not None:
         planned = frame["evaluations"].notna() & frame["method"].isin(["gp", "auto"])
@@ -144,12 +144,10 @@ def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str
         plan = choose_plan(game, method, None, budget)
     except DUShapleyError as error:
         return {"refused": str(error)}
-    priced = getattr(game, "price", None)
     every = 2**game.n_players if plan.enumerates(game.n_players) else plan.budget
     evaluations = min(plan.budget, every)
-    more = {} if priced is None else priced(evaluations)
     counts = {"evaluations": evaluations, "trainings": plan.trainings(game)}
-    return {**counts, "seconds": seconds_of(plan, game, each), **more}
+    return {**counts, "seconds": seconds_of(plan, game, each), **game.costs(evaluations)}
 
 
 def seconds_of(plan: Plan, game: Game, each: float) -> float:
@@ -162,9 +160,9 @@ def seconds_each(game: Game) -> float:
 
     Where pools are trained together, up to `MOST_TIMED` at a time are timed.
     """
-    known = getattr(game, "pace", None)  # of a game that cannot be tried for nothing
-    if game.cheap or known is not None:
-        return 0.0 if known is None else float(known())
+    known = game.costs(1)  # of a game that cannot be tried for nothing
+    if game.cheap or known:
+        return float(known.get("seconds", 0.0))
     largest = np.argsort(-game.sizes, kind="stable")
     seconds = []
     at_once = min(game.block, MOST_TIMED)

@@ -9,7 +9,7 @@ import numpy as np
 from dushapley.arrays import BoolArray
 from dushapley.engine.plan import Plan
 from dushapley.estimators.semivalues import SHAPLEY
-from dushapley.games.base import Game
+from dushapley.games.base import Game, is_scored
 from dushapley.games.rows import DatasetGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
@@ -74,7 +74,7 @@ def remarked(valuation: Valuation, game: Game, plan: Plan, known: BoolArray | No
 def _wild(valuation: Valuation, game: Game) -> tuple[str, ...]:
     """What must be said where pools worse than nobody's data decide the values."""
     share = valuation.details.get("below_empty", 0.0)
-    if not game.judged or share < DECIDES:
+    if not is_scored(game) or share < DECIDES:
         return ()
     return (WILD,)
 

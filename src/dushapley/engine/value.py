@@ -429,8 +429,7 @@ class Run:
         reason = (self.plan.reason,) if self.plan.reason else ()
         if self._ignored is not None:
             reason = (*reason, IGNORED)
-        told: Callable[[], Mapping[str, Any]] = getattr(self.game, "account", dict)
-        counted["details"] = {**counted.get("details", {}), **told()}
+        counted["details"] = {**counted.get("details", {}), **self.game.costs()}
         return Valuation(
             owners=self.game.names,
             sizes=self.game.sizes,

@@ -265,8 +265,11 @@ class FederatedGame(RowsGame):
         """Whether the test set is the coordinator's own."""
         return "coordinator" in self.tested
 
-    def account(self) -> Mapping[str, Any]:
-        """What the federation has cost, for the details of a result."""
+    def costs(self, evaluations: int | None = None) -> Mapping[str, Any]:
+        """Return rounds, messages and bytes of so many evaluations, or what there were so far."""
+        return self._account() if evaluations is None else self._price(evaluations)
+
+    def _account(self) -> Mapping[str, Any]:
         return {
             "federation": {
                 "level": self.level,
@@ -276,27 +279,23 @@ class FederatedGame(RowsGame):
             }
         }
 
-    def price(self, evaluations: int) -> Mapping[str, int]:
-        """Rounds, messages and bytes that so many evaluations would take, about."""
+    def _price(self, evaluations: int) -> Mapping[str, float]:
+        names = "rounds", "messages", "bytes", "bytes_per_owner", "seconds"
         if self.inner is not None or evaluations == 0:
-            return {"rounds": 0, "messages": 0, "bytes": 0, "bytes_per_owner": 0}
+            return dict.fromkeys(names, 0)
         blocks = -(-evaluations // self.block)
         rounds = blocks * (self.recipe.steps + (not self.scoring_here))
         each = bytes_each(evaluations, len(self.classes), self.agreement.width + 1)
         total = each * self.n_players * self.recipe.steps
+        round_seconds = self.federation.seconds / max(self.federation.rounds, 1)
+        each_seconds = round_seconds * self.recipe.steps / self.block
         return {
             "rounds": rounds,
             "messages": rounds * self.n_players,
             "bytes": total,
             "bytes_per_owner": total // self.n_players,
+            "seconds": evaluations * each_seconds,
         }
-
-    def pace(self) -> float:
-        """Seconds of one evaluation, from the rounds there have been."""
-        if self.inner is not None:
-            return 0.0
-        each = self.federation.seconds / max(self.federation.rounds, 1)
-        return each * self.recipe.steps / self.block
 
     def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
         known = self.inner is not None and method != "knn"

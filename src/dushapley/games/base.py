@@ -356,10 +356,13 @@ class Game(ABC):
         """
         return self
 
-    @property
-    def judged(self) -> bool:
-        """Whether utilities are scores on a test set, another of which would give others."""
-        return self.training is not None and self.training.shift is not None
+    def costs(self, evaluations: int | None = None) -> Mapping[str, Any]:
+        """Return what evaluations cost beside trainings on this machine, where they do.
+
+        Of so many that are still to come numbers by name, with "seconds" in all; None: of those
+        made so far, for the details of a result.
+        """
+        return {}
 
     @property
     def context(self) -> str | None:
@@ -419,6 +422,11 @@ class Game(ABC):
                 f"pass {len(queries)} integers, one per pool."
             )
         return ids.astype(np.int64)
+
+
+def is_scored(game: Game) -> bool:
+    """True if utilities are scores on a test set, another of which would give others."""
+    return game.training is not None and game.training.shift is not None
 
 
 def failure_cause(error: BaseException) -> str:
