@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 import dushapley as ds
 from dushapley.games import Answers, Game, Scores, Training
 from dushapley.report import summarize, text_table
-from dushapley.report.numbers import percent
+from dushapley.report.wording import percent
 from dushapley.results.uncertainty import rank_probabilities, rank_ranges
 
 RNG = np.random.default_rng(7)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.report.numbers import percent
+from dushapley.report.wording import percent
 from dushapley.results.uncertainty import half_width
 
 if TYPE_CHECKING:
