@@ -27,8 +27,15 @@ from dushapley.engine.evaluator import (
     blas_limit,
     is_bulk,
 )
-from dushapley.engine.executors import Executor, OutOfTime, check_executor, make_executor
+from dushapley.engine.executors import (
+    Executor,
+    OutOfTime,
+    check_executor,
+    check_limits,
+    make_executor,
+)
 from dushapley.engine.executors.base import Listed, seconds_left
+from dushapley.engine.executors.worker import limits_of
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress, Watch
@@ -203,6 +210,7 @@ class Run:
         with blas_limit(self.game):  # a formula has the same bits as well
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
+        check_limits(self.executor, limits_of(self.game))
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
         self._ignored = self.ledger if self.game.cheap else None
