@@ -31,7 +31,7 @@ import pytest
 import dushapley as ds
 from extras import needs
 
-SMALL_DISK = 12
+SMALL_DISK = 8
 """Pages of a ledger that fit on a disk that is nearly full."""
 
 

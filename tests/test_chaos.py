@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from dushapley.engine.executors.transport import Shipment
 
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import isolation, make_executor, workspace
 from dushapley.engine.executors.dask import Dask
-from dushapley.engine.executors.transport import Shipment
 from extras import needs
 from faults import Driver, kept, payments, sleepy_game, wait_until
 

@@ -158,9 +158,7 @@ def test_a_kill_before_workers_got_work_leaves_none_behind(tmp_path):
     workers: list[int] = []
     while killed.poll() is None and len(workers) < 2:  # two workers and who counts their files
         time.sleep(0.01)
-        workers = [
-            pid for pid in children_of(killed.pid) if processes.__file__ in started_as(pid)
-        ]
+        workers = [pid for pid in children_of(killed.pid) if processes.__file__ in started_as(pid)]
     killed.kill()
     killed.communicate(timeout=120)  # a worker that stays would hold the output open
     assert gone(killed.pid, workers)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dushapley.engine.executors.transport import Parcel, Shipment, pack
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -21,7 +22,6 @@ from sklearn.preprocessing import StandardScaler
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import dask as dask_executor
-from dushapley.engine.executors.transport import Parcel, Shipment, pack
 from extras import needs
 from faults import faulty_game, sleepy_game
 

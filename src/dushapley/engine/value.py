@@ -7,7 +7,7 @@ survives a kill, workers, progress, clean stops.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
@@ -343,13 +343,14 @@ class Run:
     def _evaluator(
         self, talk: Dialogue, watch: Watch, bar: Progress, until: float, stack: ExitStack
     ) -> Evaluator:
-        here = self.executor == "local" and self.n_jobs == 1 and self.stop is None
-        if self.game.cheap or (here and is_bulk(self.game, self.plan)):
+        here = self.executor == "local" and self.n_jobs == 1
+        bulk = here and self.stop is None and is_bulk(self.game, self.plan)
+        if self.game.cheap or bulk:
             ahead = iter(()) if self.game.cheap else foreseen(talk)
             return Evaluator(self.game, self.plan, ahead, None, self._paid, bar)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
-        several = executor.workers() > 1 or self.game.block > ROUND
+        several = not here or self.game.block > ROUND
         return Evaluator(
             self.game,
             self.plan,
