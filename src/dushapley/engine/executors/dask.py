@@ -261,13 +261,12 @@ def _open_cluster(n_jobs: int, security: Any, folder: str) -> str:
     from dask import config
     from distributed import LocalCluster
 
-    config.set(SETTINGS)
+    config.set(SETTINGS | {"temporary-directory": folder})
     cluster = LocalCluster(
         n_workers=None if n_jobs == -1 else n_jobs,
         threads_per_worker=1,
         security=security,
         dashboard_address="127.0.0.1:0",
-        local_directory=folder,
     )
     _CLUSTERS.append(cluster)
     return str(cluster.scheduler_address)
