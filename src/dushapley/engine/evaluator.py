@@ -21,7 +21,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.error_bars import Begin, Carrier, by_source, known_weights
 from dushapley.engine.executors import Executor
-from dushapley.engine.executors.base import Block, one_blas_thread
+from dushapley.engine.executors.worker import Numbered, one_blas_thread
 from dushapley.engine.history import MOST_POOLS, run_history
 from dushapley.engine.ledger import Ledger, Row, roster_of
 from dushapley.engine.plan import Plan, trainings_each
@@ -169,7 +169,7 @@ class Evaluator:
             return False
         return not of_another_limit(found.failure, training.limits)
 
-    def take(self) -> Block | None:
+    def take(self) -> Numbered | None:
         """The next block to compute, taking rounds ahead to fill it; None: none for now."""
         task = self.probes.take()
         if task is None:
@@ -178,9 +178,9 @@ class Evaluator:
             if not self.waiting.count:
                 return None
             task = self.waiting.cut()
-        self.out[self.n_blocks] = task
         self.n_blocks += 1
-        return task.block
+        self.out[self.n_blocks] = task
+        return self.n_blocks, task.block
 
     @property
     def left(self) -> int:
@@ -193,7 +193,6 @@ class Evaluator:
         assert self.executor is not None
         done = next(self.results, None)
         if done is None:
-            self.n_blocks = 0
             self.results = self.executor.run(self.game, self)
             done = next(self.results, None)
         if done is None:

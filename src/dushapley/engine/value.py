@@ -7,7 +7,7 @@ survives a kill, workers, progress, clean stops.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
@@ -27,8 +27,15 @@ from dushapley.engine.evaluator import (
     blas_limit,
     is_bulk,
 )
-from dushapley.engine.executors import Executor, OutOfTime, check_executor, make_executor
+from dushapley.engine.executors import (
+    Executor,
+    OutOfTime,
+    check_executor,
+    check_limits,
+    make_executor,
+)
 from dushapley.engine.executors.base import Listed, seconds_left
+from dushapley.engine.executors.worker import limits_of
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress, Watch
@@ -203,6 +210,7 @@ class Run:
         with blas_limit(self.game):  # a formula has the same bits as well
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
+        check_limits(self.executor, limits_of(self.game))
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
         self._ignored = self.ledger if self.game.cheap else None
@@ -335,13 +343,14 @@ class Run:
     def _evaluator(
         self, talk: Dialogue, watch: Watch, bar: Progress, until: float, stack: ExitStack
     ) -> Evaluator:
-        here = self.executor == "local" and self.n_jobs == 1 and self.stop is None
-        if self.game.cheap or (here and is_bulk(self.game, self.plan)):
+        here = self.executor == "local" and self.n_jobs == 1
+        bulk = here and self.stop is None and is_bulk(self.game, self.plan)
+        if self.game.cheap or bulk:
             ahead = iter(()) if self.game.cheap else foreseen(talk)
             return Evaluator(self.game, self.plan, ahead, None, self._paid, bar)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
-        several = executor.workers() > 1 or self.game.block > ROUND
+        several = not here or self.game.block > ROUND
         return Evaluator(
             self.game,
             self.plan,
