@@ -7,7 +7,6 @@ from math import comb
 
 import numpy as np
 import pytest
-from dushapley.engine.evaluators import around
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -15,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
 from dushapley.cli.why import is_asked_why
+from dushapley.engine import many
 from dushapley.engine.plan import choose_plan
 from dushapley.estimators.centres import Sizes, drawn_pools
 
@@ -130,9 +130,9 @@ def test_values_come_near_and_intervals_hold():
 def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path, monkeypatch):
     owners, X, y = rows(40)
     game = ds.ModelGame(owners, Ridge(), X, y, scoring="r2", at_least="empty")
-    monkeypatch.setattr("dushapley.games.marginals.Marginals.block", 16)
+    monkeypatch.setattr("dushapley.games.many.marginals.Marginals.block", 16)
     whole = ds.value(game, "centres", budget=34 * 41 + 2)
-    computed, calls = around.Tasks.outcomes, []
+    computed, calls = many.BlocksGame.evaluate, []
 
     def dying(self, *task):
         calls.append(task)
@@ -140,7 +140,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path, monkeypatch)
             raise KeyboardInterrupt
         return computed(self, *task)
 
-    monkeypatch.setattr(around.Tasks, "outcomes", dying)
+    monkeypatch.setattr(many.BlocksGame, "evaluate", dying)
     with pytest.raises(ds.errors.Stopped):
         ds.value(game, "centres", budget=34 * 41 + 2, ledger=tmp_path / "paid.sqlite")
     before = len(calls)
@@ -202,7 +202,7 @@ def test_streamed_owners_are_valued_as_owners_in_memory(tmp_path, monkeypatch):
     table.insert(0, "who", np.repeat([f"owner {j}" for j in range(50)], 16))
     table["y"] = np.concatenate(owners.y)
     table.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
-    monkeypatch.setattr("dushapley.games.marginals.Marginals.block", 16)
+    monkeypatch.setattr("dushapley.games.many.marginals.Marginals.block", 16)
     told = {"scoring": "r2", "at_least": "empty"}
     game = ds.StreamedGame(tmp_path, Ridge(), X, y, owner="who", target="y", **told)
     streamed = ds.value(game, "centres", budget=20 * 51 + 2)
@@ -287,7 +287,7 @@ def test_a_model_with_a_number_of_steps_is_no_pipeline():
 
 def test_steps_that_are_off_are_replaced_by_trainings(monkeypatch):
     game = logistic_game(LogisticRegression())
-    monkeypatch.setattr("dushapley.games.model.newton.TOLERANCE", 0.0)
+    monkeypatch.setattr("dushapley.games.many.newton.TOLERANCE", 0.0)
     work = ds.value(game, "centres", budget=20 * 81 + 2).details["marginals"]
     assert work["centres where steps were off"] == work["centres of more than 60 owners"]
     assert work["updates"] == 0

@@ -14,9 +14,9 @@ from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Scores, Training
+from dushapley.games.many.neighbours import NeighbourMarginals, owners_of_rows
 from dushapley.games.model.training import grouped
 from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_estimate
-from dushapley.games.neighbours import NeighbourMarginals, owners_of_rows
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate

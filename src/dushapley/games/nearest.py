@@ -10,7 +10,7 @@ from dushapley.arrays import Array, FloatArray, IntArray, Rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidGame, MethodNotApplicable
-from dushapley.games.neighbours import walked_values
+from dushapley.games.many.neighbours import walked_values
 from dushapley.protocol import Estimate
 from dushapley.validation import is_whole
 
@@ -45,7 +45,7 @@ def knn_values(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K)
     with d₋ₘ the same count without m. Only each owner's K nearest rows can matter.
 
     Cost: no evaluation; time of the order I²K³ a test point, or rows times K³ for more than a
-    hundred owners (`dushapley.games.neighbours.Walk`). Exact; ties in distance go by content
+    hundred owners (`dushapley.games.many.neighbours.Walk`). Exact; ties in distance go by content
     of owners, then by row. The game of Jia et al. (2019, appendix E.3); the polynomial count is
     this library's.
 

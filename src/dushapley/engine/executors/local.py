@@ -77,7 +77,10 @@ class Local:
         # one block of our own arithmetic needs workers only to be stopped; somebody's model might
         # take this process with it
         lonely = len(waiting) == 1 and game.block > 1 and not isfinite(self.until)
-        if self.n_jobs == 1 or lonely:
+        if lonely:
+            yield from self._here(self._shipment, waiting)
+            return
+        if self.n_jobs == 1:
             n = 0
             while (block := blocks.take()) is not None:
                 yield from self._here(self._shipment, {n: block})

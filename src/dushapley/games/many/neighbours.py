@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
-from dushapley.games.marginals import Marginals
+from dushapley.games.many.marginals import Marginals
 
 POINTS = 16
 """Test points worked on together."""

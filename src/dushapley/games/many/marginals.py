@@ -50,15 +50,15 @@ class Marginals(ABC):
     counted: ClassVar[tuple[str, ...]] = ()
     power: ClassVar[float] = 1.5
 
-    @abstractmethod
     def states(self, pools: BoolArray, owners: slice) -> FloatArray:
-        """What each pool is known by, or these owners' part of it, shape (m, numbers)."""
+        """These owners' part of what each pool is known by, shape (m, numbers)."""
+        return np.zeros((len(pools), 0))
 
     @abstractmethod
     def gains(self, pools: BoolArray, states: FloatArray, owners: slice) -> FloatArray:
         """Marginals of these owners around each pool, then the `counted` numbers of each pool."""
 
-    def told(self, work: Mapping[str, float]) -> dict[str, Any]:
+    def account(self, work: Mapping[str, float]) -> dict[str, Any]:
         """What a run says of the work, whose numbers these are: plain JSON types."""
         return {"by": self.note, **{name: int(number) for name, number in work.items()}}
 

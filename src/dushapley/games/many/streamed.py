@@ -15,8 +15,8 @@ from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.data.summaries import regression_statistics
 from dushapley.errors import InvalidGame, InvalidOwners
-from dushapley.games.base import Game
-from dushapley.games.marginals import BLOCK, SumsMarginals
+from dushapley.games.base import Game, Training
+from dushapley.games.many.marginals import BLOCK, SumsMarginals
 from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.additive.regression import LinearModel
 from dushapley.games.model.game import ModelGame
@@ -144,7 +144,8 @@ class StreamedGame(Game):
     (19868, 1.0)
     """
 
-    cheap = judged = True
+    cheap = True
+    training = Training(deterministic=True, shift=0.0)
 
     def __init__(
         self,
