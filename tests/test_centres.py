@@ -187,11 +187,10 @@ def test_marginals_of_neighbours_are_those_of_the_pools(n_rows):
 
 
 @pytest.mark.parametrize("n_rows", [1, 3, 7])
-def test_values_of_many_neighbours_are_those_of_the_formula_for_few(n_rows, monkeypatch):
+def test_values_of_neighbours_are_those_of_all_pools(n_rows):
     game = neighbours(12, n_rows)
-    by_formula = ds.value(game, "exact").values
-    monkeypatch.setattr("dushapley.games.nearest.MANY", 0)
-    np.testing.assert_allclose(ds.value(game, "exact").values, by_formula, atol=1e-14)
+    pools = ds.value(game, "exact", options={"by": "enumeration"}, budget=2**12).values
+    np.testing.assert_allclose(ds.value(game, "exact").values, pools, atol=1e-14)
 
 
 def test_streamed_owners_are_valued_as_owners_in_memory(tmp_path, monkeypatch):

@@ -14,9 +14,16 @@ from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Scores, Training
-from dushapley.games.many.neighbours import NeighbourMarginals, owners_of_rows
+from dushapley.games.many.neighbours import NeighbourMarginals
 from dushapley.games.model.training import grouped
-from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_estimate
+from dushapley.games.nearest import (
+    DEFAULT_K,
+    check_k,
+    check_test_set,
+    knn_estimate,
+    near_to_far,
+    owners_of_rows,
+)
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
@@ -66,13 +73,7 @@ class KNNGame(RowsGame):
         self.notes = (*owners.notes, *copied_rows(owners), *tested)
         labels = [str(label) for label in self.y_test.tolist()]
         self._identify(digest("knn game", self.k, self.X_test, *labels))
-        rows = np.concatenate([as_numbers(owners.X[j]) for j in self.order])
-        targets = np.concatenate([self._target(j) for j in self.order])
-        from scipy.spatial.distance import cdist
-
-        distances = cdist(self.X_test, rows, "sqeuclidean")
-        self._near = np.argsort(distances, axis=1, kind="stable")
-        self._right = targets[self._near] == self.y_test[:, None]
+        self._near, self._right = near_to_far(owners, self.X_test, self.y_test)
 
     def with_owners(self, owners: Owners) -> Self:
         """The same neighbours' vote over other owners' rows."""
@@ -92,7 +93,7 @@ class KNNGame(RowsGame):
         return (nearest & self._right).sum(axis=1)
 
     def marginals(self) -> NeighbourMarginals:
-        whose = owners_of_rows(self.sizes, self.order, self._near)
+        whose = owners_of_rows(self.owners, self._near)
         return NeighbourMarginals(whose, self._right, self.k, self.n_players)
 
     def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
