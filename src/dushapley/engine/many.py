@@ -91,8 +91,7 @@ class BlocksGame(Game):
 
     def __init__(self, game: Game, marginals: Marginals) -> None:
         self.sizes, self.names, self.n_players = game.sizes, game.names, game.n_players
-        self.known, block, n = marginals, marginals.block, game.n_players
-        self.parts = [slice(start, min(start + block, n)) for start in range(0, n, block)]
+        self.known, self.parts = marginals, marginals.parts(game.n_players)
         self.part = self.parts[0]
 
     def reseeded(self, seed: int) -> Game:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.data.summaries import regression_statistics
 from dushapley.errors import InvalidGame, InvalidOwners
 from dushapley.games.base import Game, Training
-from dushapley.games.many.marginals import BLOCK, SumsMarginals
+from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.additive.regression import LinearModel
 from dushapley.games.model.game import ModelGame
@@ -40,65 +40,53 @@ class Partitions:
         owners are in, wherever they are.
     owner, target
         Columns that say whose a row is, and what is to be predicted; all others are features.
+
+    Attributes
+    ----------
+    numbers
+        Numbers of the owners by name, in the order of their first rows.
+    columns
+        Features in the order of the first file, then the target.
     """
 
-    def __init__(self, paths: tuple[Path, ...], owner: str, target: str) -> None:
-        self.paths, self.owner, self.target = paths, owner, target
-        names: dict[Any, int] = {}
-        first: list[int] = []
-        last: list[int] = []
-        rows: Counter[int] = Counter()
-        groups = [(path, k) for path in paths for k in range(_opened(path).num_row_groups)]
-        for number, (path, k) in enumerate(groups):
+    def __init__(self, paths: Sequence[Path], owner: str, target: str) -> None:
+        names = _opened(paths[0]).schema_arrow.names
+        self.owner, self.numbers = owner, dict[Any, int]()
+        self.columns = [*(name for name in names if name not in (owner, target)), target]
+        self.groups = [(path, k) for path in paths for k in range(_opened(path).num_row_groups)]
+        first, last, rows = dict[int, int](), dict[int, int](), Counter[int]()
+        for group, (path, k) in enumerate(self.groups):
             column = _opened(path).read_row_group(k, columns=[owner])[owner]
-            counts = column.value_counts().to_pylist()
-            for entry in counts:
-                j = names.setdefault(entry["values"], len(names))
-                if j == len(first):
-                    first.append(number)
-                    last.append(number)
-                last[j] = number
+            for entry in column.value_counts().to_pylist():
+                j = self.numbers.setdefault(entry["values"], len(self.numbers))
+                first.setdefault(j, group)
+                last[j] = group
                 rows[j] += entry["counts"]
-        if None in names or not names:
+        if None in self.numbers or not rows:
             raise InvalidOwners(
                 f"The column {owner!r} has rows without an owner, or there are no rows. Give every "
                 "row an owner."
             )
-        self.groups, self.keys = groups, names
-        self.first, self.last = np.array(first), np.array(last)
-        self.sizes = np.array([rows[j] for j in range(len(names))], dtype=np.float64)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Owners in the order of their first rows."""
-        return tuple(map(str, self.keys))
-
-    @property
-    def columns(self) -> list[str]:
-        """Features, in the order of the first file."""
-        return [c for c in _opened(self.paths[0]).schema_arrow.names if c not in self._own]
-
-    @property
-    def _own(self) -> tuple[str, str]:
-        return self.owner, self.target
+        self.first, self.last, self.sizes = (
+            np.array(list(part.values())) for part in (first, last, rows)
+        )
 
     def rows(self, owners: slice) -> Iterator[tuple[IntArray, FloatArray]]:
         """Rows of these owners, row group by row group: whose, and all columns, the target last.
 
         Columns are of shape (d + 1, rows), as they stand in the file: each is copied once.
         """
-        names, start, stop = [*self.columns, self.target], owners.start, owners.stop
         lowest, highest = self.first[owners].min(), self.last[owners].max()
         for path, k in self.groups[lowest : highest + 1]:
             table = _opened(path).read_row_group(k)
             keys = table[self.owner].combine_chunks().dictionary_encode()
-            numbers = np.array([self.keys[key] for key in keys.dictionary.to_pylist()])
-            whose = numbers[keys.indices.to_numpy()]
-            inside = (whose >= start) & (whose < stop)
+            numbers = np.array([self.numbers[key] for key in keys.dictionary.to_pylist()])
+            whose = numbers[keys.indices.to_numpy()] - owners.start
+            inside = (whose >= 0) & (whose < owners.stop - owners.start)
             if inside.any():
                 these = slice(None) if inside.all() else inside
-                columns = [table[name].to_numpy()[these] for name in names]
-                yield whose[these] - start, np.stack(columns, dtype=np.float64)
+                columns = [table[name].to_numpy()[these] for name in self.columns]
+                yield whose[these], np.stack(columns, dtype=np.float64)
 
 
 def _opened(path: Path) -> Any:
@@ -162,10 +150,9 @@ class StreamedGame(Game):
     ) -> None:
         paths = _files(source)
         _refuse_other_columns(paths, owner, target)
-        self.rows = Partitions(paths, owner, target)
-        self._set_owners(self.rows.sizes, self.rows.names)
-        self.at_least = at_least
-        _, (*features, y) = next(self.rows.rows(slice(0, 1)))
+        rows = Partitions(paths, owner, target)
+        self._set_owners(rows.sizes, [str(name) for name in rows.numbers])
+        _, (*features, y) = next(rows.rows(slice(0, 1)))
         sums = regression_statistics(self.names[0], np.column_stack(features), y)
         one = ModelGame(
             Owners.from_statistics([sums]),
@@ -182,25 +169,18 @@ class StreamedGame(Game):
                 "a regression, and rows of so many owners are not kept. Use Ridge or "
                 "LinearRegression, or ModelGame where the rows fit in memory."
             )
-        self.path = one.path
-        self.nobody, self.scoring = one.nobody, one.scoring
         self.notes = (one.path.note, NOT_COMPARED)
         content = [_content(path) for path in paths]
         self.fingerprint = digest("streamed", str(one.fingerprint), owner, target, *content)
-        self._marginals = StreamedMarginals(self.rows, self.path)
+        self._marginals = StreamedMarginals(rows, one.path)
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        pooled = np.sum(
-            [
-                self._marginals.states(queries[:, owners], owners)
-                for a in range(0, self.n_players, BLOCK)
-                for owners in [slice(a, min(a + BLOCK, self.n_players))]
-            ],
-            axis=0,
-        )
+        known, pools = self._marginals, queries.astype(np.bool_, copy=False)
+        parts = known.parts(self.n_players)
+        pooled = np.sum([known.states(pools[:, part], part) for part in parts], axis=0)
         there = pooled[:, -1] > 0
-        found = np.full(len(queries), self.nobody.value)
-        found[there] = self.path.worth(pooled[there, :-1].T)
+        found = np.full(len(pools), known.nobody)
+        found[there] = known.worth(pooled[there, :-1].T)
         return found
 
     def marginals(self) -> SumsMarginals:
@@ -208,52 +188,42 @@ class StreamedGame(Game):
 
 
 class StreamedMarginals(SumsMarginals):
-    """Marginals from sums that are made of Parquet files, block by block, when they are needed."""
+    """Marginals from sums that are made of Parquet files, block by block, when they are needed.
+
+    They are those of zz', z = (1, x − o, y − o_y), of which the upper triangles are kept.
+    """
 
     def __init__(self, rows: Partitions, path: AdditivePath) -> None:
         nobody = path.game.nobody.value
         super().__init__(np.empty((0, 0)), path.worth, nobody, path.name, path.block)
         assert isinstance(path.model, LinearModel)
-        self.rows, self.around = rows, path.model.around
+        self.rows, self.origin = rows, path.model.around
+        self.pairs = np.triu_indices(len(self.origin) + 1)
         self.kept: dict[tuple[int, int], FloatArray] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "kept": {}}  # workers read their own
 
-    def states(self, pools: BoolArray | FloatArray, owners: slice) -> FloatArray:
-        width = len(self.around) + 1
-        sums = pools.astype(np.float64) @ self._packed(owners).T
-        whole = np.zeros((len(pools), width, width))
-        first, second = np.triu_indices(width)
-        whole[:, first, second] = whole[:, second, first] = sums
-        return np.column_stack([whole.reshape(len(pools), -1), pools.sum(axis=1)])
+    def worth(self, pooled: FloatArray) -> FloatArray:
+        (first, second), width = self.pairs, len(self.origin) + 1
+        whole = np.empty((width, width, pooled.shape[1]))
+        whole[first, second] = whole[second, first] = pooled
+        return super().worth(whole.reshape(-1, pooled.shape[1]))
 
     def of(self, owners: slice) -> FloatArray:
-        """The matrices of these owners, one a column."""
-        packed, width = self._packed(owners), len(self.around) + 1
-        whole = np.empty((width, width, packed.shape[1]))
-        first, second = np.triu_indices(width)
-        whole[first, second] = whole[second, first] = packed
-        return whole.reshape(-1, packed.shape[1])
-
-    def _packed(self, owners: slice) -> FloatArray:
-        """Sums of zz', z = (1, x − o, y − o_y), upper triangles, shape (pairs, owners)."""
         place = owners.start, owners.stop
-        if place not in self.kept:
-            found = self._read(owners)
-            if sum(block.nbytes for block in self.kept.values()) + found.nbytes > KEPT:
-                return found
+        if place in self.kept:
+            return self.kept[place]
+        found = self._read(owners)
+        if sum(block.nbytes for block in self.kept.values()) + found.nbytes <= KEPT:
             self.kept[place] = found
-        return self.kept[place]
+        return found
 
     def _read(self, owners: slice) -> FloatArray:
-        first, second = np.triu_indices(len(self.around) + 1)
-        sums = np.zeros((len(first), owners.stop - owners.start))
+        sums = np.zeros((len(self.pairs[0]), owners.stop - owners.start))
         for whose, columns in self.rows.rows(owners):
-            if (whose[1:] < whose[:-1]).any():
-                order = np.argsort(whose, kind="stable")
-                whose, columns = whose[order], columns[:, order]
-            columns -= self.around[:, None]
+            order = np.argsort(whose, kind="stable")
+            whose, columns = whose[order], columns[:, order] - self.origin[:, None]
             if not np.isfinite(columns).all():
                 raise InvalidOwners(
                     "A row has a missing or infinite number; sums need finite ones. Fill or drop "
@@ -261,7 +231,7 @@ class StreamedMarginals(SumsMarginals):
                 )
             starts = np.flatnonzero(np.append(True, whose[1:] != whose[:-1]))
             Z, there = [np.ones(len(whose)), *columns], whose[starts]
-            for pair, (a, b) in enumerate(zip(first, second, strict=True)):
+            for pair, (a, b) in enumerate(zip(*self.pairs, strict=True)):
                 sums[pair, there] += np.add.reduceat(Z[a] * Z[b], starts)
         return sums
 
@@ -271,10 +241,9 @@ def _content(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _files(source: Any) -> tuple[Path, ...]:
+def _files(source: Any) -> list[Path]:
     """Parquet files of a path, a folder, or several."""
-    given = [source] if isinstance(source, (str, Path)) else list(getattr(source, "files", source))
-    paths = [Path(path) for path in given]
+    paths = [Path(path) for path in ([source] if isinstance(source, str | Path) else source)]
     found = [f for p in paths for f in (sorted(p.rglob("*.parquet")) if p.is_dir() else [p])]
     missing = [path for path in found if not path.is_file()]
     if missing or not found:
@@ -282,10 +251,10 @@ def _files(source: Any) -> tuple[Path, ...]:
         raise InvalidOwners(
             f"Found no Parquet file at {place}; pass a file, or a folder that holds some."
         )
-    return tuple(found)
+    return found
 
 
-def _refuse_other_columns(paths: tuple[Path, ...], owner: str, target: str) -> None:
+def _refuse_other_columns(paths: Sequence[Path], owner: str, target: str) -> None:
     """Refuse files that lack a column, have others, or hold text where numbers are needed."""
     import pyarrow as pa
 
