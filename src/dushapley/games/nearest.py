@@ -1,4 +1,4 @@
-"""Exact Shapley values of the K-nearest-neighbour game over owners of many rows."""
+"""What nearest neighbours tell of owners: exact Shapley values, and marginals around pools."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidGame, MethodNotApplicable
+from dushapley.games.many.marginals import Marginals
 from dushapley.protocol import Estimate
-from dushapley.validation import is_whole
+from dushapley.validation import check_whole
 
 DEFAULT_K = 5
 CELLS = 2**22
 """Test points times rows, owners or counts that are worked on together."""
+POINTS = 16
+"""Test points whose marginals are worked on together: few enough to stay in cache."""
 KNN_NOTE = (
     f"Values of the {DEFAULT_K}-nearest-neighbour game on the same rows: another model's values, "
     "not an estimate of this game's."
@@ -65,12 +68,11 @@ def knn_values(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K)
 def knn_estimate(owners: Owners, X_test: Rows, y_test: Array, k: int = DEFAULT_K) -> Estimate:
     """The same with the values by test point, whose mean they are."""
     X_test, y_test = check_test_set(owners, X_test, y_test)
-    k, by_point = check_k(k), []
+    k, by_point = check_whole(k, "k"), []
     at_once = max(1, CELLS // max(int(sum(owners.sizes)), len(owners), k * k))
     for start in range(0, len(X_test), at_once):
         some = slice(start, start + at_once)
-        near, right = near_to_far(owners, X_test[some], y_test[some])
-        whose = owners_of_rows(owners, near)
+        _, whose, right = near_to_far(owners, X_test[some], y_test[some])
         kept = own_ranks(whose) < k  # nobody's farther rows can matter
         walk = Walk(len(whose), len(owners), k)
         for column in zip(
@@ -82,28 +84,23 @@ def knn_estimate(owners: Owners, X_test: Rows, y_test: Array, k: int = DEFAULT_K
     return Estimate(scores.mean(axis=0), scores=scores)
 
 
-def near_to_far(owners: Owners, X_test: FloatArray, y_test: Array) -> tuple[IntArray, BoolArray]:
-    """Every row from near to far for each test point: its number, and whether its label is right.
+def near_to_far(owners: Owners, X_test: FloatArray, y_test: Array) -> tuple[Array, Array, Array]:
+    """Every row from near to far for each test point: its number, its owner, and if it is right.
 
     Rows are numbered in the order of content.
     """
     from scipy.spatial.distance import cdist
 
     order = content_order(owners)
-    rows = np.concatenate([as_numbers(owners.X[j]) for j in order])
+    rows = [as_numbers(owners.X[j]) for j in order]
     labels = np.concatenate([np.asarray(owners.y[j]) for j in order])
-    near = np.argsort(cdist(X_test, rows, "sqeuclidean"), axis=1, kind="stable")
-    return near, labels[near] == y_test[:, None]
+    whose = np.repeat(np.array(order, dtype=np.int32), [len(X) for X in rows])
+    distances = cdist(X_test, np.concatenate(rows), "sqeuclidean")
+    near = np.argsort(distances, axis=1, kind="stable")
+    return near, whose[near], labels[near] == y_test[:, None]
 
 
-def owners_of_rows(owners: Owners, numbers: IntArray) -> IntArray:
-    """Whose the rows of these numbers are."""
-    order = content_order(owners)
-    sizes = np.asarray(owners.sizes, dtype=np.int64)[order]
-    return np.asarray(np.repeat(np.array(order), sizes).astype(np.int32)[numbers])
-
-
-def own_ranks(whose: IntArray) -> IntArray:
+def own_ranks(whose: Array) -> Array:
     """How many nearer rows each row's owner has, in the order of the rows."""
     order = np.argsort(whose, axis=1, kind="stable")
     together = np.sort(whose[0])
@@ -186,6 +183,66 @@ def moved(counts: FloatArray, c: IntArray) -> FloatArray:
     return np.where((place >= 0) & (c[..., None] > 0), found, 0.0)
 
 
+class NeighbourMarginals(Marginals):
+    r"""Marginals of a `KNNGame` around a pool, for all owners at once.
+
+    For a test point let the pool's rows stand from near to far, H(m) the right labels among the
+    first m. An owner outside whose rows stand with r rows of the pool before them, and j of its
+    own, brings those into the K nearest that have j + r < K; they push as many of the pool's out.
+    If an owner inside leaves, its rows with fewer than K others before them go, and as many move
+    up. So each marginal is a count of few rows:
+
+    .. math:: \Delta_i = \tfrac1K \Bigl[\sum_{\text{its } a \text{ rows}} right
+              - \bigl(H(K) - H(K-a)\bigr)\Bigr], \qquad
+              \Delta_i = \tfrac1K \Bigl[\sum_{\text{its } b \text{ rows}} right
+              - \bigl(H(K+b) - H(K)\bigr)\Bigr]
+
+    for owners outside and inside.
+
+    Parameters
+    ----------
+    whose, right
+        Owner of each row and whether its label is right, shape (test points, rows).
+    k
+        Number of neighbours.
+    """
+
+    power = 1.0  # a row counts in full wherever it is near enough, in about one pool of s
+
+    def __init__(self, whose: Array, right: Array, k: int, n_players: int) -> None:
+        self.whose, self.right, self.k, self.block = whose, right, k, n_players
+        self.own = own_ranks(whose)
+        self.farthest = k + int(self.own.max(initial=-1)) + 1  # as far as anybody's leaving reaches
+        self.name = f"neighbours, K = {k}"
+        self.note = "Marginals around a pool are counts of neighbours that come or go: exact."
+
+    def gains(self, pools: BoolArray, states: FloatArray, owners: slice) -> FloatArray:
+        found = np.zeros(pools.shape)
+        for start in range(0, len(self.whose), POINTS):
+            some = slice(start, start + POINTS)
+            for pool, row in zip(pools, found, strict=True):
+                row += self._gains(pool, self.whose[some], self.right[some], self.own[some])
+        return found / (self.k * len(self.whose))
+
+    def _gains(self, pool: BoolArray, whose: Array, right: Array, own: Array) -> FloatArray:
+        """Marginals of all owners, summed over a few test points."""
+        inside, (points, n) = pool[whose], (len(whose), len(pool))
+        before = np.cumsum(inside, axis=1, dtype=np.int32)
+        others = np.where(inside, before - 1 - own, before + own)
+        point, place = np.nonzero(others < self.k)
+        cell = point * n + whose[point, place]
+        moved, hits = (
+            np.bincount(cell, counted, minlength=points * n).reshape(points, n)
+            for counted in (None, right[point, place])
+        )
+        first = right[inside].reshape(points, -1)[:, : self.farthest]
+        table = np.cumsum(np.column_stack([np.zeros(points), first]), axis=1)
+        last = table.shape[1] - 1
+        end = np.minimum(self.k + np.where(pool, moved, -moved), last)
+        lost = np.take_along_axis(table, end, axis=1) - table[:, [min(self.k, last)]]
+        return np.asarray((hits - np.abs(lost)).sum(axis=0))
+
+
 def joining_weights(n_players: int, k: int) -> FloatArray:
     """1/(n·C(n−1, r)) for n = 0..I and r = 0..k; 0 where there is no such coalition."""
     return np.array(
@@ -213,12 +270,6 @@ def as_numbers(X: Rows) -> FloatArray:
             f"{X.dtype}. Encode the columns as numbers first."
         )
     return np.asarray(X.reshape(len(X), -1), dtype=np.float64)
-
-
-def check_k(k: object) -> int:
-    if not is_whole(k, least=1):
-        raise InvalidGame(f"k is {k!r}; the number of neighbours is a whole number from 1.")
-    return int(k)
 
 
 def check_test_set(owners: Owners, X_test: Rows, y_test: Array) -> tuple[FloatArray, Array]:

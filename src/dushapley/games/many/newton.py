@@ -62,12 +62,12 @@ class NewtonMarginals(Marginals):
         assert game.classes is not None
         self.penalty, self.scaled, self.scoring = penalty, scaled, game.scoring
         blocks = [np.asarray(X, dtype=np.float64) for X in game.owners.X]
-        self.X = _with_ones(np.concatenate(blocks))
+        self.X = np.insert(np.concatenate(blocks), 0, 1.0, axis=1)
         labels = np.concatenate([np.asarray(y) for y in game.owners.y])
         self.sign = np.where(labels == game.classes[1], 1.0, -1.0)
         self.ends = np.cumsum([0, *map(len, blocks)])
-        test_sign = np.where(game.y_test == game.classes[1], 1.0, -1.0)
-        self.test, self.test_sign = _with_ones(np.asarray(game.X_test, dtype=np.float64)), test_sign
+        self.test = np.insert(np.asarray(game.X_test, dtype=np.float64), 0, 1.0, axis=1)
+        self.test_sign = np.where(game.y_test == game.classes[1], 1.0, -1.0)
         self.pairs = np.triu_indices(self.X.shape[1])
         self.constants = [game.scorer(constant_label(c, game.classes))[0] for c in game.classes]
         self.nobody = game.nobody.value
@@ -244,10 +244,6 @@ class Changed:
 def chance_of_error(sign: FloatArray, predicted: FloatArray) -> FloatArray:
     """Probability that models give to the other class than the rows'."""
     return np.asarray(1 / (1 + np.exp(np.clip(sign * predicted, -500, 500))))
-
-
-def _with_ones(X: FloatArray) -> FloatArray:
-    return np.column_stack([np.ones(len(X)), X])
 
 
 def newton_marginals(game: ModelGame) -> NewtonMarginals | None:

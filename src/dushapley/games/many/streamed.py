@@ -26,8 +26,6 @@ NOT_COMPARED = (
     "Owners' rows are streamed, and were not compared with the test set: a row that somebody holds "
     "of it would flatter whoever does."
 )
-KEPT = 2**31
-"""Bytes of sums that a process keeps; beyond, blocks are read again."""
 
 
 class Partitions:
@@ -212,12 +210,9 @@ class StreamedMarginals(SumsMarginals):
 
     def of(self, owners: slice) -> FloatArray:
         place = owners.start, owners.stop
-        if place in self.kept:
-            return self.kept[place]
-        found = self._read(owners)
-        if sum(block.nbytes for block in self.kept.values()) + found.nbytes <= KEPT:
-            self.kept[place] = found
-        return found
+        if place not in self.kept:
+            self.kept[place] = self._read(owners)
+        return self.kept[place]
 
     def _read(self, owners: slice) -> FloatArray:
         sums = np.zeros((len(self.pairs[0]), owners.stop - owners.start))
