@@ -37,19 +37,18 @@ LARGEST = 1e150
 """Marginals from which on squares are no numbers."""
 
 
-def marginals_of(game: Game, plan: Plan) -> Marginals | None:
-    """Every owner's marginals at once, where the plan asks for them and the game knows them."""
+def with_marginals(game: Game, plan: Plan) -> tuple[Plan, Marginals | None]:
+    """The plan with the game's marginals, where it asks for them and the game knows them at once.
+
+    Sizes of centres are those that they ask for, unless the user has chosen some.
+    """
     asked = plan.method.name == METHOD.name and plan.formula is None and game.n_players > 1
-    return game.marginals() if asked else None
-
-
-def settled(plan: Plan, marginals: Marginals | None) -> Plan:
-    """The plan for these marginals, with the sizes they ask for unless the user has chosen some."""
+    marginals = game.marginals() if asked else None
     if marginals is None:
-        return plan
-    power = plan.options["power"] or marginals.power
+        return plan, None
+    options = {**plan.options, "power": plan.options["power"] or marginals.power}
     method = replace(plan.method, run=conversation)
-    return replace(plan, method=method, options={**plan.options, "power": power})
+    return replace(plan, method=method, options=options), marginals
 
 
 def conversation(problem: Problem) -> Conversation:

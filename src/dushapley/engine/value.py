@@ -30,7 +30,7 @@ from dushapley.engine.evaluator import (
 from dushapley.engine.executors import Executor, OutOfTime, check_executor, make_executor
 from dushapley.engine.executors.base import Listed, seconds_left
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
-from dushapley.engine.many import CentresDialogue, CentresEvaluator, marginals_of, settled
+from dushapley.engine.many import CentresDialogue, CentresEvaluator, with_marginals
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress, Watch
 from dushapley.engine.quote import seconds_each
@@ -209,8 +209,7 @@ class Run:
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
-        self.marginals = marginals_of(self.game, self.plan)
-        self.plan = settled(self.plan, self.marginals)
+        self.plan, self.marginals = with_marginals(self.game, self.plan)
         self._free = self.game.cheap and self.marginals is None
         self._ignored = self.ledger if self._free else None
         if self._ignored is not None:

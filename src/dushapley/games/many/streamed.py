@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +22,9 @@ from dushapley.games.model.additive.regression import LinearModel
 from dushapley.games.model.game import ModelGame
 from dushapley.hashing import digest
 
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
 NOT_COMPARED = (
     "Owners' rows are streamed, and were not compared with the test set: a row that somebody holds "
     "of it would flatter whoever does."
@@ -33,9 +36,9 @@ class Partitions:
 
     Parameters
     ----------
-    paths
-        Files, whose rows should stand owner by owner: a block is read from the row groups that its
-        owners are in, wherever they are.
+    rows
+        A dataset of Arrow, whose rows should stand owner by owner: a block is read from the row
+        groups that its owners are in, wherever they are.
     owner, target
         Columns that say whose a row is, and what is to be predicted; all others are features.
 
@@ -44,39 +47,38 @@ class Partitions:
     numbers
         Numbers of the owners by name, in the order of their first rows.
     columns
-        Features in the order of the first file, then the target.
+        Features, then the target.
     """
 
-    def __init__(self, paths: Sequence[Path], owner: str, target: str) -> None:
-        names = _opened(paths[0]).schema_arrow.names
+    def __init__(self, rows: Dataset, owner: str, target: str) -> None:
         self.owner, self.numbers = owner, dict[Any, int]()
-        self.columns = [*(name for name in names if name not in (owner, target)), target]
-        self.groups = [(path, k) for path in paths for k in range(_opened(path).num_row_groups)]
-        first, last, rows = dict[int, int](), dict[int, int](), Counter[int]()
-        for group, (path, k) in enumerate(self.groups):
-            column = _opened(path).read_row_group(k, columns=[owner])[owner]
-            for entry in column.value_counts().to_pylist():
+        self.columns = [*(n for n in rows.schema.names if n not in (owner, target)), target]
+        files = rows.get_fragments()
+        self.groups = [group for file in files for group in file.split_by_row_group()]
+        first, last, sizes = dict[int, int](), dict[int, int](), Counter[int]()
+        for number, group in enumerate(self.groups):
+            for entry in group.to_table(columns=[owner])[owner].value_counts().to_pylist():
                 j = self.numbers.setdefault(entry["values"], len(self.numbers))
-                first.setdefault(j, group)
-                last[j] = group
-                rows[j] += entry["counts"]
-        if None in self.numbers or not rows:
+                first.setdefault(j, number)
+                last[j] = number
+                sizes[j] += entry["counts"]
+        if None in self.numbers or not sizes:
             raise InvalidOwners(
                 f"The column {owner!r} has rows without an owner, or there are no rows. Give every "
                 "row an owner."
             )
         self.first, self.last, self.sizes = (
-            np.array(list(part.values())) for part in (first, last, rows)
+            np.array(list(part.values())) for part in (first, last, sizes)
         )
 
-    def rows(self, owners: slice) -> Iterator[tuple[IntArray, FloatArray]]:
+    def read(self, owners: slice) -> Iterator[tuple[IntArray, FloatArray]]:
         """Rows of these owners, row group by row group: whose, and all columns, the target last.
 
         Columns are of shape (d + 1, rows), as they stand in the file: each is copied once.
         """
         lowest, highest = self.first[owners].min(), self.last[owners].max()
-        for path, k in self.groups[lowest : highest + 1]:
-            table = _opened(path).read_row_group(k)
+        for group in self.groups[lowest : highest + 1]:
+            table = group.to_table(columns=[self.owner, *self.columns])
             keys = table[self.owner].combine_chunks().dictionary_encode()
             numbers = np.array([self.numbers[key] for key in keys.dictionary.to_pylist()])
             whose = numbers[keys.indices.to_numpy()] - owners.start
@@ -85,12 +87,6 @@ class Partitions:
                 these = slice(None) if inside.all() else inside
                 columns = [table[name].to_numpy()[these] for name in self.columns]
                 yield whose[these], np.stack(columns, dtype=np.float64)
-
-
-def _opened(path: Path) -> Any:
-    from pyarrow import parquet
-
-    return parquet.ParquetFile(path, memory_map=True)
 
 
 class StreamedGame(Game):
@@ -146,11 +142,10 @@ class StreamedGame(Game):
         empty: Any = "constant",
         at_least: Literal["empty"] | None = None,
     ) -> None:
-        paths = _files(source)
-        _refuse_other_columns(paths, owner, target)
-        rows = Partitions(paths, owner, target)
+        files = _dataset(source, owner, target)
+        rows = Partitions(files, owner, target)
         self._set_owners(rows.sizes, [str(name) for name in rows.numbers])
-        _, (*features, y) = next(rows.rows(slice(0, 1)))
+        _, (*features, y) = next(rows.read(slice(0, 1)))
         sums = regression_statistics(self.names[0], np.column_stack(features), y)
         one = ModelGame(
             Owners.from_statistics([sums]),
@@ -168,7 +163,7 @@ class StreamedGame(Game):
                 "LinearRegression, or ModelGame where the rows fit in memory."
             )
         self.notes = (one.path.note, NOT_COMPARED)
-        content = [_content(path) for path in paths]
+        content = [_content(path) for path in files.files]
         self.fingerprint = digest("streamed", str(one.fingerprint), owner, target, *content)
         self._marginals = StreamedMarginals(rows, one.path)
 
@@ -216,7 +211,7 @@ class StreamedMarginals(SumsMarginals):
 
     def _read(self, owners: slice) -> FloatArray:
         sums = np.zeros((len(self.pairs[0]), owners.stop - owners.start))
-        for whose, columns in self.rows.rows(owners):
+        for whose, columns in self.rows.read(owners):
             order = np.argsort(whose, kind="stable")
             whose, columns = whose[order], columns[:, order] - self.origin[:, None]
             if not np.isfinite(columns).all():
@@ -231,41 +226,37 @@ class StreamedMarginals(SumsMarginals):
         return sums
 
 
-def _content(path: Path) -> str:
-    with path.open("rb") as file:
+def _content(path: str) -> str:
+    with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _files(source: Any) -> list[Path]:
-    """Parquet files of a path, a folder, or several."""
+def _dataset(source: Any, owner: str, target: str) -> Dataset:
+    """The rows of Parquet files: one, those of a folder, or several.
+
+    Refuse files that lack a column, or hold text where numbers are needed.
+    """
+    from pyarrow import dataset, types
+
     paths = [Path(path) for path in ([source] if isinstance(source, str | Path) else source)]
-    found = [f for p in paths for f in (sorted(p.rglob("*.parquet")) if p.is_dir() else [p])]
-    missing = [path for path in found if not path.is_file()]
-    if missing or not found:
-        place = ", ".join(map(str, missing or paths)) or "no path"
+    files = [f for p in paths for f in (sorted(p.rglob("*.parquet")) if p.is_dir() else [p])]
+    if not files or not all(file.is_file() for file in files):
         raise InvalidOwners(
-            f"Found no Parquet file at {place}; pass a file, or a folder that holds some."
+            f"Found no Parquet file at {', '.join(map(str, paths)) or 'no path'}; pass a file, or "
+            "a folder that holds some."
         )
-    return found
-
-
-def _refuse_other_columns(paths: Sequence[Path], owner: str, target: str) -> None:
-    """Refuse files that lack a column, have others, or hold text where numbers are needed."""
-    import pyarrow as pa
-
-    first = _opened(paths[0]).schema_arrow
-    for path in paths:
-        schema = _opened(path).schema_arrow
-        lacking = {owner, target, *first.names} - set(schema.names)
-        if lacking:
+    found = dataset.dataset(list(map(str, files)))
+    for name in (owner, target):
+        if name not in found.schema.names:
             raise InvalidOwners(
-                f"{path.name} lacks the column {sorted(lacking)[0]!r}; it has "
-                f"{', '.join(schema.names)}. Name the columns with owner= and target=."
+                f"{files[0].name} lacks the column {name!r}; it has "
+                f"{', '.join(found.schema.names)}. Name the columns with owner= and target=."
             )
-        for field in schema:
-            numeric = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
-            if field.name != owner and not numeric:
-                raise InvalidOwners(
-                    f"The column {field.name!r} of {path.name} is {field.type}; sums need numbers. "
-                    "Encode it first, or leave it out."
-                )
+    for field in found.schema:
+        number = types.is_floating(field.type) or types.is_integer(field.type)
+        if field.name != owner and not number:
+            raise InvalidOwners(
+                f"The column {field.name!r} of {files[0].name} is {field.type}; sums need numbers. "
+                "Encode it first, or leave it out."
+            )
+    return found
