@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import pairwise
 from math import comb
 
@@ -17,6 +18,7 @@ from dushapley.cli.why import is_asked_why
 from dushapley.engine import many
 from dushapley.engine.plan import choose_plan
 from dushapley.estimators.centres import Sizes, drawn_pools
+from dushapley.protocol import Ask, Problem
 
 
 def rows(n_owners: int, *, classes: bool = False, seed: int = 0):
@@ -106,6 +108,11 @@ def test_marginals_from_sums_are_those_of_the_pools(model, options):
         np.testing.assert_allclose(gains, game(with_) - game(without), atol=1e-9)
 
 
+def test_a_question_has_no_field_for_one_method():
+    assert [part.name for part in fields(Ask)] == ["queries", "so_far", "draws"]
+    assert not {"around", "lag"} & {part.name for part in fields(Problem)}
+
+
 def test_asked_pool_by_pool_it_is_the_same():
     game = ds.SizeGame(np.arange(1, 13), ds.games.rational(20.0))
     plain = ds.CallableGame(game.__call__, 12)
@@ -149,6 +156,21 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path, monkeypatch)
     assert again.std_errors.tobytes() == whole.std_errors.tobytes()
     assert before == 12
     assert len(calls) - before < 18  # three rounds of three blocks, twice, less what was kept
+
+
+def test_owners_who_change_places_are_not_taken_for_each_other(tmp_path):
+    owners, X, y = rows(40)
+    names = list(owners.names)
+    turned = ds.Owners.from_arrays(
+        {name: (owners.X[j], owners.y[j]) for j, name in enumerate(reversed(names))}
+    )
+    first, second = (ds.ModelGame(o, Ridge(), X, y, scoring="r2") for o in (owners, turned))
+    assert first.fingerprint == second.fingerprint
+    told = {"budget": 20 * 41 + 2, "ledger": tmp_path / "paid.sqlite"}
+    ds.value(first, "centres", **told)
+    found = ds.value(second, "centres", **told)
+    afresh = ds.value(second, "centres", budget=20 * 41 + 2)
+    assert found.values.tobytes() == afresh.values.tobytes()
 
 
 def test_workers_change_no_bit():
