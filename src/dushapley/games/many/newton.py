@@ -37,6 +37,8 @@ the squared marginals, from which on all models around the pool are trained."""
 STEPS, END = 40, 1e-6
 """Newton steps of a training at most, and the change of θ that ends it: the next one would be about
 its square."""
+LONGEST = 5.0
+"""Change of θ by one step of a training at most."""
 AT_ONCE, MOST_COLUMNS = 256, 64
 """Owners worked on together, and columns up to which systems of each are made."""
 SCORES = ("neg_log_loss", "neg_brier_score", "accuracy")
@@ -159,16 +161,19 @@ class Centre:
         """Coefficients of the models of changed pools, shape (columns, m)."""
         models = np.tile(self.theta, (1, len(changed.n)))
         open_ = np.flatnonzero(changed.mixed)
-        for step in range(steps):
+        for _ in range(steps):
             if not len(open_):
                 break
             some, penalty = models[:, open_], changed.penalty[:, open_]
-            here = some if step else self.theta  # all begin at the pool's model
+            here = self.theta if steps == 1 else some  # a single step begins at the pool's model
             slopes, curves = changed.add(open_, some, *self._slopes(here))
             slopes += penalty * some
             change = solve(self._systems(curves, penalty), slopes[:, None])[:, 0]
             largest = np.abs(change).max(axis=0)
-            models[:, open_] = some - change * np.minimum(1.0, 5.0 / np.maximum(largest, 1e-300))
+            longest = np.inf if steps == 1 else LONGEST
+            models[:, open_] = some - change * np.minimum(
+                1.0, longest / np.maximum(largest, 1e-300)
+            )
             open_ = open_[largest >= END]
         return models
 
