@@ -27,13 +27,13 @@ from dushapley.games.base import (
     failure_cause,
 )
 from dushapley.games.derived import DerivedGame
-from dushapley.games.marginals import Marginals
+from dushapley.games.many.marginals import Marginals
+from dushapley.games.many.newton import newton_marginals
 from dushapley.games.model import training
 from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.batched.arithmetic import BACKENDS
 from dushapley.games.model.description import Indescribable, describe
 from dushapley.games.model.encoding import Encoding
-from dushapley.games.model.newton import newton_marginals
 from dushapley.games.model.packages import packages_of
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare

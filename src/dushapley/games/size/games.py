@@ -15,7 +15,7 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
-from dushapley.games.marginals import SumsMarginals
+from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.size import binning, curves
 from dushapley.games.size.closed_forms import Part, solve
 from dushapley.games.size.du import definition_values

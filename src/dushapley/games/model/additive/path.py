@@ -12,7 +12,7 @@ from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, 
 from dushapley.data.summaries import Kind, Statistics
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Scores
-from dushapley.games.marginals import SumsMarginals
+from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
 from dushapley.games.model.additive.model import Additive
 from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
