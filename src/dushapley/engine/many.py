@@ -21,7 +21,8 @@ from dushapley.arrays import BoolArray, FloatArray, Queries
 from dushapley.engine.dialogue import Dialogue
 from dushapley.engine.error_bars import Begin, by_source
 from dushapley.engine.executors import Executor
-from dushapley.engine.executors.base import Block, Listed
+from dushapley.engine.executors.base import Listed
+from dushapley.engine.executors.worker import Block
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
