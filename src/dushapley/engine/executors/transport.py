@@ -20,7 +20,7 @@ import numpy as np
 
 from dushapley.errors import DUShapleyError, InvalidGame, WorkersDiffer
 from dushapley.games.base import Game
-from dushapley.games.model.description import ELSEWHERE, is_own, own_code
+from dushapley.games.model.identity import ELSEWHERE, is_own, own_code
 from dushapley.hashing import MISSING, versions
 
 ALIGNED = 64

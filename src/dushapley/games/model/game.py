@@ -31,10 +31,9 @@ from dushapley.games.marginals import Marginals
 from dushapley.games.model import training
 from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.batched.arithmetic import BACKENDS
-from dushapley.games.model.description import Indescribable, describe
 from dushapley.games.model.encoding import Encoding
+from dushapley.games.model.identity import Indescribable, describe, packages_of
 from dushapley.games.model.newton import newton_marginals
-from dushapley.games.model.packages import packages_of
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
 from dushapley.games.model.randomness import (
@@ -48,7 +47,7 @@ from dushapley.games.model.randomness import (
 from dushapley.games.model.scoring.own import is_own_function, weight_option
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.rows import RowsGame
-from dushapley.hashing import content_hash, digest, sha256, whole_number
+from dushapley.hashing import content_hash, digest, sha256, versions, whole_number
 from dushapley.validation import (
     check_choice,
     check_seed,
@@ -141,7 +140,8 @@ class ModelGame(RowsGame):
         Whether fast paths may be used; False fits every pool by the model itself.
     fingerprint
         Names the content of a model or scorer that cannot be described (a function written in
-        the script itself); needed for a ledger then.
+        the script itself), needed for a ledger then; or the version of a package that a model uses
+        without requiring it, of which an upgrade would go unnoticed.
 
     Notes
     -----
@@ -414,11 +414,11 @@ class ModelGame(RowsGame):
 
     def _packages(self) -> dict[str, str]:
         """All that computes here, by name and version."""
-        encoder = None if self.encoding is None else self.encoding.vectorizer
-        arithmetic = (
-            sys.modules.get(self.backend.partition(":")[0]) if self.path is not None else None
+        arithmetic = self.backend.partition(":")[0] if self.path is not None else "numpy"
+        encoder = () if self.encoding is None else ("skrub", "pandas")
+        return packages_of(self.model, self.scoring, sys.modules.get(arithmetic)) | versions(
+            encoder
         )
-        return packages_of(self.model, self.scoring, encoder, arithmetic)
 
     def _describe(self, fingerprint: str | None) -> str | None:
         """What must be equal for trainings on equal pools to be interchangeable."""
