@@ -225,7 +225,7 @@ def make_model(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from dushapley.games.model.holes import EmptyAsZero
+    from dushapley.games.model.wrappers import EmptyAsZero
 
     known = MODELS.get(name)
     if known is not None and task not in known.classes:

@@ -44,8 +44,13 @@ from dushapley.games.model.randomness import (
     seeds_by_pool,
     voice_of,
 )
-from dushapley.games.model.scoring.own import is_own_function, weight_option
-from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
+from dushapley.games.model.scoring.scorer import (
+    Scorer,
+    best_constant,
+    constant_label,
+    is_own_function,
+    weight_option,
+)
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest, sha256, versions, whole_number
 from dushapley.validation import (
@@ -377,7 +382,7 @@ class ModelGame(RowsGame):
 
     def _empty_in(self, query: Array) -> str:
         """Which columns have no value in a pool: many models do not take them."""
-        from dushapley.games.model.holes import empty_columns
+        from dushapley.games.model.wrappers import empty_columns
 
         held = [empty_columns(self.owners.X[j]) for j in np.flatnonzero(query)]
         empty = np.flatnonzero(np.all(held or np.zeros((1, 1)), axis=0))
