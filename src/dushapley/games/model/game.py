@@ -15,7 +15,7 @@ from dushapley.arrays import Array, FloatArray, IntArray, Queries, Rows
 from dushapley.data.formats.objects import as_table
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
-from dushapley.data.rows import is_table, take
+from dushapley.data.rows import is_table, joined, take
 from dushapley.errors import InvalidGame, SharedRows
 from dushapley.games.base import (
     Answers,
@@ -387,12 +387,12 @@ class ModelGame(RowsGame):
         """Which columns have no value in a pool: many models do not take them."""
         from dushapley.games.model.wrappers import empty_columns
 
-        held = [empty_columns(self.owners.X[j]) for j in np.flatnonzero(query)]
-        empty = np.flatnonzero(np.all(held or np.zeros((1, 1)), axis=0))
+        X = joined([self.owners.X[j] for j in np.flatnonzero(query)])
+        empty = np.flatnonzero(empty_columns(X))
         if not len(empty):
             return ""
         names = self.owners.columns if self.encoding is None else self.encoding.outputs
-        listed = list(map(repr, names)) if names else [str(k + 1) for k in range(len(held[0]))]
+        listed = list(map(repr, names)) if names else [str(k + 1) for k in range(X.shape[1])]
         some = ", ".join(listed[k] for k in empty[:3].tolist()) + ", ..." * (len(empty) > 3)
         return (
             f"Of its {'columns' if len(empty) > 1 else 'column'} {some} every cell is missing, "

@@ -161,9 +161,7 @@ class Scorer:
             return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
         if response == "ranking" and hasattr(model, "decision_function"):
             return np.asarray(model.decision_function(X))
-        from dushapley.games.model.wrappers import pad
-
-        probabilities = pad(model.predict_proba(X), model.classes_, self.target.classes)
+        probabilities = np.asarray(self._padded(model).predict_proba(X))
         return probabilities[:, 1] if response == "ranking" else probabilities
 
     def _padded(self, model: Any) -> Any:
@@ -376,13 +374,11 @@ def _weight_option(model: Any) -> str | None:
         step, last = model.steps[-1]
         inner = _weight_option(last)
         return None if inner is None else f"{step}__{inner}"
+    inside = [part for _, part in getattr(model, "estimators", [])]
+    inside = inside or [getattr(model, "estimator", None)]
+    names = {_weight_option(part) for part in inside if hasattr(part, "fit")}
     handed_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    if not handed_on:
-        return None
-    if hasattr(model, "estimators"):
-        names = {_weight_option(part) for _, part in model.estimators if hasattr(part, "fit")}
-        return names.pop() if len(names) == 1 else None
-    return _weight_option(model.estimator) if hasattr(model, "estimator") else None
+    return names.pop() if handed_on and len(names) == 1 else None
 
 
 def is_own_function(scoring: Any) -> bool:
