@@ -235,6 +235,7 @@ def test_a_changed_game_keeps_the_limits_and_their_policy() -> None:
     assert found.failures == {"TimedOut: no result within 5 s": 1}
     late = after.failed(np.array([[True, False]]), TimeoutError("late"))
     assert late.failures == {0: "TimeoutError: late"}
+    assert np.isnan(late.values).all()  # which counts as what nobody's data is worth
 
 
 @pytest.mark.parametrize("change", [ds.Leave("c"), ds.Merge("a", "b"), ds.MoreRows("a", -3)])

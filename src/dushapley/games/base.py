@@ -60,9 +60,9 @@ class Scores:
         """The scores, shape (m, rows)."""
         return self._by_row(self.coefficients)
 
-    def fold(self, weights: FloatArray) -> FloatArray:
-        """Sums over pools of weights (k, m) by scores, shape (k, rows)."""
-        return self._by_row(weights @ self.coefficients)
+    def fold(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
+        """Sums over some of the pools of weights (k, m) by scores, shape (k, rows)."""
+        return self._by_row(weights @ self.coefficients[some])
 
     def _by_row(self, coefficients: FloatArray) -> FloatArray:
         return coefficients if self.basis is None else coefficients @ self.basis.T
