@@ -14,7 +14,7 @@ from dushapley.games import (
     mean_estimation,
     ridge_minimiser,
 )
-from dushapley.games.size.binning import Cubes
+from dushapley.games.size.games import cubes
 
 
 def simulated_errors(
@@ -218,7 +218,7 @@ def test_both_halves_of_the_excess_risk_are_those_of_the_truth(
     risk = game.excess_risk
     assert risk is not None
     grid = np.linspace(0, 1, 160_001)
-    where = Cubes(np.zeros(1), np.ones(1), risk.bins).locate(grid[:, None])
+    where = cubes(grid[:, None], risk.bins)
     truth = np.sin(6 * grid)
     means = (np.bincount(where, truth) / np.bincount(where))[where]
     approximation = np.mean((truth - means) ** 2)

@@ -20,9 +20,13 @@ from dushapley.games.size.curves import (
     saturating,
 )
 from dushapley.games.size.games import RegressogramGame, SizeGame
-from dushapley.games.size.linear import LinearRegressionGame
-from dushapley.games.size.privacy import epsilon_from_gamma, gamma_from_privacy
-from dushapley.games.size.ridge import RidgeGame, ridge_minimiser
+from dushapley.games.size.regression import (
+    LinearRegressionGame,
+    RidgeGame,
+    epsilon_from_gamma,
+    gamma_from_privacy,
+    ridge_minimiser,
+)
 from dushapley.games.utilities import from_utility
 from dushapley.hashing import digest
 

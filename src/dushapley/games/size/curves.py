@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidGame, UtilityFailed
+from dushapley.validation import refuse
 
 Curve = Callable[[FloatArray], ArrayLike]
 """A learning curve: maps numbers of rows to utilities, elementwise."""
@@ -66,18 +67,20 @@ class LearningCurve:
     elementwise: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InvalidGame("w must be a function of the number of rows, vectorised.")
-        if self.shape not in (None, *get_args(Shape)):
-            raise InvalidGame(f"shape is {self.shape!r}; it is None or one of {get_args(Shape)}.")
+        refuse(
+            InvalidGame,
+            (
+                not callable(self.function),
+                "w must be a function of the number of rows, vectorised.",
+            ),
+            (
+                self.shape not in (None, *get_args(Shape)),
+                f"shape is {self.shape!r}; it is None or one of {get_args(Shape)}.",
+            ),
+        )
 
     def __call__(self, n: FloatArray) -> ArrayLike:
         return self.function(n)
-
-    @property
-    def proven(self) -> bool:
-        """Whether suprema of derivatives can be known, not only looked for."""
-        return self.shape == "completely monotone" and self.second_derivative is not None
 
 
 def as_curve(w: Curve, second_derivative: Curve | None, shape: Shape | None) -> LearningCurve:
@@ -89,10 +92,8 @@ def as_curve(w: Curve, second_derivative: Curve | None, shape: Shape | None) -> 
     return w
 
 
-def contradiction(
-    curve: LearningCurve, shape: Shape, rows: FloatArray
-) -> tuple[int, float, float] | None:
-    """Order and range of differences that a shape does not allow; None where all are right.
+def contradiction(curve: LearningCurve, shape: Shape, rows: FloatArray) -> str:
+    """Describe differences of a curve that a shape does not allow; empty where all are right.
 
     The r-th differences over evenly spaced points have the sign of the r-th derivative where that
     keeps one sign. So a shape is refuted by one difference of the wrong sign beyond rounding; it is
@@ -103,12 +104,14 @@ def contradiction(
     for start, scale in [(0.0, s) for s in SCALES] + [(1.0, 2.0), (1.0, 10.0)]:
         n = rows * (start + (scale - start) * steps)
         with np.errstate(all="ignore"):
-            level = apply_curve(curve, n)
-        found = wrong_sign(level, ORDERS[shape], size)
+            found = wrong_sign(apply_curve(curve, n), ORDERS[shape], size)
         if found is not None:
             order, column = found
-            return order, float(n[0, column]), float(n[-1, column])
-    return None
+            return (
+                f"differences of order {order} have the wrong sign between {n[0, column]:g} and "
+                f"{n[-1, column]:g} rows"
+            )
+    return ""
 
 
 def check_shape(curve: LearningCurve, rows: FloatArray) -> None:
@@ -123,14 +126,12 @@ def check_shape(curve: LearningCurve, rows: FloatArray) -> None:
     ...
     dushapley.errors.InvalidGame: w is declared concave, but its differences of order 2 ...
     """
-    found = None if curve.shape is None else contradiction(curve, curve.shape, rows)
-    if found is not None:
-        order, low, high = found
-        raise InvalidGame(
-            f"w is declared {curve.shape}, but its differences of order {order} have the wrong "
-            f"sign between {low:g} and {high:g} rows. A bound would rest on that: declare what "
-            "the curve is, or nothing (shape=None)."
-        )
+    found = "" if curve.shape is None else contradiction(curve, curve.shape, rows)
+    sentence = (
+        f"w is declared {curve.shape}, but its {found}. A bound would rest on that: declare what "
+        "the curve is, or nothing (shape=None)."
+    )
+    refuse(InvalidGame, (found, sentence))
 
 
 def wrong_sign(level: FloatArray, orders: int, size: FloatArray) -> tuple[int, int] | None:
@@ -227,8 +228,8 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
     True
     """
     s2, v = np.asarray(noise, dtype=np.float64), np.asarray(prior, dtype=np.float64)
-    if not (bool((s2 > 0).all()) and bool((v > 0).all())):
-        raise InvalidGame("noise and prior variances must be positive.")
+    positive = bool((s2 > 0).all() and (v > 0).all())
+    refuse(InvalidGame, (not positive, "noise and prior variances must be positive."))
     return LearningCurve(
         lambda n: -s2 / (n + s2 / v),
         lambda n: -2 * s2 / (n + s2 / v) ** 3,
@@ -246,11 +247,11 @@ def apply_curve(w: Curve, rows: FloatArray) -> FloatArray:
         raise InvalidGame(
             f"w cannot take an array ({error}). It must be vectorised: np.sqrt, not math.sqrt."
         ) from error
-    if values.shape != rows.shape:
-        raise InvalidGame(
-            f"w returned shape {values.shape} for an input of shape {rows.shape}; it must map an "
-            "array of row counts to an array of the same shape."
-        )
+    sentence = (
+        f"w returned shape {values.shape} for an input of shape {rows.shape}; it must map an "
+        "array of row counts to an array of the same shape."
+    )
+    refuse(InvalidGame, (values.shape != rows.shape, sentence))
     return values
 
 
@@ -271,8 +272,11 @@ def _monotone(
 ) -> LearningCurve:
     """A completely monotone curve of these parameters, which must be positive."""
     for letter, value in parameters.items():
-        if not (np.isfinite(value) and value > 0):
-            raise InvalidGame(f"{letter} is {value!r}; it must be finite and positive.")
+        positive = np.isfinite(value) and value > 0
+        refuse(
+            InvalidGame,
+            (not positive, f"{letter} is {value!r}; it must be finite and positive."),
+        )
     content = " ".join(f"{letter}={float(value)!r}" for letter, value in parameters.items())
     return LearningCurve(
         function, second_derivative, "completely monotone", f"{name} {content}", elementwise=True

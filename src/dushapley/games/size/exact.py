@@ -22,15 +22,18 @@ is divided by was multiplied in, and no node is ½ exactly.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import ComplexArray, FloatArray, IntArray
 from dushapley.games.size.curves import Curve, finite_curve
 
 MOST_ROWS = 2**23
 """Longest lattice of pooled sizes."""
+FINEST = 2.0**-10
+"""Part of a row that a size may be a multiple of."""
 MOST_WORK = 4 * 10**9
 """Most (frequency, owner, node) triples in the middle: about a minute."""
 MOST_OWNERS = 20_000
@@ -41,8 +44,12 @@ NEGLIGIBLE = 1e-17
 """Part of the largest utility that all frequencies left out may add up to."""
 MIDDLE_BEGINS = 60.0
 """Expected number of owners present where the middle begins (at t = ¼ at the latest)."""
+EPSILON = float(np.finfo(np.float64).eps)
 AT_ONCE = 2**18
 """Entries of a (frequencies, sizes) block, so that it stays in cache."""
+Law = tuple[float, float] | None
+"""Parameters of a beta law, or None for a law that is all at ½."""
+SHAPLEY: Law = (1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,11 @@ class Lattice:
         return int(self.steps @ self.counts)
 
     @property
+    def length(self) -> int:
+        """Length of a transform that holds all pooled sizes."""
+        return fast_length(self.total + 1)
+
+    @property
     def n_players(self) -> int:
         """Owners who hold anything."""
         return int(self.counts.sum())
@@ -81,33 +93,25 @@ def lattice(sizes: FloatArray) -> Lattice | None:
     Whole sizes are divided by their greatest common divisor; halves, quarters, ... down to 2^−10
     are exact in binary and scaled up first. Other fractions have no lattice.
     """
-    unit = 1.0
-    while (np.floor(sizes / unit) != sizes / unit).any():
-        unit /= 2
-        if unit < 2.0**-10:
-            return None
-    if sizes.sum() / unit > 2.0**52:
+    if sizes.sum() > 2.0**52 or (sizes / FINEST % 1).any():
         return None
-    whole = (sizes / unit).astype(np.int64)
+    whole = (sizes / FINEST).astype(np.int64)
     divisor = max(1, int(np.gcd.reduce(whole)))
     if whole.sum() // divisor > MOST_ROWS:
         return None
     steps, member, counts = np.unique(whole // divisor, return_inverse=True, return_counts=True)
     if steps[0] == 0:
         steps, counts, member = steps[1:], counts[1:], member - 1
-    return Lattice(unit * divisor, steps, counts.astype(np.int64), member)
+    return Lattice(FINEST * divisor, steps, counts.astype(np.int64), member)
 
 
 def reachable(grid: Lattice) -> IntArray:
     """Every pooled size that some coalition has, in steps: a bit set shifted by each owner."""
     sizes = 1
     for step, count in zip(grid.steps.tolist(), grid.counts.tolist(), strict=True):
-        part = 1
-        while count > 0:  # 1, 2, 4, ... equal owners at a time reach all their numbers
-            part = min(part, count)
-            sizes |= sizes << (step * part)
-            count -= part
-            part *= 2
+        doublings = count.bit_length() - 1  # 1, 2, 4, ... equal owners at a time, and the rest
+        for together in (*(2**j for j in range(doublings)), count + 1 - 2**doublings):
+            sizes |= sizes << (step * together)
     raw = np.frombuffer(sizes.to_bytes(grid.total // 8 + 1, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
 
@@ -122,79 +126,92 @@ def utilities(grid: Lattice, w: Curve) -> FloatArray:
     return np.interp(np.arange(grid.total + 1), asked, known)
 
 
-@dataclass(frozen=True)
-class Spectrum:
-    """Transform of a curve at the frequencies that count.
+def exact_values(
+    sizes: FloatArray, w: Curve, law: Law = SHAPLEY
+) -> tuple[FloatArray, float] | None:
+    r"""Values of w(Σn) under a law of t, exact up to rounding.
 
-    Attributes
-    ----------
-    level
-        The transform there, weighted so that a sum over it is a sum over all frequencies.
-    frequency, length
-        Which frequencies, out of how many.
-    left_out
-        What all other frequencies together could add to a value, at most.
-    """
-
-    level: np.ndarray
-    frequency: IntArray
-    length: int
-    left_out: float
-
-
-def exact_values(grid: Lattice, level: FloatArray) -> tuple[FloatArray, float] | None:
-    r"""Shapley values of w(Σn), exact up to rounding; None where the work would not end.
-
-    With the values comes a bound on what was left out, plus an estimate of rounding.
+    With the values comes a bound on what was left out, plus an estimate of rounding. None where
+    sizes have no lattice, or the work would not end.
 
     Parameters
     ----------
-    grid
-        Sizes on a lattice.
-    level
-        Utilities of 0..N steps, from `utilities`.
+    sizes, w
+        Rows of every owner, and the curve of their sum.
+    law
+        How t is distributed: uniform for Shapley values.
 
     Notes
     -----
     Cost: no coalition is asked; O(I) transforms of length up to N, N the total number of steps.
     Error: all that is left out (frequencies, tails) is bounded by 1e-16 of the range of w;
     rounding is of the order of 1e-15 of it, and of that of the utilities themselves.
+
+    Examples
+    --------
+    >>> values, error = exact_values(np.array([1.0, 2.0]), np.square)
+    >>> values.round(12).tolist(), error < 1e-12
+    ([3.0, 6.0], True)
     """
-    if grid.n_players == 0:
-        return np.zeros(len(grid.member)), 0.0
-    if grid.n_players > MOST_OWNERS:
+    grid = lattice(sizes)
+    if grid is None or grid.n_players > MOST_OWNERS:
         return None
-    t, weight = half_nodes(grid.n_players)
-    begins = min(0.25, MIDDLE_BEGINS / grid.n_players)
-    folded = level - level[::-1]  # nodes t and 1−t together
-    scale = float(np.abs(folded).max())
-    middle = t > begins
-    values = np.zeros(len(grid.steps))
-    left_out = NEGLIGIBLE * scale
-    if middle.any():
-        spectrum = significant(grid, folded, begins)
-        frequencies = len(spectrum.frequency)
-        if frequencies * len(grid.steps) * int(middle.sum()) > MOST_WORK:
-            return None
-        left_out += spectrum.left_out
-        floor = NEGLIGIBLE * scale / max(1, frequencies)
-        values += from_frequencies(grid, spectrum, t[middle], weight[middle], floor)
-    values += from_few(grid, folded, t[~middle], weight[~middle])
-    eps = float(np.finfo(float).eps)
+    if grid.n_players == 0:
+        return np.zeros(len(sizes)), 0.0
+    level = utilities(grid, w)
     # a difference of utilities is as exact as the utilities are, however near they lie
-    error = left_out + (4 * TINY + 8 * eps) * scale + 2 * eps * float(np.abs(level).max())
+    values, error = np.zeros(len(grid.steps)), 2 * EPSILON * float(np.abs(level).max())
+    for curve, t, weight in halves(grid.n_players, level, law):
+        found = mean_gains(grid, curve, t, weight)
+        if found is None:
+            return None
+        values, error = values + found[0], error + found[1]
     # from distinct sizes back to owners; whoever brings nothing is worth nothing
     return np.append(values, 0.0)[grid.member], error
 
 
-def half_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
-    """Gauss–Legendre nodes below ½ and weights on (0, 1), exact for polynomials of degree I−1."""
-    from scipy.special import roots_legendre
+def halves(
+    n_players: int, level: FloatArray, law: Law
+) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Curves, their nodes up to ½ in rising order, and weights.
 
-    number = 2 * ((n_players + 3) // 4)  # even, so that ½ is not a node
-    x, weight = roots_legendre(number)
-    lower = slice(0, number // 2)
-    return (1 + x[lower]) / 2, weight[lower] / 2
+    Above ½ the owners who are absent are counted instead: w(y) becomes −w(N−y). Where the law is
+    symmetric, the nodes t and 1−t are taken together.
+    """
+    if law is None:
+        return [(level, np.array([0.5]), np.ones(1))]
+    t, weight = nodes(2 * ((n_players + 3) // 4), law)  # an even number, so that ½ is none of them
+    low = t < 0.5
+    if law[0] == law[1]:
+        return [(level - level[::-1], t[low], weight[low])]
+    high = (1 - t[~low])[::-1]
+    return [(level, t[low], weight[low]), (-level[::-1], high, weight[~low][::-1])]
+
+
+def nodes(number: int, law: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
+    """Gauss–Jacobi on (0, 1): so many points and weights, exact up to degree 2·number − 1."""
+    from scipy.special import roots_jacobi
+
+    x, weight = roots_jacobi(number, law[1] - 1, law[0] - 1)
+    return (1 + x) / 2, weight / weight.sum()
+
+
+def mean_gains(
+    grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, float] | None:
+    """Σ weight·E[w(Y + s) − w(Y)] for every distinct size s, and its error; None: endless."""
+    begins = min(0.25, MIDDLE_BEGINS / grid.n_players)
+    middle, scale = t > begins, float(np.abs(curve).max())
+    values, error = np.zeros(len(grid.steps)), (NEGLIGIBLE + 4 * TINY + 8 * EPSILON) * scale
+    if middle.any():
+        frequency, spectrum, left_out = significant(grid, curve, begins)
+        if len(frequency) * len(grid.steps) * int(middle.sum()) > MOST_WORK:
+            return None
+        law = list(zip(t[middle], weight[middle], strict=True))
+        floor = NEGLIGIBLE * scale / max(1, len(frequency))
+        values += from_frequencies(grid, frequency, spectrum, law, floor)
+        error += left_out
+    return values + from_few(grid, curve, t[~middle], weight[~middle]), error
 
 
 def from_few(grid: Lattice, folded: FloatArray, t: FloatArray, weight: FloatArray) -> FloatArray:
@@ -215,13 +232,9 @@ def from_few(grid: Lattice, folded: FloatArray, t: FloatArray, weight: FloatArra
 def take_out(grid: Lattice, shifted: FloatArray, t: float) -> FloatArray:
     """E[w(Y_{-s} + s) − w(Y_{-s})] for every distinct size s, from E[w(Y + y)]."""
     rho = t / (1 - t)
-    gain = np.zeros(len(grid.steps))
-    here = shifted[0]
-    for r in range(series_length(rho)):
-        there = shifted[np.minimum((r + 1) * grid.steps, grid.total)]
-        gain += (-rho) ** r * (there - here)
-        here = there
-    return gain / (1 - t)
+    r = np.arange(series_length(rho) + 1)
+    added = np.diff(shifted[np.minimum(r[:, None] * grid.steps, grid.total)], axis=0)
+    return np.asarray((-rho) ** r[:-1] @ added / (1 - t))
 
 
 def series_length(rho: float) -> int:
@@ -239,12 +252,12 @@ def transform_length(grid: Lattice, t: float) -> int:
     return int(2 ** np.ceil(np.log2(reach + shifts + 2)))
 
 
-def size_transform(grid: Lattice, length: int) -> np.ndarray:
+def size_transform(grid: Lattice, length: int) -> ComplexArray:
     """S(z) = Σ_j z^{n_j} at all `length` roots of unity."""
     return np.fft.fft(np.bincount(grid.steps % length, grid.counts, minlength=length))
 
 
-def log_transform(sums: np.ndarray, n_players: int, t: float, length: int) -> np.ndarray:
+def log_transform(sums: ComplexArray, n_players: int, t: float, length: int) -> ComplexArray:
     """Logarithm of E z^Y at the frequencies of `rfft`, from S at all powers of z."""
     frequency = np.arange(length // 2 + 1)
     rho = t / (1 - t)
@@ -254,13 +267,18 @@ def log_transform(sums: np.ndarray, n_players: int, t: float, length: int) -> np
     return total
 
 
-def significant(grid: Lattice, folded: FloatArray, begins: float) -> Spectrum:
-    """Transform of w at the frequencies that count in the middle.
+def significant(
+    grid: Lattice, folded: FloatArray, begins: float
+) -> tuple[IntArray, ComplexArray, float]:
+    """Frequencies that count in the middle, the transform of w there, and what the others add.
+
+    The transform is weighted, so that a sum over it is a sum over all frequencies; what all others
+    together could add to a value is bounded.
 
     |E z^Y| falls with t for every z, so its value where the middle begins bounds all of it; with
     one owner taken out it is larger by 1/(1−2t) at most.
     """
-    length = fast_length(grid.total + 1)
+    length = grid.length
     spectrum = np.fft.rfft(folded, length)
     sums = size_transform(grid, length).real
     size = np.exp(log_transform(sums, grid.n_players, begins, length))
@@ -272,7 +290,7 @@ def significant(grid: Lattice, folded: FloatArray, begins: float) -> Spectrum:
     left_out = float(rest[dropped - 1]) if dropped else 0.0
     chosen = np.sort(order[dropped:])
     weight = np.where(2 * chosen == length, 1.0, 2.0) / length  # ± frequencies together
-    return Spectrum(spectrum[chosen] * weight, chosen, length, left_out)
+    return chosen, spectrum[chosen] * weight, left_out
 
 
 def fast_length(least: int) -> int:
@@ -282,7 +300,11 @@ def fast_length(least: int) -> int:
 
 
 def from_frequencies(
-    grid: Lattice, spectrum: Spectrum, t: FloatArray, weight: FloatArray, floor: float
+    grid: Lattice,
+    frequency: IntArray,
+    spectrum: ComplexArray,
+    law: Sequence[tuple[float, float]],
+    floor: float,
 ) -> FloatArray:
     """Nodes of the middle: Σ_z ŵ(z) (z^s − 1) Π_j(1 − t + t z^{n_j}) / (1 − t + t z^s).
 
@@ -290,29 +312,15 @@ def from_frequencies(
     """
     values = np.zeros(len(grid.steps))
     at_once = max(1, AT_ONCE // len(grid.steps))
-    for start in range(0, len(spectrum.frequency), at_once):
+    for start in range(0, len(frequency), at_once):
         some = slice(start, start + at_once)
-        turns = spectrum.frequency[some, None] * grid.steps % spectrum.length / spectrum.length
-        z, w = np.exp(2j * np.pi * turns), spectrum.level[some]
-        for node, part in zip(t, weight, strict=True):
-            factor = (1 - node) + node * z
-            law = w * product(factor, grid.counts)
-            values += part * (law @ ((z - 1) / factor)).real
-            keep = 2 * np.abs(law) > floor * (1 - 2 * node)
+        turns = frequency[some, None] * grid.steps % grid.length / grid.length
+        z, w = np.exp(2j * np.pi * turns), spectrum[some]
+        for t, weight in law:
+            factor = (1 - t) + t * z
+            faded = w * np.multiply.reduce(factor**grid.counts, axis=1)
+            values += weight * (faded @ ((z - 1) / factor)).real
+            keep = 2 * np.abs(faded) > floor * (1 - 2 * t)
             if np.count_nonzero(keep) < 0.8 * len(keep):
                 z, w = z[keep], w[keep]
     return values
-
-
-def product(factor: np.ndarray, counts: IntArray) -> np.ndarray:
-    """Product over the columns, each to the power of its count, by repeated squaring."""
-    result = np.ones(len(factor), dtype=factor.dtype)
-    power, remaining = factor, counts
-    while True:
-        odd = remaining % 2 == 1
-        result = result * np.multiply.reduce(power[:, odd], axis=1)
-        remaining = remaining // 2
-        if not remaining.any():
-            return result
-        keep = remaining > 0
-        power, remaining = power[:, keep] ** 2, remaining[keep]

@@ -13,13 +13,12 @@ that leaves is measured by a second, coarser rule, and the route is refused wher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
+from dushapley.games.size.exact import nodes
 from dushapley.protocol import Estimate
 
 MOST_POOLS = 2**21
@@ -32,134 +31,73 @@ RULES = {0.0: (14, 11), 50.0: (8, 6), 200.0: (6, 5)}
 """Points of Gauss's rule for a binomial, and of the one that checks it, by how many are expected
 to be present: the more there are, the less a utility bends over their spread."""
 MOST_OWNERS = 5_000
-MOST_TERMS = 2**24
-"""(Owner, k, precision) triples of DU-Shapley's formula."""
 GOOD = 1e-9
 """What the rules may differ by, as a part of the largest utility."""
-Law = tuple[FloatArray, FloatArray]
-"""How many are present, and with which weight."""
+Utility = Callable[[FloatArray, FloatArray], FloatArray]
+"""Utilities of m pools from their rows, shape (m, G), of each precision, shape (G,)."""
 
 
-class RowsFormula(Protocol):
-    """A game whose utility is a formula of how many rows there are of each precision."""
+def exact_by_kinds(
+    sizes: FloatArray, gamma: FloatArray, utility: Utility, smooth: bool
+) -> Estimate | None:
+    """Shapley values of owners of few kinds; None where this route does not reach them.
 
-    sizes: FloatArray
-    gamma: FloatArray
-
-    @property
-    def form(self) -> str:
-        """Which formula; the paper's rounds down."""
-        ...
-
-    def of_rows(self, rows: FloatArray, gamma: FloatArray) -> FloatArray:
-        """Utility of pools of so many rows, shape (m, G), of such precisions, shape (G,)."""
-        ...
-
-
-def exact_by_kinds(game: RowsFormula) -> Estimate | None:
-    """Shapley values of owners of few kinds; None where this route does not reach them."""
-    pairs = np.stack([game.sizes, game.gamma], axis=1)
+    A utility that is not `smooth` in the rows is known where few are present only.
+    """
+    pairs = np.stack([sizes, gamma], axis=1)
     kinds, member, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-    n, size, gamma = len(pairs), kinds[:, 0], kinds[:, 1]
-    most = table_sides(counts)
-    if n > MOST_OWNERS or most is None or (game.form == "paper" and (most < counts).any()):
-        return None  # the paper's rounding down leaves nothing smooth
-    table = game.of_rows(grid([np.arange(m + 1.0) for m in most]) * size, gamma)
-    table = table.reshape(most + 1)
+    n, sides = len(pairs), table_sides(counts)
+    if n > MOST_OWNERS or sides is None or not (smooth or (sides == counts).all()):
+        return None
+    present = grid([np.arange(side + 1.0) for side in sides])
+    table = utility(present * kinds[:, 0], kinds[:, 1]).reshape(sides + 1)
     if not np.isfinite(table).all():
         return None
-    values, check = np.zeros(len(counts)), np.zeros(len(counts))
-    for t, weight in zip(*nodes(n), strict=True):
+    found = np.zeros((len(counts), 2))
+    for t, weight in zip(*nodes((n + 1) // 2, (1.0, 1.0)), strict=True):
         for kind in range(len(counts)):
-            others = counts - (np.arange(len(counts)) == kind)
-            both = gains(game, kinds, kind, table, others, float(t))
-            values[kind] += weight * both[0]
-            check[kind] += weight * both[1]
-    error, scale = float(np.abs(values - check).max()), float(np.abs(table).max())
+            found[kind] += weight * gains(utility, kinds, kind, table, counts, float(t))
+    error, scale = float(np.abs(np.diff(found)).max()), float(np.abs(table).max())
     if error > GOOD * scale:
         return None
     details: dict[str, object] = {
         "route": "kinds of owners",
         "numerical_error": error + 1e-14 * scale,
-        "error_checked_only": bool((most < counts).any()),
+        "error_checked_only": bool((sides < counts).any()),
     }
-    return Estimate(values[member.ravel()], details=details)
-
-
-def du_by_precision(game: RowsFormula) -> Estimate | None:
-    """DU-Shapley by its formula: every other owner gives k/(I−1) of its rows; None: too many."""
-    pairs = np.stack([game.sizes, game.gamma], axis=1)
-    kinds, member = np.unique(pairs, axis=0, return_inverse=True)
-    gamma, which = np.unique(game.gamma, return_inverse=True)
-    n, all_rows = len(pairs), np.bincount(which, game.sizes)
-    if n == 1 or n * len(kinds) * len(gamma) > MOST_TERMS:
-        return None
-    share = np.arange(n)[:, None] / (n - 1)
-    values, largest = np.zeros(len(kinds)), 0.0
-    for j, (size, precision) in enumerate(kinds):
-        own = size * (gamma == precision)
-        pooled = share * np.maximum(all_rows - own, 0.0)
-        worth = game.of_rows(np.concatenate([pooled + own, pooled]), gamma)
-        if not np.isfinite(worth).all():
-            return None  # the pole of the paper's form, which those who pay refuse
-        values[j] = float(np.mean(worth[:n] - worth[n:]))
-        largest = max(largest, float(np.abs(worth).max()))
-    details = {"route": "rows of each precision", "numerical_error": 1e-14 * largest}
-    return Estimate(values[member.ravel()], details=details)
+    return Estimate(found[member.ravel(), 0], details=details)
 
 
 def table_sides(counts: IntArray) -> IntArray | None:
     """Largest number present of each kind in the table; None where there are too many kinds."""
-    longest = LONGEST
-    while float(np.prod(np.minimum(counts, longest) + 1.0)) > MOST_POOLS:
-        longest -= 1
-        if longest < 8:
-            return None
-    return np.minimum(counts, longest)
-
-
-def nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
-    """Gauss–Legendre on (0, 1), exact for polynomials of degree I−1."""
-    from scipy.special import roots_legendre
-
-    x, weight = roots_legendre((n_players + 1) // 2)
-    return (1 + x) / 2, weight / 2
+    for longest in range(LONGEST, 7, -1):
+        sides = np.minimum(counts, longest)
+        if np.prod(sides + 1.0) <= MOST_POOLS:
+            return sides
+    return None
 
 
 def gains(
-    game: RowsFormula, kinds: FloatArray, kind: int, table: FloatArray, others: IntArray, t: float
-) -> tuple[float, float]:
+    utility: Utility, kinds: FloatArray, kind: int, table: FloatArray, counts: IntArray, t: float
+) -> FloatArray:
     """E[u(with one more of this kind) − u] when others join with probability t, by two rules."""
-    if all(negligible(c, t, side - 1) for c, side in zip(others, table.shape, strict=True)):
-        law = [binomial(int(c), t, side) for c, side in zip(others, table.shape, strict=True)]
-        mean = table
-        for g in reversed(range(len(law))):  # last axis first; the kind's own axis by differences
-            worth = np.append(np.diff(mean, axis=-1), 0 * mean[..., :1], -1) if g == kind else mean
-            mean = worth @ law[g]
-        return float(mean), float(mean)
-    rules = [points for least, points in RULES.items() if t * others.sum() >= least][-1]
-    value, check = (
-        ruled_gain(game, kinds, kind, [gauss(c, t, points) for c in others]) for points in rules
-    )
-    return value, check
-
-
-def negligible(count: int, t: float, most: int) -> bool:
-    """Whether more than `most` of so many are present with next to no probability."""
     from scipy.special import bdtrc
-
-    return most >= count or float(bdtrc(most, count, t)) < TINY
-
-
-@lru_cache(maxsize=1024)  # every kind asks for the laws of all others
-def binomial(count: int, t: float, side: int) -> FloatArray:
-    """Probability that 0, 1, … and side − 1 of so many are present."""
     from scipy.stats import binom
 
-    return np.asarray(binom.pmf(np.arange(side, dtype=np.float64), count, t))
+    others = counts - (np.arange(len(counts)) == kind)
+    most = np.minimum(np.array(table.shape) - 1, others)
+    if (bdtrc(most, others, t) < TINY).all():  # more than are in the table are never present
+        mean = table
+        for g in reversed(range(len(others))):  # last axis first, the kind's own by differences
+            law = binom.pmf(np.arange(table.shape[g] - (g == kind)), others[g], t)
+            mean = (np.diff(mean, axis=-1) if g == kind else mean) @ law
+        return np.full(2, mean)
+    rules = [points for least, points in RULES.items() if t * others.sum() >= least][-1]
+    laws = [[gauss(int(count), t, points) for count in others] for points in rules]
+    return np.array([ruled_gain(utility, kinds, kind, law) for law in laws])
 
 
-def gauss(count: int, t: float, points: int) -> Law:
+def gauss(count: int, t: float, points: int) -> tuple[FloatArray, FloatArray]:
     """Gauss's rule of a binomial law, from the recurrence of Krawtchouk's polynomials."""
     from scipy.linalg import eigh_tridiagonal
 
@@ -175,13 +113,14 @@ def grid(axes: Sequence[FloatArray]) -> FloatArray:
     return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
 
 
-def ruled_gain(game: RowsFormula, kinds: FloatArray, kind: int, laws: Sequence[Law]) -> float:
+def ruled_gain(
+    utility: Utility, kinds: FloatArray, kind: int, laws: Sequence[tuple[FloatArray, FloatArray]]
+) -> float:
     """The same mean over the product of the rules of all kinds."""
     present = grid([points for points, _ in laws])
     weight = np.prod(grid([part for _, part in laws]), axis=1)
     likely = weight > TINY * float(weight.max())
-    rows, added = present[likely] * kinds[:, 0], np.zeros(len(kinds))
-    added[kind] = kinds[kind, 0]
-    worth = game.of_rows(np.concatenate([rows + added, rows]), kinds[:, 1])
-    half = len(rows)
-    return float(weight[likely] @ (worth[:half] - worth[half:]))
+    one = np.arange(len(kinds)) == kind
+    pools = np.stack([present[likely] + one, present[likely]]) * kinds[:, 0]
+    worth = utility(pools.reshape(-1, len(kinds)), kinds[:, 1]).reshape(2, -1)
+    return float(weight[likely] @ (worth[0] - worth[1]))
