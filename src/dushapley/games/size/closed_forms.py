@@ -54,7 +54,8 @@ def solve(
     if method == "exact":
         return solve_exact(parts, law)
     if method == "du-second-order":
-        return solve_second_order(parts)
+        bounds = total_bracket(parts)
+        return None if bounds is None else certified(Estimate(bounds[0]), bounds, parts, 0.0)
     return solve_du(sizes, parts) if method in ("du", "du++") else None
 
 
@@ -77,12 +78,6 @@ def solve_du(sizes: FloatArray, parts: Sequence[Part]) -> Estimate:
     bounds = total_bracket(parts) if sum(part.pairs for part in parts) <= SOON else None
     estimate = Estimate(values, details=details, notes=size_notes(sizes))
     return certified(estimate, bounds, parts, error)
-
-
-def solve_second_order(parts: Sequence[Part]) -> Estimate | None:
-    """Second-order DU-Shapley; None where there are too many terms."""
-    bounds = total_bracket(parts)
-    return None if bounds is None else certified(Estimate(bounds[0]), bounds, parts, 0.0)
 
 
 def total_du(
@@ -148,9 +143,8 @@ def unbounded(parts: Sequence[Part]) -> str:
     """Why the bracket says nothing of these curves; empty where nothing speaks against it."""
     for part in parts:
         if part.curve.shape != "completely monotone":
-            all_rows = part.sizes.sum(keepdims=True)
-            found = contradiction(part.curve, "completely monotone", all_rows)
-            if found:
+            rows = part.sizes.sum(keepdims=True)
+            if found := contradiction(part.curve, "completely monotone", rows):
                 return f"w is not completely monotone: {found}"
     return ""
 

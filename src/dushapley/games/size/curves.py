@@ -104,13 +104,9 @@ def contradiction(curve: LearningCurve, shape: Shape, rows: FloatArray) -> str:
     for start, scale in [(0.0, s) for s in SCALES] + [(1.0, 2.0), (1.0, 10.0)]:
         n = rows * (start + (scale - start) * steps)
         with np.errstate(all="ignore"):
-            found = wrong_sign(apply_curve(curve, n), ORDERS[shape], size)
-        if found is not None:
-            order, column = found
-            return (
-                f"differences of order {order} have the wrong sign between {n[0, column]:g} and "
-                f"{n[-1, column]:g} rows"
-            )
+            found = wrong_sign(apply_curve(curve, n), ORDERS[shape], size, n)
+        if found:
+            return found
     return ""
 
 
@@ -126,16 +122,15 @@ def check_shape(curve: LearningCurve, rows: FloatArray) -> None:
     ...
     dushapley.errors.InvalidGame: w is declared concave, but its differences of order 2 ...
     """
-    found = "" if curve.shape is None else contradiction(curve, curve.shape, rows)
-    sentence = (
-        f"w is declared {curve.shape}, but its {found}. A bound would rest on that: declare what "
-        "the curve is, or nothing (shape=None)."
-    )
-    refuse(InvalidGame, (found, sentence))
+    if curve.shape is not None and (found := contradiction(curve, curve.shape, rows)):
+        raise InvalidGame(
+            f"w is declared {curve.shape}, but its {found}. A bound would rest on that: declare "
+            "what the curve is, or nothing (shape=None)."
+        )
 
 
-def wrong_sign(level: FloatArray, orders: int, size: FloatArray) -> tuple[int, int] | None:
-    """Order and column of the first difference of the wrong sign, None where all are right.
+def wrong_sign(level: FloatArray, orders: int, size: FloatArray, n: FloatArray) -> str:
+    """Describe the first differences of the wrong sign, between which rows `n`; empty: none.
 
     The coefficients of an r-th difference add up to 2^r in absolute value. Rounding errors go by
     what a curve computes on the way, taken to be at most a few times its `size`.
@@ -147,8 +142,10 @@ def wrong_sign(level: FloatArray, orders: int, size: FloatArray) -> tuple[int, i
         signed = np.diff(level, order, axis=0) * (-1) ** (order + 1)
         wrong = np.flatnonzero((signed.min(axis=0) < -(2.0**order) * room) & finite)
         if len(wrong):
-            return order, int(wrong[0])
-    return None
+            low, high = n[[0, -1], wrong[0]]
+            between = f"between {low:g} and {high:g} rows"
+            return f"differences of order {order} have the wrong sign {between}"
+    return ""
 
 
 def rational(c: float) -> LearningCurve:
@@ -228,8 +225,8 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
     True
     """
     s2, v = np.asarray(noise, dtype=np.float64), np.asarray(prior, dtype=np.float64)
-    positive = bool((s2 > 0).all() and (v > 0).all())
-    refuse(InvalidGame, (not positive, "noise and prior variances must be positive."))
+    if not ((s2 > 0).all() and (v > 0).all()):
+        raise InvalidGame("noise and prior variances must be positive.")
     return LearningCurve(
         lambda n: -s2 / (n + s2 / v),
         lambda n: -2 * s2 / (n + s2 / v) ** 3,
@@ -247,11 +244,11 @@ def apply_curve(w: Curve, rows: FloatArray) -> FloatArray:
         raise InvalidGame(
             f"w cannot take an array ({error}). It must be vectorised: np.sqrt, not math.sqrt."
         ) from error
-    sentence = (
-        f"w returned shape {values.shape} for an input of shape {rows.shape}; it must map an "
-        "array of row counts to an array of the same shape."
-    )
-    refuse(InvalidGame, (values.shape != rows.shape, sentence))
+    if values.shape != rows.shape:
+        raise InvalidGame(
+            f"w returned shape {values.shape} for an input of shape {rows.shape}; it must map an "
+            "array of row counts to an array of the same shape."
+        )
     return values
 
 
@@ -272,11 +269,8 @@ def _monotone(
 ) -> LearningCurve:
     """A completely monotone curve of these parameters, which must be positive."""
     for letter, value in parameters.items():
-        positive = np.isfinite(value) and value > 0
-        refuse(
-            InvalidGame,
-            (not positive, f"{letter} is {value!r}; it must be finite and positive."),
-        )
+        if not 0 < value < np.inf:
+            raise InvalidGame(f"{letter} is {value!r}; it must be finite and positive.")
     content = " ".join(f"{letter}={float(value)!r}" for letter, value in parameters.items())
     return LearningCurve(
         function, second_derivative, "completely monotone", f"{name} {content}", elementwise=True

@@ -146,8 +146,8 @@ def by_rule(owner: Owner, curve: LearningCurve) -> tuple[FloatArray, float, str]
     lower = weighted_sum(owner, curve, *sum_rule(owner.n, NODES, ends=False))
     if curve.shape == "completely monotone":
         upper = weighted_sum(owner, curve, *sum_rule(owner.n, NODES, ends=True))
-        error = float(np.abs(upper - lower).max()) / 2
-        return (lower + upper) / 2, error, "error proven (completely monotone curve)"
+        half = float(np.abs(upper - lower).max()) / 2
+        return (lower + upper) / 2, half, "error proven (completely monotone curve)"
     if curve.shape is not None:
         return lower, monotone_error(owner, lower, curve), f"error proven ({curve.shape} curve)"
     finer = weighted_sum(owner, curve, *sum_rule(owner.n, 2 * NODES, ends=False))
@@ -161,7 +161,7 @@ def sum_rule(n: int, nodes: int, ends: bool) -> tuple[FloatArray, FloatArray]:
     points, weights = [np.arange(float(head))], [np.ones(head)]
     edges = np.unique(np.minimum(HEAD * 2 ** np.arange(n.bit_length()), n))
     for start, end in pairwise(edges.tolist()):
-        x, weight = gauss_for_sums(end - start, min(nodes, end - start), ends)
+        x, weight = gauss_for_sums(end - start, min(nodes, end - start - ends), ends)
         points.append(start + x)
         weights.append(weight)
     return np.concatenate(points), np.concatenate(weights)
@@ -175,8 +175,6 @@ def gauss_for_sums(length: int, nodes: int, ends: bool) -> tuple[FloatArray, Flo
     """
     from scipy.linalg import eigh_tridiagonal
 
-    if nodes == length:
-        return np.arange(float(length)), np.ones(length)
     j = np.arange(1, nodes)
     beta = j**2 * (length**2 - j**2) / (4 * (4 * j**2 - 1))
     half = (length - 1) / 2

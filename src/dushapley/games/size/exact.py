@@ -17,18 +17,29 @@ discrete Fourier transform of the sizes, :math:`\ln E z^Y = I\ln(1-t) + \sum_r (
 *Middle t* (Y is wide, so its transform is narrow). Every factor of :math:`|E z^Y|` falls as t
 rises to ½; so frequencies that are negligible where the middle begins stay negligible, and the few
 others are summed directly. Owner s leaves by division, which is safe because the very factor that
-is divided by was multiplied in, and no node is ½ exactly.
+is divided by was multiplied in.
+
+Other semivalues average over t with other weights: t is beta distributed for Beta values, ½ for
+Banzhaf's. The same nodes and laws serve them.
+
+**Rows of different precision.** Where owners are of few kinds, equal in rows and precision, the
+numbers present of each kind are independent binomials at every node. *Few present*: utilities of
+all small pools are one table, and a mean is a product of this table with the binomials. *Many
+present*: each binomial is replaced by its own Gauss rule (Krawtchouk polynomials): a utility that
+is smooth in the numbers present, as it is once they are many, has the same mean under it. What that
+leaves is measured by a second, coarser rule, and the route is refused where it is not small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dushapley.arrays import ComplexArray, FloatArray, IntArray
 from dushapley.games.size.curves import Curve, finite_curve
+from dushapley.protocol import Estimate
 
 MOST_ROWS = 2**23
 """Longest lattice of pooled sizes."""
@@ -49,7 +60,22 @@ AT_ONCE = 2**18
 """Entries of a (frequencies, sizes) block, so that it stays in cache."""
 Law = tuple[float, float] | None
 """Parameters of a beta law, or None for a law that is all at ½."""
-SHAPLEY: Law = (1.0, 1.0)
+SHAPLEY = (1.0, 1.0)
+
+MOST_OF_KINDS = 5_000
+RARE = 1e-17
+"""Probability of numbers beyond the table that are left out."""
+MOST_POOLS = 2**21
+"""Pools in the table of few present."""
+LONGEST = 36
+"""Owners of one kind up to which few are present."""
+RULES = {0.0: (14, 11), 50.0: (8, 6), 200.0: (6, 5)}
+"""Points of Gauss's rule for a binomial, and of the one that checks it, by how many are expected
+to be present: the more there are, the less a utility bends over their spread."""
+GOOD = 1e-9
+"""What the rules may differ by, as a part of the largest utility."""
+Utility = Callable[[FloatArray, FloatArray], FloatArray]
+"""Utilities of m pools from their rows, shape (m, G), of each precision, shape (G,)."""
 
 
 @dataclass(frozen=True)
@@ -202,29 +228,27 @@ def mean_gains(
     """Σ weight·E[w(Y + s) − w(Y)] for every distinct size s, and its error; None: endless."""
     begins = min(0.25, MIDDLE_BEGINS / grid.n_players)
     middle, scale = t > begins, float(np.abs(curve).max())
-    values, error = np.zeros(len(grid.steps)), (NEGLIGIBLE + 4 * TINY + 8 * EPSILON) * scale
+    values, error = np.zeros(len(grid.steps)), (2 * NEGLIGIBLE + 4 * TINY + 8 * EPSILON) * scale
     if middle.any():
-        frequency, spectrum, left_out = significant(grid, curve, begins)
+        frequency, spectrum = significant(grid, curve, begins)
         if len(frequency) * len(grid.steps) * int(middle.sum()) > MOST_WORK:
             return None
         law = list(zip(t[middle], weight[middle], strict=True))
         floor = NEGLIGIBLE * scale / max(1, len(frequency))
         values += from_frequencies(grid, frequency, spectrum, law, floor)
-        error += left_out
     return values + from_few(grid, curve, t[~middle], weight[~middle]), error
 
 
-def from_few(grid: Lattice, folded: FloatArray, t: FloatArray, weight: FloatArray) -> FloatArray:
+def from_few(grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray) -> FloatArray:
     """Nodes at which few owners are present: series in ρ = t/(1−t), on a short lattice."""
     values = np.zeros(len(grid.steps))
     lengths = np.array([transform_length(grid, node) for node in t], dtype=np.int64)
-    for length in np.unique(lengths):
-        rows = np.minimum(np.arange(length), grid.total)
-        curve = np.fft.rfft(folded[rows])
-        sums = size_transform(grid, int(length))
-        for node, part in zip(t[lengths == length], weight[lengths == length], strict=True):
-            law = np.exp(log_transform(sums, grid.n_players, node, int(length)))
-            shifted = np.fft.irfft(curve * np.conj(law), int(length))  # E[w(Y + y)], all y at once
+    for length in np.unique(lengths).tolist():
+        level = np.fft.rfft(curve[np.minimum(np.arange(length), grid.total)])
+        sums, some = size_transform(grid, length), lengths == length
+        for node, part in zip(t[some], weight[some], strict=True):
+            law = np.exp(log_transform(sums, grid.n_players, node))
+            shifted = np.fft.irfft(level * np.conj(law), length)  # E[w(Y + y)], all y at once
             values += part * take_out(grid, shifted, node)
     return values
 
@@ -257,40 +281,34 @@ def size_transform(grid: Lattice, length: int) -> ComplexArray:
     return np.fft.fft(np.bincount(grid.steps % length, grid.counts, minlength=length))
 
 
-def log_transform(sums: ComplexArray, n_players: int, t: float, length: int) -> ComplexArray:
+def log_transform(sums: ComplexArray, n_players: int, t: float) -> ComplexArray:
     """Logarithm of E z^Y at the frequencies of `rfft`, from S at all powers of z."""
-    frequency = np.arange(length // 2 + 1)
-    rho = t / (1 - t)
+    frequency, rho = np.arange(len(sums) // 2 + 1), t / (1 - t)
     total = np.full(len(frequency), n_players * np.log1p(-t), dtype=sums.dtype)
     for r in range(1, series_length(rho) + 1):
-        total -= (-rho) ** r / r * sums[(r * frequency) % length]
+        total -= (-rho) ** r / r * sums[(r * frequency) % len(sums)]
     return total
 
 
-def significant(
-    grid: Lattice, folded: FloatArray, begins: float
-) -> tuple[IntArray, ComplexArray, float]:
-    """Frequencies that count in the middle, the transform of w there, and what the others add.
+def significant(grid: Lattice, curve: FloatArray, begins: float) -> tuple[IntArray, ComplexArray]:
+    """Frequencies that count in the middle, and the transform of w there.
 
-    The transform is weighted, so that a sum over it is a sum over all frequencies; what all others
-    together could add to a value is bounded.
-
-    |E z^Y| falls with t for every z, so its value where the middle begins bounds all of it; with
-    one owner taken out it is larger by 1/(1−2t) at most.
+    The transform is weighted, so that a sum over it is a sum over all frequencies; what the others
+    together could add to a value is `NEGLIGIBLE`. |E z^Y| falls with t for every z, so its value
+    where the middle begins bounds all of it; with one owner taken out it is larger by 1/(1−2t) at
+    most.
     """
-    length = grid.length
-    spectrum = np.fft.rfft(folded, length)
-    sums = size_transform(grid, length).real
-    size = np.exp(log_transform(sums, grid.n_players, begins, length))
-    could_add = 4 * np.abs(spectrum) * size / (length * (1 - 2 * begins))
+    spectrum = np.fft.rfft(curve, grid.length)
+    sums = size_transform(grid, grid.length)
+    size = np.exp(log_transform(sums, grid.n_players, begins).real)
+    could_add = 4 * np.abs(spectrum) * size / (grid.length * (1 - 2 * begins))
     could_add[0] = 0.0  # w(Y + s) − w(Y) has no constant part
     order = np.argsort(could_add, kind="stable")
-    rest = np.cumsum(could_add[order])
-    dropped = int(np.searchsorted(rest, NEGLIGIBLE * np.abs(folded).max(), side="right"))
-    left_out = float(rest[dropped - 1]) if dropped else 0.0
+    most = NEGLIGIBLE * np.abs(curve).max()
+    dropped = int(np.searchsorted(np.cumsum(could_add[order]), most, side="right"))
     chosen = np.sort(order[dropped:])
-    weight = np.where(2 * chosen == length, 1.0, 2.0) / length  # ± frequencies together
-    return chosen, spectrum[chosen] * weight, left_out
+    weight = np.where(2 * chosen == grid.length, 1.0, 2.0) / grid.length  # ± frequencies together
+    return chosen, spectrum[chosen] * weight
 
 
 def fast_length(least: int) -> int:
@@ -324,3 +342,92 @@ def from_frequencies(
             if np.count_nonzero(keep) < 0.8 * len(keep):
                 z, w = z[keep], w[keep]
     return values
+
+
+def exact_by_kinds(
+    sizes: FloatArray, gamma: FloatArray, utility: Utility, smooth: bool
+) -> Estimate | None:
+    """Shapley values of owners of few kinds; None where this route does not reach them.
+
+    A utility that is not `smooth` in the rows is known where few are present only.
+    """
+    pairs = np.stack([sizes, gamma], axis=1)
+    kinds, member, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    n, sides = len(pairs), table_sides(counts)
+    if n > MOST_OF_KINDS or sides is None or not (smooth or (sides == counts).all()):
+        return None
+    present = grid([np.arange(side + 1.0) for side in sides])
+    table = utility(present * kinds[:, 0], kinds[:, 1]).reshape(sides + 1)
+    if not np.isfinite(table).all():
+        return None
+    found = np.zeros((len(counts), 2))
+    for t, weight in zip(*nodes((n + 1) // 2, SHAPLEY), strict=True):
+        for kind in range(len(counts)):
+            found[kind] += weight * gains(utility, kinds, kind, table, counts, float(t))
+    error, scale = float(np.abs(np.diff(found)).max()), float(np.abs(table).max())
+    if error > GOOD * scale:
+        return None
+    details: dict[str, object] = {
+        "route": "kinds of owners",
+        "numerical_error": error + 1e-14 * scale,
+        "error_checked_only": bool((sides < counts).any()),
+    }
+    return Estimate(found[member.ravel(), 0], details=details)
+
+
+def table_sides(counts: IntArray) -> IntArray | None:
+    """Largest number present of each kind in the table; None where there are too many kinds."""
+    for longest in range(LONGEST, 7, -1):
+        sides = np.minimum(counts, longest)
+        if np.prod(sides + 1.0) <= MOST_POOLS:
+            return sides
+    return None
+
+
+def gains(
+    utility: Utility, kinds: FloatArray, kind: int, table: FloatArray, counts: IntArray, t: float
+) -> FloatArray:
+    """E[u(with one more of this kind) − u] when others join with probability t, by two rules."""
+    from scipy.special import bdtrc
+    from scipy.stats import binom
+
+    others = counts - (np.arange(len(counts)) == kind)
+    most = np.minimum(np.array(table.shape) - 1, others)
+    if (bdtrc(most, others, t) < RARE).all():  # more than are in the table are never present
+        mean = table
+        for g in reversed(range(len(others))):  # last axis first, the kind's own by differences
+            law = binom.pmf(np.arange(table.shape[g] - (g == kind)), others[g], t)
+            mean = (np.diff(mean, axis=-1) if g == kind else mean) @ law
+        return np.full(2, mean)
+    rules = [points for least, points in RULES.items() if t * others.sum() >= least][-1]
+    laws = [[gauss(int(count), t, points) for count in others] for points in rules]
+    return np.array([ruled_gain(utility, kinds, kind, law) for law in laws])
+
+
+def gauss(count: int, t: float, points: int) -> tuple[FloatArray, FloatArray]:
+    """Gauss's rule of a binomial law, from the recurrence of Krawtchouk's polynomials."""
+    from scipy.linalg import eigh_tridiagonal
+
+    k = np.arange(min(points, count + 1), dtype=np.float64)
+    diagonal = t * (count - k) + (1 - t) * k
+    beside = np.sqrt(k[1:] * t * (1 - t) * (count + 1 - k[1:]))
+    x, vectors = eigh_tridiagonal(diagonal, beside)
+    return np.maximum(x, 0.0), vectors[0] ** 2
+
+
+def grid(axes: Sequence[FloatArray]) -> FloatArray:
+    """All combinations, one a row, the last axis fastest."""
+    return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+
+
+def ruled_gain(
+    utility: Utility, kinds: FloatArray, kind: int, laws: Sequence[tuple[FloatArray, FloatArray]]
+) -> float:
+    """The same mean over the product of the rules of all kinds."""
+    present = grid([points for points, _ in laws])
+    weight = np.prod(grid([part for _, part in laws]), axis=1)
+    likely = weight > RARE * float(weight.max())
+    one = np.arange(len(kinds)) == kind
+    pools = np.stack([present[likely] + one, present[likely]]) * kinds[:, 0]
+    worth = utility(pools.reshape(-1, len(kinds)), kinds[:, 1]).reshape(2, -1)
+    return float(weight[likely] @ (worth[0] - worth[1]))

@@ -27,7 +27,7 @@ from dushapley.games.base import Game
 from dushapley.games.size.closed_forms import Part, solve
 from dushapley.games.size.curves import LearningCurve
 from dushapley.games.size.du import du_by_precision
-from dushapley.games.size.kinds import exact_by_kinds
+from dushapley.games.size.exact import exact_by_kinds
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, check_sizes, check_whole, refuse
@@ -135,8 +135,8 @@ class LinearRegressionGame(Game):
         content: tuple[object, ...] = (form, self.d, self.trace, self.floor, self.sizes, self.gamma)
         if form == "simulated":
             self.fractions = "none"
-            check_whole(draws, "draws")
-            self._moments = simulated_moments(self.sizes, self.gamma, self.d, draws, seed)
+            n_draws = check_whole(draws, "draws")
+            self._moments = simulated_moments(self.sizes, self.gamma, self.d, n_draws, seed)
             content = (*content, draws, seed)
         self.fingerprint = digest("linear regression", *content, *self.names)
 
@@ -160,18 +160,15 @@ class LinearRegressionGame(Game):
         if self.form == "simulated":
             return None
         if len(np.unique(self.gamma)) == 1:
-            return solve(method, self.sizes, [Part(self.sizes, self._curve())], wishes)
-        if method in ("du", "du++") and not wishes:
-            return du_by_precision(self.sizes, self.gamma, self.of_rows)
-        if method != "exact" or wishes:
+            one = self.gamma[:1]
+            curve = LearningCurve(lambda n: self.of_rows(n.reshape(-1, 1), one).reshape(n.shape))
+            return solve(method, self.sizes, [Part(self.sizes, curve)], wishes)
+        if wishes or method not in ("exact", "du", "du++"):
             return None
+        if method != "exact":
+            return du_by_precision(self.sizes, self.gamma, self.of_rows)
         smooth = self.form != "paper"  # which rounds down
         return exact_by_kinds(self.sizes, self.gamma, self.of_rows, smooth)
-
-    def _curve(self) -> LearningCurve:
-        """Utility of so many rows where all owners are equally precise."""
-        gamma = self.gamma[:1]
-        return LearningCurve(lambda n: self.of_rows(n.reshape(-1, 1), gamma).reshape(n.shape))
 
 
 def effective_rows(rows: FloatArray, gamma: FloatArray) -> FloatArray:
