@@ -63,8 +63,6 @@ def bracket(sizes: FloatArray, curve: LearningCurve, scale: FloatArray | None = 
     n = len(sizes)
     own, member = np.unique(sizes, return_inverse=True)
     ends = finite_curve(curve, np.array([0.0, float(sizes.sum())]))
-    if n == 1:
-        return ends[1:] - ends[:1], ends[1:] - ends[:1], 0.0
     ks, exact = exact_terms(sizes, curve)
     between = np.setdiff1d(np.arange(n), ks)
     terms = middle_terms(sizes, own, between)
@@ -107,8 +105,8 @@ def middle_terms(sizes: FloatArray, own: FloatArray, k: IntArray) -> Middle:
     """
     m = len(sizes) - 1
     others = without_one(sizes, own)
-    mean = others.mean(axis=1, keepdims=True)
-    second, third = (np.mean((others - mean) ** r, axis=1, keepdims=True) for r in (2, 3))
+    mean = others.sum(axis=1, keepdims=True) / max(m, 1)
+    second, third = (((others - mean) ** r).sum(axis=1, keepdims=True) / max(m, 1) for r in (2, 3))
     return Middle(
         mine=own[:, None],
         mean=k * mean,
@@ -180,14 +178,14 @@ def exact_terms(sizes: FloatArray, w: Curve) -> tuple[IntArray, FloatArray]:
     n = len(sizes)
     depth = min(DEEPEST, n - 1)
     grid = lattice(sizes) if comb(n, depth + 1) > FEW_COALITIONS else None
-    if grid is not None and grid.n_players > 0 and grid.steps[-1] <= MOST_STEPS:
+    if grid is not None and 0 < grid.steps[-1] <= MOST_STEPS:
         level = utilities(grid, w)
         sides = [counted_means(grid, n, level, depth), -counted_means(grid, n, level[::-1], depth)]
     else:
         while comb(n, depth + 1) > MOST_COALITIONS and depth > 0:
             depth -= 1
-        sides = [listed_means(sizes, w, depth, all_but) for all_but in (False, True)]
-    ks = np.array([*range(depth + 1), *range(n - 1, n - 2 - depth, -1)])
+        sides = [listed_means(sizes, w, depth, False), -listed_means(sizes, w, depth, True)]
+    ks = [*range(depth + 1), *range(n - 1, n - 2 - depth, -1)]
     ks, first = np.unique(ks, return_index=True)
     return ks, np.concatenate(sides, axis=1)[:, first]
 
@@ -196,7 +194,8 @@ def listed_means(sizes: FloatArray, w: Curve, depth: int, all_but: bool) -> Floa
     """Terms k = 0..depth, or m, m−1, ..., by listing every coalition of up to depth+1 owners.
 
     The mean of w(n_i + n_T) runs over the coalitions of k+1 that contain i, that of w(n_T) over
-    those of k that do not. With `all_but` the coalitions listed are those who are absent.
+    those of k that do not. With `all_but` the coalitions listed are those who are absent, and terms
+    have the other sign.
     """
     n = len(sizes)
     with_i, without_i = np.zeros((n, depth + 2)), np.zeros((n, depth + 2))
@@ -207,8 +206,7 @@ def listed_means(sizes: FloatArray, w: Curve, depth: int, all_but: bool) -> Floa
         inside = np.bincount(teams.ravel(), np.repeat(worth, order), minlength=n)
         with_i[:, order] = inside / comb(n - 1, max(order - 1, 0))
         without_i[:, order] = (worth.sum() - inside) / max(comb(n - 1, order), 1)
-    terms = with_i[:, 1:] - without_i[:, :-1]
-    return -terms if all_but else terms
+    return with_i[:, 1:] - without_i[:, :-1]
 
 
 def absent_rows(sizes: FloatArray, teams: IntArray) -> FloatArray:
@@ -229,29 +227,28 @@ def counted_means(grid: Lattice, n: int, level: FloatArray, depth: int) -> Float
     :math:`a_k(y) = \sum_Y e_k(Y)\,w(Y + y)` at y = 0, s, 2s, ... Sizes that no coalition has
     cancel in it. With `level` reversed, the coalitions counted are those who are absent.
     """
-    steps = np.append(0, grid.steps)  # owners without rows are owners here
     reach = (2 * depth + 2) * int(grid.steps[-1])
     length = fast_length(2 * reach + 2)
     here = np.minimum(np.arange(reach + 1), grid.total)
     transform = np.fft.rfft(level[here], length)
     shifted = [
         np.fft.irfft(transform * np.conj(e), length)[: reach + 1]
-        for e in elementary(grid, n - grid.n_players, depth, length)
+        for e in elementary(grid, depth, length)
     ]
-    around = [[part[r * steps] for r in range(depth + 2)] for part in shifted]
+    around = [[part[r * grid.steps] for r in range(depth + 2)] for part in shifted]
     terms = [
         sum((-1) ** r * (around[k - r][r + 1] - around[k - r][r]) for r in range(k + 1))
         / comb(n - 1, k)
         for k in range(depth + 1)
     ]
-    return np.stack(terms, axis=1)[grid.member + 1]
+    return np.stack(terms, axis=1)[grid.member]
 
 
-def elementary(grid: Lattice, empty: int, depth: int, length: int) -> list[ComplexArray]:
+def elementary(grid: Lattice, depth: int, length: int) -> list[ComplexArray]:
     """Transforms of e_0..e_depth by Newton's identities, from the power sums S(z^r)."""
     sums = size_transform(grid, length)
     frequency = np.arange(length // 2 + 1)
-    power = [sums[(r * frequency) % length] + empty for r in range(1, depth + 1)]
+    power = [sums[(r * frequency) % length] for r in range(1, depth + 1)]
     e = [np.ones(len(frequency), dtype=sums.dtype)]
     for k in range(1, depth + 1):
         e.append(sum((-1) ** (r - 1) * e[k - r] * power[r - 1] for r in range(1, k + 1)) / k)

@@ -145,7 +145,7 @@ def unbounded(parts: Sequence[Part]) -> str:
         if part.curve.shape != "completely monotone":
             rows = part.sizes.sum(keepdims=True)
             if found := contradiction(part.curve, "completely monotone", rows):
-                return f"w is not completely monotone: {found}"
+                return f"w is not completely monotone, by its {found}"
     return ""
 
 
@@ -166,8 +166,8 @@ def error_notes(values: FloatArray, certificate: Guarantee) -> tuple[str, ...]:
     large = certificate.bound > NOTEWORTHY * np.abs(values)
     if not large.any():
         return ()
-    numerically = "(checked numerically, not proven) is about at most"
-    limit = "is at most" if certificate.is_guarantee else numerically
+    proven = certificate.is_guarantee
+    limit = "is at most" if proven else "(checked numerically, not proven) is about at most"
     return (
         f"The error of these values {limit} {certificate.bound.max():.3g}; for {large.sum()} of "
         f"{len(values)} owners that allows more than {NOTEWORTHY:.0%} of their value. Sizes differ "

@@ -85,11 +85,14 @@ class LearningCurve:
 
 def as_curve(w: Curve, second_derivative: Curve | None, shape: Shape | None) -> LearningCurve:
     """A plain function with its declarations, or a curve as it is."""
-    if not isinstance(w, LearningCurve):
-        return LearningCurve(w, second_derivative, shape)
-    if second_derivative is not None or shape is not None:
-        raise InvalidGame("This curve declares its shape and derivative itself; leave them out.")
-    return w
+    refuse(
+        InvalidGame,
+        (
+            isinstance(w, LearningCurve) and (second_derivative, shape) != (None, None),
+            "This curve declares its shape and derivative itself; leave them out.",
+        ),
+    )
+    return w if isinstance(w, LearningCurve) else LearningCurve(w, second_derivative, shape)
 
 
 def contradiction(curve: LearningCurve, shape: Shape, rows: FloatArray) -> str:
@@ -110,25 +113,6 @@ def contradiction(curve: LearningCurve, shape: Shape, rows: FloatArray) -> str:
     return ""
 
 
-def check_shape(curve: LearningCurve, rows: FloatArray) -> None:
-    """Refuse a declared shape that differences of the curve contradict.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> logistic = LearningCurve(lambda n: 1 / (1 + np.exp(5 - n / 10)), shape="concave")
-    >>> check_shape(logistic, np.array([100.0]))
-    Traceback (most recent call last):
-    ...
-    dushapley.errors.InvalidGame: w is declared concave, but its differences of order 2 ...
-    """
-    if curve.shape is not None and (found := contradiction(curve, curve.shape, rows)):
-        raise InvalidGame(
-            f"w is declared {curve.shape}, but its {found}. A bound would rest on that: declare "
-            "what the curve is, or nothing (shape=None)."
-        )
-
-
 def wrong_sign(level: FloatArray, orders: int, size: FloatArray, n: FloatArray) -> str:
     """Describe the first differences of the wrong sign, between which rows `n`; empty: none.
 
@@ -143,8 +127,7 @@ def wrong_sign(level: FloatArray, orders: int, size: FloatArray, n: FloatArray) 
         wrong = np.flatnonzero((signed.min(axis=0) < -(2.0**order) * room) & finite)
         if len(wrong):
             low, high = n[[0, -1], wrong[0]]
-            between = f"between {low:g} and {high:g} rows"
-            return f"differences of order {order} have the wrong sign {between}"
+            return f"differences of order {order} between {low:g} and {high:g} rows"
     return ""
 
 
@@ -225,8 +208,13 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
     True
     """
     s2, v = np.asarray(noise, dtype=np.float64), np.asarray(prior, dtype=np.float64)
-    if not ((s2 > 0).all() and (v > 0).all()):
-        raise InvalidGame("noise and prior variances must be positive.")
+    refuse(
+        InvalidGame,
+        (
+            not ((s2 > 0).all() and (v > 0).all()),
+            "noise and prior variances must be positive.",
+        ),
+    )
     return LearningCurve(
         lambda n: -s2 / (n + s2 / v),
         lambda n: -2 * s2 / (n + s2 / v) ** 3,
@@ -269,8 +257,10 @@ def _monotone(
 ) -> LearningCurve:
     """A completely monotone curve of these parameters, which must be positive."""
     for letter, value in parameters.items():
-        if not 0 < value < np.inf:
-            raise InvalidGame(f"{letter} is {value!r}; it must be finite and positive.")
+        refuse(
+            InvalidGame,
+            (not 0 < value < np.inf, f"{letter} is {value!r}; it must be finite and positive."),
+        )
     content = " ".join(f"{letter}={float(value)!r}" for letter, value in parameters.items())
     return LearningCurve(
         function, second_derivative, "completely monotone", f"{name} {content}", elementwise=True

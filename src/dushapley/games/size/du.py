@@ -10,7 +10,6 @@ precision, n is a vector: how many rows there are of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.games.size.curves import LearningCurve, finite_curve
+from dushapley.games.size.exact import Utility
 from dushapley.protocol import Estimate
 
 MOST_TERMS = 2**23
@@ -57,14 +57,8 @@ def du_values(
     return sums[member] / n, error / n + rounding, how
 
 
-def du_by_precision(
-    sizes: FloatArray, gamma: FloatArray, utility: Callable[[FloatArray, FloatArray], FloatArray]
-) -> Estimate | None:
-    """DU-Shapley where rows differ in precision; None: too many terms.
-
-    `utility` maps rows of each precision, shape (m, G), and these precisions, shape (G,), to the
-    utilities of m pools.
-    """
+def du_by_precision(sizes: FloatArray, gamma: FloatArray, utility: Utility) -> Estimate | None:
+    """DU-Shapley where rows differ in precision; None: too many terms."""
     kinds, member = np.unique(np.stack([sizes, gamma], axis=1), axis=0, return_inverse=True)
     precisions, which = np.unique(gamma, return_inverse=True)
     n, all_rows = len(sizes), np.bincount(which, sizes)
@@ -81,25 +75,6 @@ def du_by_precision(
     error = 1e-14 * float(np.abs(worth).max())
     values = np.mean(worth[:, 0] - worth[:, 1], axis=1)[member.ravel()]
     return Estimate(values, details={"route": "rows of each precision", "numerical_error": error})
-
-
-def definition_values(sizes: FloatArray, within: FloatArray, curve: LearningCurve) -> FloatArray:
-    """Definition 1 of a curve of how many rows lie in one bin, its mean over the draws.
-
-    Of round(kμ) rows drawn from the others', `within` of whose are in the bin, a hypergeometric
-    number is in the bin.
-    """
-    from scipy.stats import hypergeom
-
-    n = len(sizes)
-    values = np.zeros(n)
-    for i in range(n):
-        rows, inside = float(sizes.sum() - sizes[i]), float(within.sum() - within[i])
-        drawn = np.round(np.arange(n) / max(n - 1, 1) * rows)[:, None]
-        count = np.arange(inside + 1)
-        gain = finite_curve(curve, count + within[i]) - finite_curve(curve, count)
-        values[i] = float((hypergeom.pmf(count, rows, inside, drawn) @ gain).mean())
-    return values
 
 
 @dataclass(frozen=True)
@@ -146,13 +121,13 @@ def by_rule(owner: Owner, curve: LearningCurve) -> tuple[FloatArray, float, str]
     lower = weighted_sum(owner, curve, *sum_rule(owner.n, NODES, ends=False))
     if curve.shape == "completely monotone":
         upper = weighted_sum(owner, curve, *sum_rule(owner.n, NODES, ends=True))
-        half = float(np.abs(upper - lower).max()) / 2
-        return (lower + upper) / 2, half, "error proven (completely monotone curve)"
+        middle, half = (lower + upper) / 2, float(np.abs(upper - lower).max()) / 2
+        return middle, half, "error proven (completely monotone curve)"
     if curve.shape is not None:
         return lower, monotone_error(owner, lower, curve), f"error proven ({curve.shape} curve)"
     finer = weighted_sum(owner, curve, *sum_rule(owner.n, 2 * NODES, ends=False))
-    error = float(np.abs(finer - lower).max())
-    return finer, error, "error checked numerically, not proven (no shape declared)"
+    checked = "error checked numerically, not proven (no shape declared)"
+    return finer, float(np.abs(finer - lower).max()), checked
 
 
 def sum_rule(n: int, nodes: int, ends: bool) -> tuple[FloatArray, FloatArray]:

@@ -80,7 +80,7 @@ Utility = Callable[[FloatArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Lattice:
-    """Sizes as whole multiples of a unit; equal owners are one entry, empty ones none.
+    """Sizes as whole multiples of a unit; equal owners are one entry.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Lattice:
     steps, counts
         Distinct sizes in steps, and how many owners have each.
     member
-        For every owner its entry in `steps`; −1 for owners without rows.
+        For every owner its entry in `steps`.
     """
 
     unit: float
@@ -109,8 +109,8 @@ class Lattice:
 
     @property
     def n_players(self) -> int:
-        """Owners who hold anything."""
-        return int(self.counts.sum())
+        """Number of owners."""
+        return len(self.member)
 
 
 def lattice(sizes: FloatArray) -> Lattice | None:
@@ -126,8 +126,6 @@ def lattice(sizes: FloatArray) -> Lattice | None:
     if whole.sum() // divisor > MOST_ROWS:
         return None
     steps, member, counts = np.unique(whole // divisor, return_inverse=True, return_counts=True)
-    if steps[0] == 0:
-        steps, counts, member = steps[1:], counts[1:], member - 1
     return Lattice(FINEST * divisor, steps, counts.astype(np.int64), member)
 
 
@@ -182,7 +180,7 @@ def exact_values(
     grid = lattice(sizes)
     if grid is None or grid.n_players > MOST_OWNERS:
         return None
-    if grid.n_players == 0:
+    if grid.total == 0:
         return np.zeros(len(sizes)), 0.0
     level = utilities(grid, w)
     # a difference of utilities is as exact as the utilities are, however near they lie
@@ -192,8 +190,7 @@ def exact_values(
         if found is None:
             return None
         values, error = values + found[0], error + found[1]
-    # from distinct sizes back to owners; whoever brings nothing is worth nothing
-    return np.append(values, 0.0)[grid.member], error
+    return values[grid.member], error
 
 
 def halves(
@@ -210,8 +207,8 @@ def halves(
     low = t < 0.5
     if law[0] == law[1]:
         return [(level - level[::-1], t[low], weight[low])]
-    high = (1 - t[~low])[::-1]
-    return [(level, t[low], weight[low]), (-level[::-1], high, weight[~low][::-1])]
+    above = (-level[::-1], (1 - t[~low])[::-1], weight[~low][::-1])
+    return [(level, t[low], weight[low]), above]
 
 
 def nodes(number: int, law: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
@@ -234,8 +231,7 @@ def mean_gains(
         if len(frequency) * len(grid.steps) * int(middle.sum()) > MOST_WORK:
             return None
         law = list(zip(t[middle], weight[middle], strict=True))
-        floor = NEGLIGIBLE * scale / max(1, len(frequency))
-        values += from_frequencies(grid, frequency, spectrum, law, floor)
+        values += from_frequencies(grid, frequency, spectrum, law, NEGLIGIBLE * scale)
     return values + from_few(grid, curve, t[~middle], weight[~middle]), error
 
 
@@ -322,11 +318,12 @@ def from_frequencies(
     frequency: IntArray,
     spectrum: ComplexArray,
     law: Sequence[tuple[float, float]],
-    floor: float,
+    room: float,
 ) -> FloatArray:
     """Nodes of the middle: Σ_z ŵ(z) (z^s − 1) Π_j(1 − t + t z^{n_j}) / (1 − t + t z^s).
 
-    On the way to t = ½ more frequencies fade; those that can add less than `floor` are let go.
+    On the way to t = ½ more frequencies fade; those that can add less than their share of `room`
+    are let go.
     """
     values = np.zeros(len(grid.steps))
     at_once = max(1, AT_ONCE // len(grid.steps))
@@ -338,7 +335,7 @@ def from_frequencies(
             factor = (1 - t) + t * z
             faded = w * np.multiply.reduce(factor**grid.counts, axis=1)
             values += weight * (faded @ ((z - 1) / factor)).real
-            keep = 2 * np.abs(faded) > floor * (1 - 2 * t)
+            keep = 2 * np.abs(faded) * len(frequency) > room * (1 - 2 * t)
             if np.count_nonzero(keep) < 0.8 * len(keep):
                 z, w = z[keep], w[keep]
     return values

@@ -22,7 +22,6 @@ from dushapley.games.base import Game
 from dushapley.games.marginals import SumsMarginals
 from dushapley.games.size import curves
 from dushapley.games.size.closed_forms import Part, solve
-from dushapley.games.size.du import definition_values
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import refuse
@@ -45,14 +44,17 @@ class PooledRowsGame(Game):
     fractions = "exact"
     cheap = True
     counts: FloatArray
-    w: curves.Curve
-    curve: curves.LearningCurve
 
     def _set_curve(
         self, curve: curves.LearningCurve, fingerprint: str | None, kind: str, *content: object
     ) -> None:
         """Check a curve against all rows there are, and name the game by all its content."""
-        curves.check_shape(curve, self.counts.sum(axis=0))
+        rows = self.counts.sum(axis=0)
+        if curve.shape is not None and (found := curves.contradiction(curve, curve.shape, rows)):
+            raise InvalidGame(
+                f"w is declared {curve.shape}, but its {found} have the wrong sign. A bound would "
+                "rest on that: declare what the curve is, or nothing (shape=None)."
+            )
         self.curve = curve
         name = curve.name if fingerprint is None else fingerprint
         if name is not None:
@@ -124,8 +126,8 @@ class SizeGame(PooledRowsGame):
     ) -> None:
         self._set_owners(sizes, names)
         self.w, self.counts = w, self.sizes[:, None]
-        curve = curves.as_curve(w, second_derivative, shape)
-        self._set_curve(curve, fingerprint, "size game", self.sizes, "\n".join(self.names))
+        curve, names = curves.as_curve(w, second_derivative, shape), "\n".join(self.names)
+        self._set_curve(curve, fingerprint, "size game", self.sizes, names)
 
     def worth(self, rows: FloatArray) -> FloatArray:
         return curves.apply_curve(self.w, rows[0])
@@ -244,9 +246,9 @@ class RegressogramGame(PooledRowsGame):
             probabilities = np.bincount(bins, minlength=n_bins) / n
         owner = np.repeat(np.arange(len(owners)), [len(block) for block in owners.X])
         counts = np.bincount(owner * n_bins + bins, minlength=len(owners) * n_bins)
-        curve = curves.mean_estimation(s2, v)
-        game = cls(counts.reshape(-1, n_bins), probabilities, curve, names=owners.names)
-        learnt = -float(game(np.ones((1, len(owners)), dtype=np.bool_))[0])
+        table, curve = counts.reshape(-1, n_bins), curves.mean_estimation(s2, v)
+        game = cls(table, probabilities, curve, names=owners.names)
+        learnt = -float(game(np.ones((1, len(owners))))[0])
         game.excess_risk = ExcessRisk(learnt, max(0.0, within - s2), s2, v, n_bins, slices)
         return game
 
@@ -287,12 +289,22 @@ class RegressogramGame(PooledRowsGame):
         >>> game.definition_1().round(3).tolist()
         [0.155, 0.182, 0.208, 0.258]
         """
-        whole = bool((self.counts % 1 == 0).all())
-        refuse(InvalidGame, (not whole, "Rows are drawn one by one: counts must be whole."))
-        return np.sum(
-            [p.weight * definition_values(self.sizes, p.sizes, p.curve) for p in self.parts()],
-            axis=0,
+        from scipy.stats import hypergeom
+
+        refuse(
+            InvalidGame,
+            ((self.counts % 1).any(), "Rows are drawn one by one: counts must be whole."),
         )
+        n, values = self.n_players, np.zeros(self.n_players)
+        share = np.arange(n)[:, None] / max(n - 1, 1)
+        for part in self.parts():
+            for i, (size, own) in enumerate(zip(self.sizes, part.sizes, strict=True)):
+                rows, inside = self.sizes.sum() - size, part.sizes.sum() - own
+                count = np.arange(inside + 1)
+                chance = hypergeom.pmf(count, rows, inside, np.round(share * rows))
+                gain = curves.finite_curve(part.curve, count + own) - part.curve(count)
+                values[i] += part.weight * float((chance @ gain).mean())
+        return values
 
 
 def in_column(b: int, n_columns: int, function: curves.Curve, n: FloatArray) -> FloatArray:
@@ -328,27 +340,39 @@ class ExcessRisk:
 
 def as_regression(owners: Owners) -> tuple[FloatArray, FloatArray]:
     """Numeric features and labels of all owners, or what is wrong with them."""
-    if owners.y[0] is None:
-        raise InvalidOwners("The owners have no target; a regressogram learns one. Pass (X, y).")
+    refuse(
+        InvalidOwners,
+        (
+            owners.y[0] is None,
+            "The owners have no target; a regressogram learns one. Pass (X, y).",
+        ),
+    )
     try:
-        blocks = [np.asarray(block, dtype=np.float64).reshape(len(block), -1) for block in owners.X]
-        X = np.concatenate(blocks)
+        X = np.concatenate([np.asarray(x, dtype=np.float64).reshape(len(x), -1) for x in owners.X])
         y = np.concatenate([np.asarray(block, dtype=np.float64).ravel() for block in owners.y])
     except (TypeError, ValueError) as error:
         raise InvalidOwners(f"A regressogram needs numbers throughout ({error}).") from error
-    if not (np.isfinite(X).all() and np.isfinite(y).all()):
-        raise InvalidOwners("A regressogram needs finite numbers; fill or drop missing values.")
+    refuse(
+        InvalidOwners,
+        (
+            not (np.isfinite(X).all() and np.isfinite(y).all()),
+            "A regressogram needs finite numbers; fill or drop missing values.",
+        ),
+    )
     return X, y
 
 
 def cubes(X: FloatArray, per_axis: int) -> IntArray:
     """The bin of every row: one of so many equal cubes along each feature, the first fastest."""
     d = X.shape[1]
-    sentence = (
-        f"{per_axis} slices along each of {d} features make {per_axis**d:,} bins; a "
-        "regressogram is for a few features. Choose fewer columns or per_axis=."
+    refuse(
+        InvalidOwners,
+        (
+            per_axis**d > MOST_CUBES,
+            f"{per_axis} slices along each of {d} features make {per_axis**d:,} bins; a "
+            "regressogram is for a few features. Choose fewer columns or per_axis=.",
+        ),
     )
-    refuse(InvalidOwners, (per_axis**d > MOST_CUBES, sentence))
     low, width = X.min(axis=0), np.ptp(X, axis=0)
     step = np.floor((X - low) / np.where(width > 0, width, 1.0) * per_axis).astype(np.int64)
     return np.asarray(np.minimum(step, per_axis - 1) @ per_axis ** np.arange(d))

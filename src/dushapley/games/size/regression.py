@@ -132,22 +132,20 @@ class LinearRegressionGame(Game):
                 "form='simulated' draws rows: sizes must be whole numbers.",
             ),
         )
-        content: tuple[object, ...] = (form, self.d, self.trace, self.floor, self.sizes, self.gamma)
         if form == "simulated":
             self.fractions = "none"
             n_draws = check_whole(draws, "draws")
             self._moments = simulated_moments(self.sizes, self.gamma, self.d, n_draws, seed)
-            content = (*content, draws, seed)
+        content = (form, self.d, self.trace, self.floor, self.sizes, self.gamma, draws, seed)
         self.fingerprint = digest("linear regression", *content, *self.names)
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         if self.form != "simulated":
             return self.of_rows(queries * self.sizes, self.gamma)
         pools = queries.astype(np.float64)
-        inverse = [simulated_inverse(self._moments, pool).mean() for pool in pools]
-        error = self.trace * np.array(inverse)
-        enough = pools @ self.sizes > self.d + 1  # else no mean exists
-        return np.maximum(self.floor, np.where(enough, -error, -np.inf))
+        inverse = np.array([simulated_inverse(self._moments, pool).mean() for pool in pools])
+        inverse[pools @ self.sizes <= self.d + 1] = np.inf  # no mean exists
+        return np.maximum(self.floor, -self.trace * inverse)
 
     def of_rows(self, rows: FloatArray, gamma: FloatArray) -> FloatArray:
         """Utility of pools of so many rows (m, G) of such precisions (G,), by the formula."""
