@@ -234,7 +234,7 @@ def certificate(
         raise AssumptionFails(f"There is no certificate here: {why}. Prefer exact values.")
     if method == "du-second-order":
         return certificate_of(bounds[0], bounds, parts, 0.0)
-    values, error, _ = total_du(parts, scale)
+    values, error = total_du(parts, scale)
     return certificate_of(values, bounds, parts, error)
 
 

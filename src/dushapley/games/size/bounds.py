@@ -30,8 +30,6 @@ from dushapley.arrays import ComplexArray, FloatArray, IntArray
 from dushapley.games.size.curves import Curve, LearningCurve, finite_curve
 from dushapley.games.size.exact import Lattice, fast_length, lattice, size_transform, utilities
 
-MOST_TERMS = 2**23
-"""(Size, k) pairs that are worth computing."""
 DEGENERATE = 1e-3
 """Where a three-point rule would divide by less than this, a coarser bound is taken."""
 ROUNDING = 2.0**-44
@@ -185,8 +183,8 @@ def exact_terms(sizes: FloatArray, w: Curve) -> tuple[IntArray, FloatArray]:
         while comb(n, depth + 1) > MOST_COALITIONS and depth > 0:
             depth -= 1
         sides = [listed_means(sizes, w, depth, False), -listed_means(sizes, w, depth, True)]
-    ks = [*range(depth + 1), *range(n - 1, n - 2 - depth, -1)]
-    ks, first = np.unique(ks, return_index=True)
+    both = [*range(depth + 1), *range(n - 1, n - 2 - depth, -1)]
+    ks, first = np.unique(both, return_index=True)
     return ks, np.concatenate(sides, axis=1)[:, first]
 
 
