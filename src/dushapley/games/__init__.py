@@ -22,10 +22,8 @@ from dushapley.games.size.curves import (
 from dushapley.games.size.games import RegressogramGame, SizeGame
 from dushapley.games.size.regression import (
     LinearRegressionGame,
-    RidgeGame,
     epsilon_from_gamma,
     gamma_from_privacy,
-    ridge_minimiser,
 )
 from dushapley.games.utilities import from_utility
 from dushapley.hashing import digest
@@ -60,7 +58,6 @@ __all__ = [
     "Outcome",
     "Regressogram",
     "RegressogramGame",
-    "RidgeGame",
     "RowsGame",
     "Scores",
     "SizeGame",
@@ -81,7 +78,6 @@ __all__ = [
     "mean_estimation",
     "power_law",
     "rational",
-    "ridge_minimiser",
     "saturating",
     "voting",
 ]

@@ -272,40 +272,6 @@ class RegressogramGame(PooledRowsGame):
             partial(column, self.w), second and partial(column, second), self.curve.shape
         )
 
-    def definition_1(self) -> FloatArray:
-        """DU-Shapley as Definition 1 has it, in expectation over its draws.
-
-        The paper says that its closed form (what `du` computes) coincides with the definition
-        here. It does not: of rows drawn from the others, how many lie in a bin is random
-        (hypergeometric), and the closed form puts the mean in its place.
-
-        Examples
-        --------
-        >>> import dushapley as ds
-        >>> w = ds.games.mean_estimation(noise=1.0, prior=1.0)
-        >>> game = ds.RegressogramGame([[2, 0], [0, 2], [1, 1], [2, 1]], [0.5, 0.5], w)
-        >>> ds.value(game, "du").values.round(3).tolist()
-        [0.142, 0.166, 0.19, 0.242]
-        >>> game.definition_1().round(3).tolist()
-        [0.155, 0.182, 0.208, 0.258]
-        """
-        from scipy.stats import hypergeom
-
-        refuse(
-            InvalidGame,
-            ((self.counts % 1).any(), "Rows are drawn one by one: counts must be whole."),
-        )
-        n, values = self.n_players, np.zeros(self.n_players)
-        share = np.arange(n)[:, None] / max(n - 1, 1)
-        for part in self.parts():
-            for i, (size, own) in enumerate(zip(self.sizes, part.sizes, strict=True)):
-                rows, inside = self.sizes.sum() - size, part.sizes.sum() - own
-                count = np.arange(inside + 1)
-                chance = hypergeom.pmf(count, rows, inside, np.round(share * rows))
-                gain = curves.finite_curve(part.curve, count + own) - part.curve(count)
-                values[i] += part.weight * float((chance @ gain).mean())
-        return values
-
 
 def in_column(b: int, n_columns: int, function: curves.Curve, n: FloatArray) -> FloatArray:
     """Ask a function of a table for what it makes of column b."""
