@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -109,7 +109,7 @@ class ClassModel(Additive):
     def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
         """Second moments of statistics around the origin; its classes are in these places."""
 
-    def features(self, X: Array, y: Array) -> FloatArray:
+    def features(self, X: Array, y: Any) -> FloatArray:
         """The class, and the shifted row."""
         codes = np.searchsorted(self.classes, np.asarray(y).astype(self.classes.dtype))
         return np.column_stack([codes, np.asarray(X, dtype=np.float64) - self.origin])
@@ -316,7 +316,7 @@ class NaiveBayes(ClassModel):
         near = EPSILON * reach <= (TIED if self.metric.response == "labels" else ROUNDED)
         return (kept | (variances == 0)).all(axis=(0, 1)) & near, (variances == 0) & ~kept
 
-    def extent(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+    def extent(self, X: Array, y: Any) -> tuple[FloatArray, FloatArray]:
         """Of all rows, and of each class; an absent one has no extent."""
         codes = np.asarray(y).astype(self.classes.dtype)
         parts = [np.asarray(X, dtype=np.float64)]

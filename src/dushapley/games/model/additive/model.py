@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Additive(ABC):
 
     kind: ClassVar[Kind]
     most: int = 1024
-    reduce: Callable[[str, Array, Array], Statistics]
+    reduce: Callable[[str, Array, Any], Statistics]
     width: int
     powers: IntArray | None = None
 
@@ -72,7 +72,7 @@ class Additive(ABC):
         """Statistics as a vector around the common origin, in which pools are sums."""
 
     @abstractmethod
-    def features(self, X: Array, y: Array) -> FloatArray:
+    def features(self, X: Array, y: Any) -> FloatArray:
         """What of each row goes into sums, shape (rows, numbers of a row)."""
 
     @abstractmethod
@@ -88,11 +88,11 @@ class Additive(ABC):
         to be fitted on rows.
         """
 
-    def extent(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+    def extent(self, X: Array, y: Any) -> tuple[FloatArray, FloatArray]:
         """Least and largest value of each column by group, shapes (groups, columns)."""
         return X.min(axis=0)[None], X.max(axis=0)[None]
 
-    def fitted(self, X: Array, y: Array) -> tuple[float, FloatArray]:
+    def fitted(self, X: Array, y: Any) -> tuple[float, FloatArray]:
         """Score of the model fitted on rows, and its coefficients as `scored` has them."""
         from sklearn.base import clone
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
-from dushapley.data.summaries import Statistics
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Scores
 from dushapley.games.marginals import SumsMarginals
@@ -66,20 +65,14 @@ class AdditivePath:
 
         Sums run in this order, so that the order of owners changes no bit.
         """
-        vectors, contents = np.zeros((self.model.width, len(self.game.names))), []
-        for j, statistics in enumerate(self._statistics()):
+        owners, contents = self.game.owners, []
+        vectors = np.zeros((self.model.width, len(owners.names)))
+        given = owners.reduced or map(self.model.reduce, owners.names, owners.X, owners.y)
+        for j, statistics in enumerate(given):
             contents.append(statistics.content)
             vectors[:, j] = self.model.vector(statistics)
         order = sorted(range(len(contents)), key=contents.__getitem__)
-        for part in np.array_split(vectors, 64):  # a copy of all may be large
-            part[:] = part[:, order]
-        return order, vectors
-
-    def _statistics(self) -> Iterable[Statistics]:
-        owners = self.game.owners
-        if owners.reduced is not None:
-            return owners.reduced
-        return map(self.model.reduce, owners.names, owners.X, map(np.asarray, owners.y))
+        return order, vectors[:, order]
 
     def _block(self, queries: Queries, draws: IntArray | None) -> tuple[FloatArray, FloatArray]:
         """Values of at most a block of pools, and the coefficients of their scores by row."""
@@ -95,7 +88,7 @@ class AdditivePath:
         values[~there], found[~there] = self.game.nobody.value, self.nobody
         fitted = ~known[:m] & there & (self.fractions == "rows")
         for k in np.flatnonzero(fitted).tolist():
-            values[k], rows = self.model.fitted(*self._rows(counts[k], ids[k]))
+            values[k], rows = self.model.fitted(*self.game.pool(counts[k], ids[k]))
             found[k] = 0.0
             found[k, : len(rows)] = rows
         return values, found
@@ -110,14 +103,10 @@ class AdditivePath:
             known[k] = not np.any(constant[:, :, k] & (low < high))
         return known
 
-    def _rows(self, counts: IntArray, draw: int | None) -> tuple[Array, Array]:
-        X, y = self.game.pool(counts, draw)
-        return X, np.asarray(y)
-
     def _extent(self, counts: IntArray, draw: int | None) -> tuple[FloatArray, FloatArray]:
         """Least and largest values of a pool, those of whole owners being known."""
         if ((counts > 0) & (counts < self.game.sizes)).any():
-            return self.model.extent(*self._rows(counts, draw))
+            return self.model.extent(*self.game.pool(counts, draw))
         low, high = self.extents
         return low[counts > 0].min(axis=0), high[counts > 0].max(axis=0)
 
@@ -127,9 +116,9 @@ class AdditivePath:
         low, high = zip(*(self.model.extent(*rows) for rows in self._owned()), strict=True)
         return np.stack(low), np.stack(high)
 
-    def _owned(self) -> Iterator[tuple[Array, Array]]:
+    def _owned(self) -> Iterator[tuple[Array, Any]]:
         """Rows of every owner."""
-        return zip(self.game.owners.X, map(np.asarray, self.game.owners.y), strict=True)
+        return zip(self.game.owners.X, self.game.owners.y, strict=True)
 
     def _pooled(self, counts: IntArray, draws: IntArray | None) -> FloatArray:
         """Sums of a block filled up to its constant shape; all owners stand in for nobody."""
@@ -249,20 +238,17 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
     A fixed rule on the model's class, parameters and score. Subclasses are not taken: what they
     changed cannot be known.
     """
-    numbers = all(map(_can_be_summed, (game.X_test, *game.owners.X)))
+    known = game.classes
+    objects = [] if known is None or known.dtype.kind != "O" else known.tolist()
     if (
         game.backend != "numpy"
         or game.scorer.metric is None
         or game.y_test.ndim != 1
-        or not numbers
+        or not all(map(_can_be_summed, (game.X_test, *game.owners.X)))
+        # numbers among objects are fitted as codes
+        or not all(isinstance(label, str) for label in objects)
     ):
         return None
-    targets = (np.asarray(y) for y in game.owners.y)
-    if any(y.dtype.kind == "f" and not np.isfinite(y).all() for y in targets):
-        return None  # the model itself says what it makes of them
-    labels = np.empty(0) if game.classes is None else game.classes
-    if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
-        return None  # numbers among objects are fitted as codes
     rule = _RULES.get(recognised(game.model))
     model = rule(game, game.model.get_params(deep=False)) if rule else None
     if model is None or _too_wide(game, model):
@@ -310,10 +296,10 @@ def _ridge(
 ) -> Additive | None:
     """Ridge regression, and least squares, which has no penalty."""
     alpha, solver = options.get("alpha", 0.0), options.get("solver", "auto")
-    if options["positive"] or ("alpha" in options and not is_number(alpha, above=0)):
+    penalised = "alpha" not in options or is_number(alpha, above=0)
+    # other solvers stop when they are near
+    if options["positive"] or not penalised or solver not in ("auto", "svd", "cholesky"):
         return None
-    if solver not in ("auto", "svd", "cholesky"):
-        return None  # the others stop when they are near
     intercept = bool(options["fit_intercept"])
     return LinearModel(game, float(alpha), intercept=intercept, standardised=standardised)
 
@@ -323,10 +309,10 @@ def _discriminant(
 ) -> Additive | None:
     shrinkage = options["shrinkage"]
     plain = options["priors"] is None and options["covariance_estimator"] is None
-    if not plain or options["solver"] != "lsqr" or isinstance(shrinkage, str):
+    # without shrinkage few rows are singular up to rounding, which decides
+    known = shrinkage or game.owners.reduced is not None
+    if not plain or options["solver"] != "lsqr" or isinstance(shrinkage, str) or not known:
         return None
-    if not shrinkage and game.owners.reduced is None:
-        return None  # few rows are singular up to rounding, which decides
     return Discriminant(game, float(shrinkage or 0.0), standardised=standardised)
 
 
@@ -334,9 +320,8 @@ def _naive_bayes(
     game: ModelGame, options: dict[str, Any], *, standardised: bool = False
 ) -> Additive | None:
     # for areas scikit-learn ranks by probabilities, of which many round to the same 1
-    taken = options["priors"] is None and not game.scoring.startswith("roc_auc")
-    smoothing = float(options["var_smoothing"])
-    if not taken or smoothing <= 0:
+    smoothing, ranked = float(options["var_smoothing"]), game.scoring.startswith("roc_auc")
+    if options["priors"] is not None or ranked or smoothing <= 0:
         return None
     return NaiveBayes(game, smoothing, standardised=standardised)
 

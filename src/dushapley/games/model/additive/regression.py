@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class LinearModel(Additive):
     def summed(self, features: FloatArray) -> FloatArray:
         return (features.T @ features).ravel()
 
-    def features(self, X: Array, y: Array) -> FloatArray:
+    def features(self, X: Array, y: Any) -> FloatArray:
         """Rows z = (1, x − o, y − o_y)."""
         return np.column_stack([np.ones(len(y)), np.column_stack([X, y]) - self.around])
 
@@ -133,7 +133,7 @@ class LinearModel(Additive):
             spread = np.append(variances, [M[-1, -1] / M[0, 0] + self.variance], axis=0)
             kept = (spread == 0) | (EPSILON * np.abs(means) <= ROUNDED * np.sqrt(spread))
         else:  # sums around 0 do not tell rows apart that are far from it
-            within = M[k, k] - M[0, 1:-1] ** 2 / M[0, 0]
+            within = M[k, k] - pooled[k] ** 2 / M[0, 0]
             kept = EPSILON * M[k, k] <= ROUNDED * within
         return known & kept.all(axis=0), (variances == 0)[None] & self.standardised
 
@@ -158,7 +158,7 @@ class LinearModel(Additive):
         rounding = EPSILON * (M[k, k] / (penalty / self.alpha)).sum(axis=0)
         return np.asarray(sound & ((M[0, 0] > len(k)) | (rounding <= ROUNDED * self.alpha)))
 
-    def fitted(self, X: Array, y: Array) -> tuple[float, FloatArray]:
+    def fitted(self, X: Array, y: Any) -> tuple[float, FloatArray]:
         from sklearn.base import clone
 
         model = clone(self.game.model).fit(X, y)
@@ -175,7 +175,8 @@ class LinearModel(Additive):
         self, pooled: FloatArray, known: BoolArray
     ) -> tuple[FloatArray, Callable[[], FloatArray]]:
         M = self._square(pooled)
-        beta = self._ridge(M) if self.alpha else self._least_squares(M, known)
+        ridge = solve(self._penalised(M), M[:-1, -1:])[:, 0] if self.alpha else None
+        beta = self._least_squares(M, known) if ridge is None else ridge
         return self._scored(np.vstack([beta, np.full((1, beta.shape[1]), -1.0)]))
 
     def _scored(self, b: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
@@ -195,8 +196,12 @@ class LinearModel(Additive):
         return np.vstack([fixed, around, error * b[first] * b[second]])
 
     def _square(self, pooled: FloatArray) -> FloatArray:
-        """Vectors as matrices of moments, shape (p, p, m)."""
-        return pooled.reshape(len(self.rows.T), -1, pooled.shape[1])
+        """Vectors as matrices of moments, shape (p, p, m); without an intercept no sums."""
+        M = pooled.reshape(len(self.rows.T), -1, pooled.shape[1])
+        if not self.intercept:
+            M = M.copy()
+            M[0, 1:] = M[1:, 0] = 0.0
+        return M
 
     def _mse(self, b: FloatArray) -> FloatArray:
         """Of each pool, from the moments of the test set, unless these all but cancel."""
@@ -206,17 +211,9 @@ class LinearModel(Additive):
             mse[k] = np.mean((self.rows @ b[:, k]) ** 2)
         return np.maximum(mse, 0.0)
 
-    def _ridge(self, M: FloatArray) -> FloatArray:
-        left, beta = self._penalised(M), np.zeros((len(M) - 1, M.shape[2]))
-        first = len(beta) - len(left)
-        beta[first:] = solve(left, M[first:-1, -1:])[:, 0]
-        return beta
-
     def _penalised(self, M: FloatArray) -> FloatArray:
         """The systems of ridge regressions."""
-        first = 0 if self.intercept else 1
-        left = M[first:-1, first:-1].copy()
-        inner = np.arange(1 - first, len(left))
+        left, inner = M[:-1, :-1].copy(), np.arange(1, len(M) - 1)
         left[inner, inner] += self._penalty(M)
         return left
 
@@ -243,8 +240,7 @@ class LinearModel(Additive):
 
     def _centred(self, M: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Moments of (x, y) around the pool's own mean, and their sums; no mean, no intercept."""
-        sums = M[0, 1:] * self.intercept
-        return M[1:, 1:] - sums[:, None] * sums / M[0, 0], sums
+        return M[1:, 1:] - M[1:, :1] * M[:1, 1:] / M[0, 0], M[0, 1:]
 
 
 class Bins(Additive):
@@ -277,7 +273,7 @@ class Bins(Additive):
     def _codes(self, X: Array) -> IntArray:
         return np.searchsorted(self.edges, X[:, self.column], side="right")
 
-    def features(self, X: Array, y: Array) -> FloatArray:
+    def features(self, X: Array, y: Any) -> FloatArray:
         """The bin, and the shifted target."""
         return np.column_stack([self._codes(X), y - self.level])
 
