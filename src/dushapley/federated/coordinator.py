@@ -210,8 +210,8 @@ class Federation:
 
     def agree(
         self, *, scaled: bool, columns: Sequence[str] | None = None, labels: Sequence[Any] = ()
-    ) -> tuple[str, ...]:
-        """Agree with all owners how rows become numbers; notes about what differs."""
+    ) -> tuple[Agreement, tuple[str, ...]]:
+        """Agree with all owners how rows become numbers; and notes about what differs."""
         schemas = {name: member.schema for name, member in self.members.items()}
         self.agreement, notes = agree(schemas, scaled=scaled, columns=columns, labels=labels)
         told = {"agreement": self.agreement.record()}
@@ -224,7 +224,7 @@ class Federation:
 
         self.ask({name: Message("agree", told) for name in self.members}, joined)
         own = [f"{n}: {note}" for n, m in self.members.items() for note in m.schema["notes"]]
-        return (*notes, *own)
+        return self.agreement, (*notes, *own)
 
     def ask(self, questions: Mapping[str, Message], check: Check) -> dict[str, Any]:
         """One round: a question to each of these owners, and what their answers came to.
