@@ -135,8 +135,7 @@ class FederatedGame(RowsGame):
         )
         self._most = check_whole(block, "block")
         table = None if test is None else Table.of(test)
-        numbers = table is not None and table.schema(1)["target"]["kind"] == "numbers"
-        labels = () if table is None or numbers else np.unique(table.y).tolist()
+        labels = () if table is None else table.schema(1)["target"]["labels"]
         self.agreement, self.said = asked.agree(
             scaled=level != "sums", columns=columns, labels=labels
         )
