@@ -37,19 +37,13 @@ ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 """Scores that are functions of the mean squared error."""
 
 
-def error_score(scoring: str, mse: FloatArray, variance: float) -> FloatArray:
-    """One of `ERROR_SCORES`, given the variance of the test targets."""
-    if scoring == "r2":
-        return 1 - mse / variance
-    return -mse if scoring == "neg_mean_squared_error" else -np.sqrt(mse)
-
-
-def error_rows(
+def error_parts(
     scoring: str, mse: FloatArray, variance: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The same by test row, as a + b·e² + c·(y − ȳ)² with e the row's error: a, b and c.
+    """One of `ERROR_SCORES` by test row, as a + b·e² + c·(y − ȳ)², e the row's error: a, b and c.
 
-    As in `dushapley.games.model.scoring.metrics`: the influence of a row on the score.
+    As in `dushapley.games.model.scoring.metrics`: the influence of a row on the score. Of a mean of
+    squared errors and the `variance` of the test targets it makes the score.
     """
     nothing, one = np.zeros_like(mse), np.ones_like(mse)
     if scoring == "r2":
@@ -185,11 +179,13 @@ class LinearModel(Additive):
             rows = self.judged((self.rows[:, :-1].copy() @ b[:-1] + self.around[-1]).T)
             return rows.mean(axis=1), partial(grouped, rows.T)
         mse = self._mse(b)
-        values = error_score(self.game.scoring, mse, self.variance)
-        return values, partial(self._coefficients_by_row, b, mse)
+        fixed, error, around = parts = error_parts(self.game.scoring, mse, self.variance)
+        values = fixed + error * mse + around * self.variance
+        return values, partial(self._coefficients_by_row, b, *parts)
 
-    def _coefficients_by_row(self, b: FloatArray, mse: FloatArray) -> FloatArray:
-        fixed, error, around = error_rows(self.game.scoring, mse, self.variance)
+    def _coefficients_by_row(
+        self, b: FloatArray, fixed: FloatArray, error: FloatArray, around: FloatArray
+    ) -> FloatArray:
         if self.basis is None:
             return grouped(fixed + error * (self.rows @ b) ** 2 + around * self.squares[:, None])
         first, second = self.pairs
@@ -304,9 +300,7 @@ class Bins(Additive):
         predicted = np.where(counts > 0, sums / np.where(counts > 0, counts, 1), overall)
         away = predicted - (there["means"] - self.level)[:, None]
         mse = (there["counts"] @ away**2 + there["squares"].sum()) / self.test.n_rows
-        values = error_score(self.game.scoring, mse, self.variance)
-        return values, partial(self._coefficients_by_row, predicted, mse)
-
-    def _coefficients_by_row(self, predicted: FloatArray, mse: FloatArray) -> FloatArray:
-        fixed, error, around = error_rows(self.game.scoring, mse, self.variance)
-        return np.vstack([fixed, around + error, error * predicted**2, error * predicted])
+        fixed, error, around = error_parts(self.game.scoring, mse, self.variance)
+        values = fixed + error * mse + around * self.variance
+        rows = [fixed, around + error, error * predicted**2, error * predicted]
+        return values, partial(np.vstack, rows)
