@@ -232,8 +232,7 @@ class Discriminant(ClassModel):
             return super().probabilities(discriminants)
         first, second = there
         found = np.zeros_like(discriminants)
-        with np.errstate(over="ignore"):
-            found[:, second] = 1 / (1 + np.exp(discriminants[:, first] - discriminants[:, second]))
+        found[:, second] = 1 / (1 + np.exp(discriminants[:, first] - discriminants[:, second]))
         found[:, first] = 1 - found[:, second]
         return found
 
@@ -328,8 +327,7 @@ class NaiveBayes(ClassModel):
         """−½ Σ (x − μ)²/σ², pool by pool: expanding the square would lose its digits."""
         c, _, m = means.shape
         likelihoods = np.empty((len(self.rows), c, m))
-        for k in range(m):
-            for j in range(c):
-                away = self.rows - means[j, :, k]
-                likelihoods[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
+        for j, k in np.ndindex(c, m):
+            away = self.rows - means[j, :, k]
+            likelihoods[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
         return likelihoods

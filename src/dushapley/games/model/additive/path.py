@@ -79,8 +79,8 @@ class AdditivePath:
         counts, m = self.game.counts(queries), len(queries)
         ids = [None] * m if draws is None else draws.tolist()
         pooled, there = self._pooled(counts, draws), counts.any(axis=1)
+        known = self.known(pooled, counts, ids)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            known = self.known(pooled, counts, ids)
             values, by_row = self.model.scored(pooled, known)
             scores = by_row() if self.game.scorer.known_by_row else np.empty((0, self.block))
         values, found = values[:m], np.zeros((m, len(self.nobody)))
@@ -190,6 +190,7 @@ class AdditivePath:
         vectors = vectors[:, np.argsort(order)]
         return SumsMarginals(vectors, self.worth, self.game.nobody.value, self.name, self.block)
 
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
     def worth(self, pooled: FloatArray) -> FloatArray:
         """Utilities of sums of pools that are not empty, shape (numbers, m)."""
         values, _ = self.model.scored(pooled, self.model.known(pooled)[0])
@@ -198,8 +199,6 @@ class AdditivePath:
 
     def is_singular(self) -> bool:
         """True if not even the sums of all owners determine the model: it is fitted on rows."""
-        if self.fractions == "none":
-            return False
         rows = (self.model.features(*rows) for rows in self._owned())
         pooled = sum(map(self.model.summed, rows), np.zeros(self.model.width))[:, None]
         everybody = self.game.counts(np.ones((1, len(self.game.names)), dtype=np.bool_))
@@ -254,7 +253,7 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
     if model is None or _too_wide(game, model):
         return None
     path = AdditivePath(game, model)
-    return None if path.is_singular() else path
+    return None if path.fractions == "rows" and path.is_singular() else path
 
 
 def _can_be_summed(X: Array) -> bool:

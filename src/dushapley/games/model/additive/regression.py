@@ -84,9 +84,6 @@ class LinearModel(Additive):
         self.squares = (y - y.mean()) ** 2
         p = self.rows.shape[1]
         self.width, self.powers = p**2, (p + 1) * np.arange(p)
-        self.pairs = np.triu_indices(p)
-        n_pairs = len(self.pairs[0])
-        self.by_pairs = game.scoring in ERROR_SCORES and n_pairs < min(len(y), MOST_SCORES)
 
     @cached_property
     def moments(self) -> FloatArray:
@@ -97,11 +94,12 @@ class LinearModel(Additive):
     @cached_property
     def basis(self) -> FloatArray | None:
         """Of the scores by row: ones, squares of the targets, and products of entries of rows."""
-        if not self.by_pairs:
+        p, most = self.rows.shape[1], min(len(self.rows), MOST_SCORES)
+        if self.game.scoring not in ERROR_SCORES or p * (p + 1) // 2 >= most:
             return None
         columns = [grouped(np.column_stack([np.ones(len(self.rows)), self.squares]))]
         for a, row in enumerate(self.rows.T):
-            factors = np.where(np.arange(a, self.rows.shape[1]) == a, 1.0, 2.0)
+            factors = np.where(np.arange(a, p) == a, 1.0, 2.0)
             columns.append(grouped(row[:, None] * self.rows[:, a:] * factors))
         return np.concatenate(columns, axis=1)
 
@@ -138,9 +136,8 @@ class LinearModel(Additive):
         within = centred[k, k]
         within[-1] += len(self.rows) * self.variance
         # scikit-learn leaves out singular values below 1e-6 of the largest, in the columns' units
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lost = EPSILON * (moments[k + 1, k + 1] / within).max(axis=0)  # to centring
-            spanned = lowest / (factors**2).max(axis=0) / (1 / factors**2).sum(axis=0)
+        lost = EPSILON * (moments[k + 1, k + 1] / within).max(axis=0)  # to centring
+        spanned = lowest / (factors**2).max(axis=0) / (1 / factors**2).sum(axis=0)
         known = (lowest > SOUND) & (lost <= ROUNDED * lowest)
         return np.asarray(known & (spanned > SPANNED))
 
@@ -188,7 +185,7 @@ class LinearModel(Additive):
     ) -> FloatArray:
         if self.basis is None:
             return grouped(fixed + error * (self.rows @ b) ** 2 + around * self.squares[:, None])
-        first, second = self.pairs
+        first, second = np.triu_indices(len(b))
         return np.vstack([fixed, around, error * b[first] * b[second]])
 
     def _square(self, pooled: FloatArray) -> FloatArray:
