@@ -13,7 +13,8 @@ from dushapley.engine.progress import Progress, Watch
 from dushapley.engine.value import Run
 from dushapley.errors import Stopped
 from dushapley.estimators import calibration
-from dushapley.games import Game, Outcome, classic
+from dushapley.games import Answers, Game, classic
+from dushapley.games.base import Scores, Training
 from dushapley.protocol import Estimate
 from dushapley.results import uncertainty
 
@@ -75,18 +76,16 @@ class Judged(Game):
         self._set_owners(np.arange(1.0, n_players + 1))
         rng = np.random.default_rng(3)
         self.by_owner = self.sizes + noise * rng.normal(size=(rows, n_players))
-        self.deterministic, self.stop_after, self.asked = deterministic, stop_after, 0
+        self.training = Training(deterministic=deterministic, shift=0.0)
+        self.stop_after, self.asked = stop_after, 0
 
     def evaluate(self, queries, draws):
-        return np.array([o.value for o in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries, draws, twice=False):
         self.asked += len(queries)
         if self.stop_after is not None and self.asked > self.stop_after:
             raise KeyboardInterrupt
         sums = queries @ self.by_owner.T
         rows = sums + 0.1 * sums**2
-        return [Outcome(float(row.mean()), scores=row) for row in rows]
+        return Answers(rows.mean(axis=1), Scores(rows))
 
 
 def part(v, errors):
