@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +32,7 @@ from dushapley.settlement.money import (
     rule_text,
 )
 from dushapley.terminal import output, say
-from dushapley.validation import suggestion
+from dushapley.validation import LARGEST, suggestion
 
 SETTLEMENT = Path("settlement.json")
 """Where a settlement is written unless told otherwise."""
@@ -110,6 +111,25 @@ class Pot:
             cap=self.cap, record=record, diagnosis=diagnosis,
         )  # fmt: skip
 
+    def known_within(self, amount: float, game: ds.Game) -> Callable[[ds.Estimate], bool]:
+        """Whether every payment, as it would be by an estimate, is known to ± this amount."""
+
+        def is_known(so_far: ds.Estimate) -> bool:
+            valued = ds.Valuation(
+                owners=game.names, sizes=game.sizes, values=so_far.values,
+                std_errors=so_far.std_errors, covariance=so_far.covariance, method="", seed=0,
+                n_evaluations=2, n_distinct=2, n_computed=2, u_empty=0.0,
+                u_full=float(so_far.values.sum()),
+            )  # fmt: skip
+            try:
+                settled = self.shared(valued)
+            except InvalidSettlement:  # there is no gain so far
+                return False
+            ends = zip(settled.low or (), settled.high or (), strict=True)
+            return settled.low is not None and max(h - low for low, h in ends) <= 2 * amount
+
+        return is_known
+
     def _refuse_no_gain(self, result: ds.Valuation) -> None:
         """Refuse to share where all data are worth no more than none, unless all get the same."""
         same = self.negative == "floor" and Fraction(self.floor or 0) == 1
@@ -121,6 +141,33 @@ class Pot:
             "features or labels that owners and test file write differently would do this: look at "
             "the files. To pay everybody the same all the same, pass --negative floor --floor 1."
         )
+
+
+def precision_of(typed: str | None, currency: str | None) -> tuple[float | None, float | None]:
+    """A part of the spread of the values, or an amount of the pot; the other is None.
+
+    Up to 1 without a currency it is a part. Without a pot, `currency` is None.
+
+    Examples
+    --------
+    >>> precision_of("0.05", "EUR"), precision_of("500", "EUR"), precision_of("500 EUR", "EUR")
+    ((0.05, None), (None, 500.0), (None, 500.0))
+    """
+    if typed is None:
+        return None, None
+    try:
+        number, *unit = typed.split()
+        amount = float(number)
+    except ValueError:
+        amount, unit = float("nan"), []
+    if amount <= 1 and not unit:
+        return amount, None
+    if currency is None or " ".join(unit) not in ("", currency) or not 0 < amount < LARGEST:
+        raise InvalidOption(
+            f"--precision is {typed!r:.60}; it must be a part of the spread of the values, above 0 "
+            "and at most 1 (0.05), or with --pot an amount of its currency (500, '500 EUR')."
+        )
+    return None, amount
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from dushapley.cli import options as o
 from dushapley.cli.data import Inputs
+from dushapley.cli.delivery import precision_of
 from dushapley.cli.job import Job
-from dushapley.cli.stopping import stop_rule
 from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
 from dushapley.games.model.catalogue import MODELS
 from dushapley.settlement.money import (
@@ -31,6 +31,8 @@ from dushapley.validation import is_number, is_whole
 
 OLDER = {"cap": NO_CAP, "encode": "pooled"}
 """What options meant that were not typed, in versions whose settlements are still verified."""
+MONEY = "money"
+"""A precision that was typed as an amount; how large is between the command and its pot."""
 FILES = ("files", "test")
 """Fields of a job that are files: recorded by name, and found by whoever verifies."""
 
@@ -165,15 +167,12 @@ def expected(stored: Settlement) -> dict[str, Any]:
     """What the command must have said, by option."""
     v = stored.valuation
     asked = {"method": v.method_asked, "option": dict(v.options), "budget": v.budget}
-    stop = v.details.get("stop")
-    ended = {"stop": stop.get("rule") if isinstance(stop, Mapping) else stop}
-    ended = ended if v.n_evaluations else {}  # a formula has nothing to stop
+    wish = {"precision": MONEY if "stopped_at" in v.details else v.precision}
     terms = ("pot", "currency", "negative", "floor", "cap", "decimals")
     return {
         **stored.record["job"],
         **asked,
-        "precision": v.precision,
-        **ended,
+        **(wish if v.n_evaluations else {}),  # a formula has nothing to stop
         "learn_from_ledger": v.details.get("learned") is not None,
         "seed": v.seed,
         **{name: getattr(stored, name) for name in terms},
@@ -190,8 +189,9 @@ def agrees(given: Mapping[str, Any], name: str, wanted: Any) -> bool:
             files = [typed] if name == "test" else list(typed or ())
             names = [Path(file).name for file in files if file]
             return names == ([wanted] if isinstance(wanted, str) else list(wanted or ()))
-        if name == "stop":
-            return wanted == (None if typed is None else repr(stop_rule(typed)))
+        if name == "precision":
+            part, amount = precision_of(typed, str(given.get("currency") or ""))
+            return bool(wanted == MONEY if amount else wanted == part)
         if name == "learn_from_ledger":
             return bool(typed) or not wanted  # of an empty ledger there was nothing to learn
         if name == "pot":

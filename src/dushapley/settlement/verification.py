@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
+from dushapley.arrays import BoolArray
 from dushapley.data.check.codes import CODES
 from dushapley.data.files import SourceFile
 from dushapley.engine.diagnosis import diagnose
+from dushapley.engine.plan import choose_plan
 from dushapley.engine.value import Run
 from dushapley.errors import InvalidCall, InvalidSettlement
-from dushapley.games import as_game
+from dushapley.estimators.registry import AUTO
+from dushapley.games import Game, as_game
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.comparison import (
     TOLERANCE,
@@ -24,12 +29,15 @@ from dushapley.settlement.comparison import (
     rounding_of_reasons,
 )
 from dushapley.settlement.money import amount_of, money
-from dushapley.settlement.replay import asked, refuse_endless, replayed, stop_told
 from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
 from dushapley.settlement.stored import BOUNDS, read_stored, refuse_unreadable
 from dushapley.terminal import table
-from dushapley.validation import spoken
+from dushapley.validation import is_whole, spoken
 
+MOST_EVALUATIONS = 200_000
+"""Evaluations that are computed again without being agreed to."""
+UNUSED = 10_000
+"""Evaluations that a settlement may grant its method without saying that they were made."""
 STATES = {True: "passed", False: "FAILED", None: "not made"}
 AS_IT_WENT = {
     "n_computed": "how many evaluations were computed, not found, at the time",
@@ -191,8 +199,8 @@ def _terms(stored: Settlement) -> Finding:
         *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
           if getattr(v, name) is not None),
     ]  # fmt: skip
-    if (rule := replayed(v)) is not None:
-        terms.append(f"until {rule!r:.200}")
+    if (at := stopped_at(v)) is not None:
+        terms.append(f"ended by a test of its own at {at:,} evaluations")
     if "learned" in v.details:
         terms.append("a run that began with pools which a ledger held")
     left = "; ".join(f"{name}, {meaning}" for name, meaning in AS_IT_WENT.items())
@@ -346,9 +354,70 @@ def value_findings(
     difference = difference or _payments_move(data, again)
     same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
     reason = f"{difference or f'the same {same}'} ({how})"
-    ended = [Finding("stop", *told)] if (told := stop_told(stored)) else []
     values = Finding("values", difference is None, reason)
-    return [content, values, _notes(stored, again), *ended, *why]
+    return [content, values, _notes(stored, again), *_end(stored), *why]
+
+
+def asked(stored: Valuation) -> dict[str, Any]:
+    """What the run was asked for."""
+    return {
+        "method": stored.method_asked,
+        "options": None if stored.method_asked == AUTO else dict(stored.options),
+        "budget": stored.budget,
+        "precision": stored.precision,
+        "seed": stored.seed,
+        "known": learned_pools(stored),
+        "ends_at": stopped_at(stored),
+    }
+
+
+def stopped_at(stored: Valuation) -> int | None:
+    """Evaluations at which a run with a test of its own ended; None where it had none."""
+    at = stored.details.get("stopped_at")
+    if at is not None and not is_whole(at):
+        raise InvalidSettlement("What ended its run is not recorded as it was written.")
+    return at
+
+
+def _end(stored: Valuation) -> list[Finding]:
+    """That a run was ended where it says, by nothing that can be asked again."""
+    if (at := stopped_at(stored)) is None:
+        return []
+    why = f"the run was ended at {at:,} evaluations, as recorded; the test itself is not"
+    return [Finding("stop", None, why)]
+
+
+def learned_pools(stored: Valuation) -> BoolArray | None:
+    """The pools that the run began with, if it learned from a ledger."""
+    learned = stored.details.get("learned")
+    if learned is None:
+        return None
+    n = len(stored.owners)
+    try:
+        rows = [np.frombuffer(bytes.fromhex(row), dtype=np.uint8) for row in learned["members"]]
+        packed = np.array(rows, dtype=np.uint8).reshape(len(rows), -(-n // 8))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidSettlement(
+            f"The pools that its run began with cannot be read ({error}). Use the settlement as "
+            "it was written."
+        ) from error
+    return np.unpackbits(packed, axis=1, count=n).astype(np.bool_)
+
+
+def refuse_endless(stored: Valuation, game: Game, most: int | None = None) -> int:
+    """Refuse more evaluations than were agreed to, before any is paid; how many it may take."""
+    wanted, stated = asked(stored), stored.n_evaluations
+    plan = choose_plan(game, wanted["method"], wanted["options"], stored.budget)
+    needed = plan.budget + (0 if wanted["known"] is None else len(wanted["known"]))
+    needed = needed if wanted["ends_at"] is None else min(needed, wanted["ends_at"])
+    allowed = min(MOST_EVALUATIONS, max(UNUSED, 2 * stated)) if most is None else most
+    if needed > allowed:
+        raise InvalidSettlement(
+            f"To compute this settlement again, up to {needed:,} evaluations may be needed; "
+            f"it says that {stated:,} were made. Agree with most_evaluations={needed} "
+            "(--yes) if that is what it is worth."
+        )
+    return needed
 
 
 def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Valuation) -> Finding:
