@@ -168,14 +168,13 @@ def expected(stored: Settlement) -> dict[str, Any]:
     v = stored.valuation
     asked = {"method": v.method_asked, "option": dict(v.options), "budget": v.budget}
     wish = {"precision": MONEY if "stopped_at" in v.details else v.precision}
-    terms = ("pot", "currency", "negative", "floor", "cap", "decimals")
     return {
         **stored.record["job"],
         **asked,
         **(wish if v.n_evaluations else {}),  # a formula has nothing to stop
         "learn_from_ledger": v.details.get("learned") is not None,
         "seed": v.seed,
-        **{name: getattr(stored, name) for name in terms},
+        **stored.terms,
     }
 
 
@@ -190,8 +189,8 @@ def agrees(given: Mapping[str, Any], name: str, wanted: Any) -> bool:
             names = [Path(file).name for file in files if file]
             return names == ([wanted] if isinstance(wanted, str) else list(wanted or ()))
         if name == "precision":
-            part, amount = precision_of(typed, str(given.get("currency") or ""))
-            return bool(wanted == MONEY if amount else wanted == part)
+            of_spread, amount = precision_of(typed, str(given.get("currency") or ""))
+            return bool(wanted == (MONEY if amount else of_spread))
         if name == "learn_from_ledger":
             return bool(typed) or not wanted  # of an empty ledger there was nothing to learn
         if name == "pot":

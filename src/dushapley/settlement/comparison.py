@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from math import isclose
 from typing import Any
 
@@ -88,7 +89,7 @@ def _differing(
             return where, one, other
         parts = [(a, b, i) for i, (a, b) in enumerate(zip(one, other, strict=True))]
     else:
-        numbers = isinstance(one, float) and isinstance(other, float)
+        numbers = all(isinstance(thing, (float, Decimal)) for thing in (one, other))
         near = numbers and isclose(one, other, rel_tol=tolerance, abs_tol=slack(where))
         return None if one == other or near else (where, one, other)
     found = (_differing(a, b, (*where, step), tolerance, slack) for a, b, step in parts)
@@ -128,7 +129,8 @@ def _told(thing: Any) -> str:
         return f"{len(thing):,} entries" if len(thing) != 1 else "1 entry"
     if isinstance(thing, bool):
         return "true" if thing else "false"
-    return thing if isinstance(thing, str) and NUMBER.fullmatch(thing) else f"{thing!r:.300}"
+    is_amount = isinstance(thing, (str, Decimal)) and NUMBER.fullmatch(str(thing))
+    return str(thing) if is_amount else f"{thing!r:.300}"
 
 
 def scale_of(valuation: Valuation) -> float:

@@ -93,6 +93,12 @@ class Settlement:
     diagnosis: Diagnosis | None = None
     cap: str | None = None
 
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What is shared and how: what `settle` takes beside the valuation."""
+        names = ("pot", "currency", "negative", "floor", "cap", "decimals")
+        return {name: getattr(self, name) for name in names}
+
     @cached_property
     def by_size(self) -> tuple[Decimal, ...]:
         """What every row being paid the same would have given."""
