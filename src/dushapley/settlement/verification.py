@@ -362,7 +362,7 @@ def asked(stored: Valuation) -> dict[str, Any]:
 def stopped_at(stored: Valuation) -> int | None:
     """Evaluations at which a run with a test of its own ended; None where it had none."""
     at = stored.details.get("stopped_at")
-    if at is not None and not is_whole(at):
+    if at is not None and not is_whole(at, least=0):
         raise InvalidSettlement("What ended its run is not recorded as it was written.")
     return at
 
