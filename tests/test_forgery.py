@@ -357,7 +357,7 @@ def test_how_a_file_was_read_is_shown_or_refused(
 ) -> None:
     code, told = verified(changed(settled, "record.inputs.0.read", {"skip": 3}), capsys)
     assert code == 2
-    assert "unknown 'skip'" in told
+    assert "unknown ['skip']" in told
     code, told = verified(changed(settled, "record.inputs.0.read", {"sep": ","}), capsys)
     assert "with sep ',', as recorded: " in told
 

@@ -16,6 +16,8 @@ from dushapley.validation import MOST_COUNT, MOST_SEED, is_number, is_unicode, i
 Rule = Callable[[object, str], str | None]
 """(thing, where it stands) -> what is wrong with it, or None."""
 MOST_OWNERS, MOST_TEXT = 1_000_000, 100_000
+SOURCES = ("sampling", "training", "test set")
+"""Where errors of values come from."""
 FINITE = sys.float_info.max
 
 
@@ -84,27 +86,30 @@ def listed(inner: Rule, count: int | None = None, most: int = MOST_OWNERS) -> Ru
 
 def mapped(inner: Rule) -> Rule:
     """Things by name, each by the same rule."""
+    return fields({}, rest=inner)
+
+
+def fields(
+    rules: Mapping[str, Rule], may: Mapping[str, Rule] | None = None, rest: Rule | None = None
+) -> Rule:
+    """These things by name, each by its own rule.
+
+    Those of `may` can be lacking; without a rule for the `rest`, there must be no others.
+    """
+    known = {**rules, **(may or {})}
+    needed = f"a mapping with {', '.join(rules)}" if rules else "a mapping from names"
 
     def fault(thing: object, where: str) -> str | None:
         if not isinstance(thing, Mapping) or not all(isinstance(key, str) for key in thing):
-            return wrong(thing, where, "a mapping from names")
-        return first(inner(item, f"{where}.{key:.40}") for key, item in thing.items())
-
-    return fault
-
-
-def fields(rules: Mapping[str, Rule]) -> Rule:
-    """Exactly these things by name, each by its own rule."""
-
-    def fault(thing: object, where: str) -> str | None:
-        if not isinstance(thing, Mapping):
-            return wrong(thing, where, f"a mapping with {', '.join(rules)}")
-        missing, unknown = set(rules) - set(thing), set(map(str, thing)) - set(rules)
+            return wrong(thing, where, needed)
+        missing, unknown = set(rules) - set(thing), set() if rest else set(thing) - set(known)
         if missing or unknown:
             which = f"lacks {sorted(missing)}" if missing else f"has unknown {sorted(unknown)}"
             return f"{where or 'it'} {which:.300}"
-        inside = ((check, key, f"{where}.{key}".lstrip(".")) for key, check in rules.items())
-        return first(check(thing[key], place) for check, key, place in inside)
+        inside = ((known.get(key, rest), key, item) for key, item in thing.items())
+        return first(
+            check(item, f"{where}.{key:.40}".lstrip(".")) for check, key, item in inside if check
+        )
 
     return fault
 
@@ -160,8 +165,7 @@ def valuation_fault(data: Mapping[str, Any]) -> str | None:
         "details": mapped(plain),
         "version": text(100),
     }
-    known = {key: item for key, item in data.items() if key not in ("owners", "format")}
-    fault = first(rules.get(key, plain)(item, key) for key, item in known.items())
+    fault = fields({}, rules, plain)(data, "")
     if fault or data["n_computed"] <= data["n_evaluations"]:
         return fault
     return "n_computed is more than n_evaluations"
@@ -169,13 +173,6 @@ def valuation_fault(data: Mapping[str, Any]) -> str | None:
 
 def _errors(errors: Rule, squares: Rule) -> Rule:
     """Errors by source: one for each owner, or for each two; the rest are words about them."""
-    known = dict.fromkeys(("sampling", "training", "test set", "total"), errors)
-    rules = known | {"covariance": squares, "dominant": optional(text(100))}
-
-    def fault(thing: object, where: str) -> str | None:
-        if not isinstance(thing, Mapping) or (thing and "dominant" not in thing):
-            return wrong(thing, where, 'a mapping that names the "dominant" of them')
-        inside = ((rules.get(key, plain), item, key) for key, item in thing.items())
-        return first(check(item, f"{where}.{key!s:.40}") for check, item, key in inside)
-
-    return fault
+    known = dict.fromkeys((*SOURCES, "total"), errors) | {"covariance": squares}
+    named = fields({"dominant": optional(text(100))}, known, plain)
+    return lambda thing, where: None if thing == {} else named(thing, where)

@@ -18,7 +18,7 @@ from dushapley.errors import InvalidValuation, UnknownOwner
 from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.results.difference import Difference, subtract
 from dushapley.results.display import html, plot
-from dushapley.results.schema import valuation_fault
+from dushapley.results.schema import SOURCES, valuation_fault
 from dushapley.results.uncertainty import (
     half_width,
     rank_probabilities,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 FORMAT = "dushapley.valuation/1"
 LONGER = 8
 """Times as much as other files may hold: a million owners have six numbers each."""
-SOURCES = ("sampling", "training", "test set")
-"""Where errors of values come from."""
 WIDEST_NAME = 40
 """Columns of a name in the terminal."""
 TITLES = ("owner", "rows", "value", "± 95%", "share")
@@ -510,7 +508,7 @@ class Valuation:
         elif self.total_errors is not None:
             lines.append(f"  ± means: {self.interval_meaning}")
         if self.errors:
-            sources = ", ".join(map(self._source, ("sampling", "training", "test set")))
+            sources = ", ".join(map(self._source, SOURCES))
             lines.append(f"  standard errors, root mean square: {sources}")
         failed = sum(self.failures.values())
         if failed:

@@ -38,31 +38,16 @@ AMOUNT = rule(
     ),
     "an amount like '100.00'",
 )
-_FILE = fields({"name": text(1000), "role": text(100), "sha256": text(64)})
-
 _WAY = rule(
     lambda thing: thing is None or (isinstance(thing, (str, int)) and len(str(thing)) <= 200),
     "a few letters or a number",
 )
-
-
-def _input(thing: object, where: str) -> str | None:
-    """Name, role and hash of a file; and how it was read, where that was noted."""
-    if not isinstance(thing, Mapping) or "read" not in thing:
-        return _FILE(thing, where)
-    rest = {name: item for name, item in thing.items() if name != "read"}
-    return _ways(thing["read"], f"{where}.read") or _FILE(rest, where)
-
-
-def _ways(thing: object, where: str) -> str | None:
-    """Nothing but what is honoured when the file is read again, and shown."""
-    fault = mapped(_WAY)(thing, where)
-    unknown = [] if fault or not isinstance(thing, Mapping) else sorted(set(thing) - {*RECORDED})
-    return fault or (f"{where} has the unknown {unknown[0]!r:.60}" if unknown else None)
-
-
+_INPUT = fields(
+    {"name": text(1000), "role": text(100), "sha256": text(64)},
+    {"read": fields({}, dict.fromkeys(RECORDED, _WAY))},  # what is honoured when it is read again
+)
 RECORD: dict[str, Rule] = {
-    "inputs": listed(_input),
+    "inputs": listed(_INPUT),
     "versions": mapped(text(100)),
     "command": text(),
     "job": mapped(plain),
@@ -101,12 +86,14 @@ SETTLEMENT = fields(
         "interval": text(1000),
         "payments": listed(LINE),
         "valuation": rule(lambda thing: isinstance(thing, Mapping), "a valuation"),
-        "record": mapped(plain),
+        "record": fields({}, RECORD, plain),
         "seal": text(100),
-    }
+    },
+    {
+        "cap": rule(is_cap, "a number from 0 to 1000, or 'none'"),
+        "diagnosis": rule(lambda thing: isinstance(thing, Mapping), "a diagnosis"),
+    },
 )
-LATER = ("cap", "diagnosis")
-"""Fields that a settlement may lack: those of older versions do."""
 KINDS = {
     "dushapley.valuation/1": "a valuation: it says what everybody's data is worth, and shares no "
     "money. Share a pot by it (`--pot`, dushapley.settle), and verify the settlement",
@@ -146,14 +133,13 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
             f"{name} is not a settlement; it is {found or f'{shape} {stated}'}. It must be the "
             f"file that was written when a pot was shared, with the format {FORMAT!r}."
         )
-    rest = {name: item for name, item in data.items() if name not in LATER}
-    fault = _width_fault(data) or SETTLEMENT(rest, "") or _record_fault(data["record"])
+    fault = _width_fault(data) or SETTLEMENT(data, "")
     if fault is None and "diagnosis" in data:
         owners = data["valuation"].get("owners")  # if it is no list, the valuation's rules say so
         known = owners if isinstance(owners, (list, tuple)) else None
         fault = diagnosis_fault(data["diagnosis"], known)
-    if fault is None and "cap" in data:
-        fault = _cap_fault(data)
+    if fault is None and "cap" in data and data["negative"] != "charge":
+        fault = f"the rule {data['negative']!r} has no cap"
     if fault is None and "growth" in data["record"]:
         fault = _growth_fault(data["record"]["growth"], len(data["payments"]))
     if fault is None and len({line[b] is None for line in data["payments"] for b in BOUNDS}) > 1:
@@ -178,21 +164,10 @@ def _width_fault(data: Mapping[str, Any]) -> str | None:
     return f"{most:,} owners are more than the {MOST_LINES:,} read" if most > MOST_LINES else None
 
 
-def _cap_fault(data: Mapping[str, Any]) -> str | None:
-    if data["negative"] != "charge":
-        return f"the rule {data['negative']!r} has no cap"
-    return rule(is_cap, "a number from 0 to 1000, or 'none'")(data["cap"], "cap")
-
-
 def _growth_fault(growth: Mapping[str, Any], n_owners: int) -> str | None:
     lists = [growth["values"], growth["std_errors"] or growth["values"]]
     odd = any(len(one) != n_owners for one in lists)
     return "record.growth does not have one number for each owner" if odd else None
-
-
-def _record_fault(record: Mapping[str, Any]) -> str | None:
-    known = (check(record[key], f"record.{key}") for key, check in RECORD.items() if key in record)
-    return next(filter(None, known), None)
 
 
 def refuse_extreme(numbers: Mapping[str, Any]) -> None:
