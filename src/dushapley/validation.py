@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -10,6 +11,7 @@ from functools import wraps
 from inspect import Signature, signature
 from math import inf, isfinite
 from numbers import Real
+from pathlib import Path
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
@@ -234,6 +236,27 @@ def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
     if fractions in ("exact", "rows", "none"):
         return fractions
     raise InvalidGame(f"fractions is {fractions!r}; choose 'exact', 'rows' or 'none'.")
+
+
+def read_json(
+    path: str | os.PathLike[str],
+    kind: str,
+    written: str,
+    error: type[DUShapleyError],
+    longer: int = 1,
+) -> Any:
+    """Read a JSON file of this kind as `strict_json` does; refuse what is none with this error.
+
+    `written` says when or by what such files are.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return strict_json(file.read(longer * MOST_BYTES + 1), longer=longer)
+    except (OSError, ValueError) as why:
+        raise error(
+            f"{os.fspath(path)} is not a readable {kind} ({why}). Pass the JSON file that was "
+            f"written {written}."
+        ) from why
 
 
 def check_format(data: object, wanted: str, error: type[DUShapleyError]) -> None:

@@ -514,8 +514,8 @@ def check_stop(stop: object, precision: object) -> None:
         )
     if stop is not None and precision is not None:
         raise InvalidOption(
-            f"A function to stop by was given beside precision={precision!r}, of which either ends a "
-            "run. Let the function test the precision too."
+            f"A function to stop by was given beside precision={precision!r}, of which either ends "
+            "a run. Let the function test the precision too."
         )
 
 

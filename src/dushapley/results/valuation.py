@@ -26,7 +26,7 @@ from dushapley.results.uncertainty import (
     with_errors,
 )
 from dushapley.terminal import decimals_for, distinct_names, error_text, json_text, printable, table
-from dushapley.validation import MOST_BYTES, check_format, strict_json, suggestion
+from dushapley.validation import check_format, read_json, suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -365,15 +365,7 @@ class Valuation:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Valuation:
         """Read what `save` wrote; anything else, or of another version, is refused."""
-        name = os.fspath(path)
-        try:
-            with Path(path).open("rb") as file:
-                data = strict_json(file.read(LONGER * MOST_BYTES + 1), longer=LONGER)
-        except (OSError, ValueError) as error:
-            raise InvalidValuation(
-                f"{name} is not a readable valuation ({error}). Pass a file that Valuation.save "
-                "wrote."
-            ) from error
+        data = read_json(path, "valuation", "by Valuation.save", InvalidValuation, LONGER)
         return cls.from_dict(data)
 
     def plot(self, ax: Axes | None = None) -> Axes:
