@@ -251,7 +251,8 @@ def read_json(
     """
     try:
         with Path(path).open("rb") as file:
-            return strict_json(file.read(longer * MOST_BYTES + 1), longer=longer)
+            size = min(os.fstat(file.fileno()).st_size, longer * MOST_BYTES)
+            return strict_json(file.read(size + 1), longer=longer)
     except (OSError, ValueError) as why:
         raise error(
             f"{os.fspath(path)} is not a readable {kind} ({why}). Pass the JSON file that was "
