@@ -47,7 +47,7 @@ def test_a_test_is_asked_with_the_errors_of_all_sources_once_they_can_be_relied_
     assert not watch.is_over(10, few)
     assert watch.is_over(20, replace(few, replicates=30))
     assert seen[-1].std_errors.tolist() == [0.5] * 8
-    assert seen[-1].covariance.tolist() == np.eye(8).tolist()
+    assert seen[-1].covariance.tolist() == (0.25 * np.eye(8)).tolist()
     assert not Watch(stop=lambda _: True).is_over(10, ds.Estimate(np.arange(8.0)))  # none are known
     assert not Watch(stop=lambda _: True).is_over(10, ds.Estimate(np.ones(8), np.zeros(8)))
 

@@ -206,7 +206,7 @@ class Watch:
     rest, unknown
         Variances of training and test set, and which of the two is unknown, at the last look.
     joint
-        Covariance of the total errors between owners at the last look, where it is known.
+        Covariance of the errors between owners at the last look, where it is known.
     """
 
     precision: float | None = None
@@ -246,7 +246,7 @@ class Watch:
         parts = {name: errors[name] for name in ("training", "test set") if errors}
         self.unknown = tuple(name for name, part in parts.items() if part is None)
         self.rest = sum((np.square(p) for p in parts.values() if p is not None), np.zeros(1))
-        joint = errors.get("covariance") if errors else _sampled(estimate)
+        joint = errors.get("covariance") if errors else estimate.covariance
         self.joint = None if joint is None else np.asarray(joint, dtype=np.float64)
         self.looked = answered
         return True
@@ -259,7 +259,10 @@ class Watch:
 
     def _is_found(self, estimate: Estimate) -> bool:
         """Whether what was wanted is known, by errors that can be relied on."""
-        whole = replace(estimate, std_errors=self.total(estimate), covariance=self.joint)
+        total, joint = self.total(estimate), None
+        if total is not None and self.joint is not None:
+            joint = with_errors(self.joint, total)
+        whole = replace(estimate, std_errors=total, covariance=joint)
         if self.precision is not None:
             return is_within(whole, self.precision)
         if self.stop is None or reliable_errors(whole) is None:
@@ -291,9 +294,3 @@ def reliable_errors(whole: Estimate) -> FloatArray | None:
     few = whole.replicates is not None and whole.replicates < ENOUGH_REPLICATES
     known = whole.std_errors
     return known if known is not None and known.any() and not few else None
-
-
-def _sampled(estimate: Estimate) -> FloatArray | None:
-    if estimate.covariance is None or estimate.std_errors is None:
-        return None
-    return with_errors(estimate.covariance, estimate.std_errors)

@@ -234,12 +234,11 @@ def _owner(data: Mapping[str, Any]) -> OwnerDiagnosis:
     return OwnerDiagnosis(**_frozen(data) | made)
 
 
-def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _tuples(item) for name, item in data.items()}
-
-
-def _tuples(item: Any) -> Any:
-    return tuple(map(_tuples, item)) if isinstance(item, (list, tuple)) else item
+def _frozen(item: Any) -> Any:
+    """Lists as tuples."""
+    if isinstance(item, Mapping):
+        return {name: _frozen(part) for name, part in item.items()}
+    return tuple(map(_frozen, item)) if isinstance(item, (list, tuple)) else item
 
 
 _INTERVAL, _RANGE = optional(listed(number(), 3)), optional(listed(number(), 2))

@@ -7,7 +7,7 @@ nothing; whoever reads a file raises its own error with them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -130,16 +130,15 @@ def first(faults: Any) -> str | None:
     return next((fault for fault in faults if fault is not None), None)
 
 
-def valuation_fault(data: Mapping[str, Any]) -> str | None:
-    """What is wrong with a stored valuation, whose fields are all there; None: nothing."""
-    owners = data["owners"]
-    names = listed(text(10_000))(owners, "owners")
-    if names or not owners or len(set(owners)) < len(owners):
-        return names or "owners must be at least one, and all different"
-    n = len(owners)
+def valuation_fault(data: Mapping[str, Any], needed: Iterable[str]) -> str | None:
+    """What is wrong with a stored valuation, of which these fields must be there; None: nothing."""
+    owners = data.get("owners")
+    n = len(owners) if isinstance(owners, (list, tuple)) else 0
     values, errors = listed(number(), n), listed(number(least=0), n)
     squares = listed(listed(number(), n), n)
     rules: dict[str, Rule] = {
+        "format": text(100),
+        "owners": listed(text(10_000)),
         "sizes": listed(number(least=0), n),
         "values": values,
         "std_errors": optional(errors),
@@ -165,10 +164,13 @@ def valuation_fault(data: Mapping[str, Any]) -> str | None:
         "details": mapped(plain),
         "version": text(100),
     }
-    fault = fields({}, rules, plain)(data, "")
-    if fault or data["n_computed"] <= data["n_evaluations"]:
+    fault = fields({name: rules[name] for name in needed}, rules)(data, "")
+    if fault:
         return fault
-    return "n_computed is more than n_evaluations"
+    if not owners or len(set(owners)) < n:
+        return "owners must be at least one, and all different"
+    more = data["n_computed"] > data["n_evaluations"]
+    return "n_computed is more than n_evaluations" if more else None
 
 
 def _errors(errors: Rule, squares: Rule) -> Rule:

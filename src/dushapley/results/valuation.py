@@ -308,20 +308,7 @@ class Valuation:
         """
         import pandas as pd
 
-        known = self.total_errors
-        errors = np.full(len(self.values), np.nan) if known is None else known
-        frame = pd.DataFrame(
-            {
-                "owner": self.owners,
-                "size": self.sizes,
-                "value": self.values,
-                "std_error": errors,
-                "low": self.values - half_width(errors),
-                "high": self.values + half_width(errors),
-                "share": self.shares,
-            }
-        )
-        frame["rank"] = self.places
+        frame = pd.DataFrame({"owner": self.owners, **self._columns()})
         for source in SOURCES:
             if source in self.errors:
                 part = self.errors[source]
@@ -329,6 +316,24 @@ class Valuation:
         if self.unknown:
             frame["unknown"] = ", ".join(self.unknown)
         return frame.iloc[self.order].reset_index(drop=True)
+
+    def _columns(self) -> dict[str, Any]:
+        """What is known of each owner but its name, in the order of `OwnerValue`."""
+        known = self.total_errors
+        errors = np.full(len(self.values), np.nan) if known is None else known
+        return {
+            "size": self.sizes,
+            "value": self.values,
+            "std_error": errors,
+            "low": self.values - half_width(errors),
+            "high": self.values + half_width(errors),
+            "share": self.shares,
+            "rank": self.places,
+        }
+
+    def _rows(self) -> list[OwnerValue]:
+        columns = (column.tolist() for column in self._columns().values())
+        return [OwnerValue(*row) for row in zip(self.owners, *columns, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` gives the same bits back, also through JSON text."""
@@ -339,14 +344,7 @@ class Valuation:
         """Read back what `to_dict` wrote."""
         check_format(data, FORMAT, InvalidValuation)
         needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
-        missing = needed - set(data)
-        unknown = set(data) - {f.name for f in fields(cls)} - {"format"}
-        if missing or unknown:
-            raise InvalidValuation(
-                f"The stored valuation lacks {sorted(missing)} and has unknown {sorted(unknown)}."
-                " Read it with the version of dushapley that wrote it, or value the game again."
-            )
-        if fault := valuation_fault(data):
+        if fault := valuation_fault(data, needed):
             raise InvalidValuation(
                 f"The stored valuation cannot be read: {fault}. Use it as it was written, or value "
                 "the game again."
@@ -378,7 +376,8 @@ class Valuation:
 
     def __iter__(self) -> Iterator[OwnerValue]:
         """Owners one by one, best first."""
-        return (self._owner(i) for i in self.order.tolist())
+        rows = self._rows()
+        return (rows[i] for i in self.order.tolist())
 
     def __contains__(self, name: object) -> bool:
         return name in self.owners
@@ -391,22 +390,7 @@ class Valuation:
                 f"asked for by name: {', '.join(map(repr, self.owners[:5]))}"
                 f"{', ...' if len(self) > 5 else ''}."
             )
-        return self._owner(self.owners.index(name))
-
-    def _owner(self, i: int) -> OwnerValue:
-        known = self.total_errors
-        error = float("nan") if known is None else float(known[i])
-        value = float(self.values[i])
-        return OwnerValue(
-            name=self.owners[i],
-            size=float(self.sizes[i]),
-            value=value,
-            std_error=error,
-            low=value - half_width(error),
-            high=value + half_width(error),
-            share=float(self.shares[i]),
-            rank=int(self.places[i]),
-        )
+        return self._rows()[self.owners.index(name)]
 
     def __sub__(self, other: Valuation) -> Difference:
         """This minus another valuation of the same owners, with joint errors.

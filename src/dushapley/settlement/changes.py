@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from dushapley.data.formats.objects import as_rows
 from dushapley.data.overlap import row_hashes
-from dushapley.data.owners import Owners
 from dushapley.data.rows import count, is_table
 from dushapley.data.tables import aligned
 from dushapley.errors import InvalidChange, SharedRows
@@ -32,11 +31,9 @@ class Change(Protocol):
 
     def games(self, game: Game) -> tuple[Game, Game]:
         """The game before and after."""
-        ...
 
     def told(self) -> str:
         """The question in words."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -103,27 +100,17 @@ class Join:
         plain = aligned(X, columns, "The newcomer") if is_table(X) and columns else X
         pooled = {"X": rows.prepared(X if is_table(rows.owners.X[0]) else plain), "y": y}
         joined = _with(rows, self.owner, content_hash(plain, y), **pooled)
-        for note in tested_rows_of(joined, self.owner):
+        if (shared := _tested_rows(joined)) > 0:
+            note = (
+                f"{shared:,} rows of the test set, targets included, are in the data of "
+                f"{self.owner!r} as well: scores on them flatter it."
+            )
             joined.notes = (*joined.notes, note)
             warnings.warn(note, SharedRows, stacklevel=2)
         return game, joined
 
     def told(self) -> str:
         return f"{self.owner!r} joins"
-
-
-def tested_rows_of(game: RowsGame, owner: str) -> list[str]:
-    """A note on rows of the test set that this owner holds."""
-    test = getattr(game, "X_test", None), getattr(game, "y_test", None)
-    if test[0] is None or game.owners.reduced is not None:
-        return []
-    held = game.owners.row_hashes[game.names.index(owner)]
-    known = len(np.intersect1d(row_hashes(*test), held))
-    sentence = (
-        f"{known:,} rows of the test set, targets included, are in the data of {owner!r} as well: "
-        "scores on them flatter it."
-    )
-    return [sentence] if known else []
 
 
 @dataclass(frozen=True)
@@ -184,7 +171,9 @@ class Copy:
             raise InvalidChange(f"{self.owner!r} cannot copy itself; name two owners.")
         owners = rows.owners
         shadow = next(f"copy {k}" for k in range(len(owners) + 1) if f"copy {k}" not in game.names)
-        larger = _with(rows, shadow, owners.hashes[b], **_block(owners, b))
+        blocks = ((name, getattr(owners, name)) for name in ("X", "y", "weights"))
+        copied = {name: held[b] for name, held in blocks if held is not None}
+        larger = _with(rows, shadow, owners.hashes[b], **copied)
         matrix = np.eye(game.n_players, game.n_players + 1)
         matrix[a, -1] = 1.0
         return game, DerivedGame(larger, matrix, game.names)
@@ -277,10 +266,12 @@ def refuse_without_rows(game: Game, what: str) -> RowsGame:
     return game
 
 
-def _block(owners: Owners, owner: int) -> dict[str, Any]:
-    """All that one owner brings."""
-    blocks = ((name, getattr(owners, name)) for name in ("X", "y", "weights"))
-    return {name: held[owner] for name, held in blocks if held is not None}
+def _tested_rows(game: RowsGame) -> int:
+    """Rows of the test set that the last owner holds."""
+    test = getattr(game, "X_test", None), getattr(game, "y_test", None)
+    if test[0] is None or game.owners.reduced is not None:
+        return 0
+    return len(np.intersect1d(row_hashes(*test), game.owners.row_hashes[-1]))
 
 
 def _with(game: RowsGame, name: str, content: str, **block: Any) -> RowsGame:

@@ -139,28 +139,19 @@ def scale_of(valuation: Valuation) -> float:
     return max(gain, float(abs(valuation.values).max(initial=0.0)))
 
 
-def rounding_of(again: Valuation) -> Slack:
-    """What rounding may do to a number of a valuation, at the scale of the values.
+def rounding_of(again: Valuation, *, reasons: bool = False) -> Slack:
+    """What rounding may do to a number of a valuation, or of its reasons, at the scale of values.
 
-    Values and errors are differences of utilities. Everything else is compared with itself alone.
+    Values, errors and gains are differences of utilities; all other reasons are parts, of scale 1,
+    or have a scale of their own. Everything else is compared with itself alone.
     """
     scale = scale_of(again)
 
     def slack(where: Place) -> float:
         if where[:1] == ("covariance",) or where[:2] == ("errors", "covariance"):
             return TOLERANCE * scale**2
-        return TOLERANCE * scale if where[:1] in (("values",), ("std_errors",), ("errors",)) else 0
-
-    return slack
-
-
-def rounding_of_reasons(again: Valuation) -> Slack:
-    """The same of a diagnosis: gains at the scale of the values, parts at theirs, which is 1."""
-    scale = scale_of(again)
-
-    def slack(where: Place) -> float:
-        if any(name in where for name in GAINS):
+        if where[:1] in (("values",), ("std_errors",), ("errors",)) or {*GAINS} & {*where}:
             return TOLERANCE * scale
-        return 0.0 if any(name in where for name in OWN_SCALE) else TOLERANCE
+        return TOLERANCE if reasons and not {*OWN_SCALE} & {*where} else 0.0
 
     return slack

@@ -208,25 +208,22 @@ class Settlement:
             **({} if self.cap in (None, NO_CAP) else {"cap": self.cap}),  # as older files lack it
             "rule": self.rule,
             "interval": self.interval_meaning,
-            "payments": self._payments(),
+            "payments": [
+                {
+                    "owner": owner,
+                    "payment": str(self.payments[i]),
+                    "low": None if self.low is None else str(self.low[i]),
+                    "high": None if self.high is None else str(self.high[i]),
+                    "by_size": str(self.by_size[i]),
+                }
+                for i, owner in enumerate(self.valuation.owners)
+            ],
             "valuation": self.valuation.to_dict(),
             "record": dict(self.record),
         }
         if self.diagnosis is not None:
             body["diagnosis"] = self.diagnosis.to_dict()
         return body | {"seal": seal(body)}
-
-    def _payments(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "owner": owner,
-                "payment": str(self.payments[i]),
-                "low": None if self.low is None else str(self.low[i]),
-                "high": None if self.high is None else str(self.high[i]),
-                "by_size": str(size),
-            }
-            for i, (owner, size) in enumerate(zip(self.valuation.owners, self.by_size, strict=True))
-        ]
 
     def to_json(self) -> str:
         """`to_dict` as text: the settlement file."""

@@ -25,7 +25,6 @@ from dushapley.settlement.comparison import (
     TOLERANCE,
     first_difference,
     rounding_of,
-    rounding_of_reasons,
 )
 from dushapley.settlement.money import amount_of, money
 from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
@@ -410,7 +409,7 @@ def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Va
         return Finding("diagnosis", None, f"measured as {stored['format']}, here {found['format']}")
     # values under other models are not computed again
     one, other = ({k: v for k, v in d.items() if k != "alternatives"} for d in (stored, found))
-    slack = rounding_of_reasons(again)
+    slack = rounding_of(again, reasons=True)
     difference = first_difference(one, other, (), TOLERANCE, slack, valued.owners)
     if difference and valued.version != again.version:
         words = f"by version {valued.version!r}, and this is {again.version!r}"
