@@ -22,15 +22,7 @@ from dushapley.hashing import digest
 from dushapley.report import owner_page, report, summarize, text_table
 from dushapley.results.diagnosis import Diagnosis
 from dushapley.settlement.interactions import Interactions
-from dushapley.settlement.money import (
-    NO_CAP,
-    check_cap,
-    check_currency,
-    check_decimals,
-    check_floor,
-    check_pot,
-    rule_text,
-)
+from dushapley.settlement.money import agreed_terms, rule_text
 from dushapley.terminal import output, say
 from dushapley.validation import LARGEST, suggestion
 
@@ -72,30 +64,24 @@ class Pot:
                 "--currency, --negative, --floor and --cap say how a pot is shared; pass --pot "
                 "AMOUNT with them."
             )
+        if self.pot is None:
+            return
         try:
-            check_floor(self.floor, self.negative)
-            limit = check_cap(self.cap, self.negative)
-            if self.pot is not None:
-                check_pot(self.pot, check_decimals(None, check_currency(self.currency)))
+            limit = self.agreed()["cap"]
         except InvalidSettlement as error:
             raise InvalidOption(str(error)) from error
         if limit is not None:
             say(f"warning: {rule_text(self.negative, limit)} Agree on that before anybody is paid.")
 
+    def agreed(self) -> dict[str, Any]:
+        """Pot and rule, checked and complete."""
+        names = ("currency", "negative", "floor", "cap")
+        return agreed_terms(self.pot, **{name: getattr(self, name) for name in names})
+
     @property
     def terms(self) -> str:
         """Pot and rule, as a settlement of them would say; "" without a pot."""
-        if self.pot is None:
-            return ""
-        cap = check_cap(self.cap, self.negative)
-        settled = {
-            "pot": str(check_pot(self.pot, check_decimals(None, self.currency))),
-            "currency": self.currency,
-            "negative": self.negative,
-            "floor": check_floor(self.floor, self.negative),
-            "cap": None if cap == NO_CAP else cap,
-        }
-        return terms_of(settled)
+        return "" if self.pot is None else terms_of(self.agreed())
 
     def shared(
         self,
@@ -106,10 +92,7 @@ class Pot:
         """The pot, shared by the values."""
         assert self.pot is not None
         self._refuse_no_gain(result)
-        return ds.settle(
-            result, self.pot, currency=self.currency, negative=self.negative, floor=self.floor,
-            cap=self.cap, record=record, diagnosis=diagnosis,
-        )  # fmt: skip
+        return ds.settle(result, record=record, diagnosis=diagnosis, **self.agreed())
 
     def known_within(self, amount: float, game: ds.Game) -> Callable[[ds.Estimate], bool]:
         """Whether every payment, as it would be by an estimate, is known to ± this amount."""

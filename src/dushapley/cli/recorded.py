@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -17,20 +16,15 @@ from dushapley.cli.delivery import precision_of
 from dushapley.cli.job import Job
 from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
 from dushapley.games.model.catalogue import MODELS
-from dushapley.settlement.money import (
-    DEFAULT_FLOOR,
-    NO_CAP,
-    check_cap,
-    check_decimals,
-    check_floor,
-    check_pot,
-)
+from dushapley.settlement.money import NO_CAP, agreed_terms
 from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import Finding, same_notes
 from dushapley.validation import is_number, is_whole
 
 OLDER = {"cap": NO_CAP, "encode": "pooled"}
 """What options meant that were not typed, in versions whose settlements are still verified."""
+TERMS = ("pot", "currency", "negative", "floor", "cap")
+"""Options that say what is shared and how."""
 MONEY = "money"
 """A precision that was typed as an amount; how large is between the command and its pot."""
 FILES = ("files", "test")
@@ -193,15 +187,9 @@ def agrees(given: Mapping[str, Any], name: str, wanted: Any) -> bool:
             return bool(wanted == (MONEY if amount else of_spread))
         if name == "learn_from_ledger":
             return bool(typed) or not wanted  # of an empty ledger there was nothing to learn
-        if name == "pot":
-            return check_pot(typed, 18) == wanted
-        if name == "floor":
-            part = check_floor(typed, str(given.get("negative"))) or wanted
-            return wanted is None or Fraction(part or DEFAULT_FLOOR) == Fraction(wanted)
-        if name == "cap":
-            return check_cap(typed, str(given.get("negative"))) == wanted
-        if name == "decimals":
-            return check_decimals(None, str(given.get("currency") or "")) == wanted
+        if name in TERMS or name == "decimals":
+            asked: dict[str, Any] = {term: given.get(term) for term in TERMS}
+            return bool(agreed_terms(asked.pop("pot"), **asked)[name] == wanted)
         if name == "option":
             return o.method_options(typed or []).items() <= dict(wanted).items()
         if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):

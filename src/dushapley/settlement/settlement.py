@@ -21,13 +21,9 @@ from dushapley.results.uncertainty import MIDDLE_95, certainty, known_to, plausi
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import (
     NO_CAP,
+    agreed_terms,
     amount_of,
     charge_out,
-    check_cap,
-    check_currency,
-    check_decimals,
-    check_floor,
-    check_pot,
     coins_of,
     harmless,
     money,
@@ -344,25 +340,20 @@ def settle(
         )
     extremes = {"values": valuation.values, "sizes": valuation.sizes}
     refuse_extreme(extremes | {"errors": valuation.total_errors})
-    places = check_decimals(decimals, check_currency(currency))
-    amount = check_pot(pot, places)
-    part = check_floor(floor, negative)
-    limit = check_cap(cap, negative)
+    terms = agreed_terms(
+        pot, currency=currency, negative=negative, floor=floor, cap=cap, decimals=decimals
+    )
+    amount, places, part, limit = (terms[name] for name in ("pot", "decimals", "floor", "cap"))
     coins = _coins(valuation, amount, places, negative, part, limit)
     low, high = intervals(valuation, amount, places, negative, part, limit)
     return Settlement(
         valuation=valuation,
-        pot=amount,
-        currency=currency,
-        decimals=places,
-        negative=negative,
-        floor=part,
         payments=tuple(amount_of(c, places) for c in coins),
         low=low,
         high=high,
-        cap=limit,
         record={"versions": versions_here(), **(record or {})},
         diagnosis=diagnosis,
+        **terms,
     )
 
 
