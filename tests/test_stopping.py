@@ -73,6 +73,16 @@ def test_a_run_ends_by_its_test_and_holds_when_computed_again(method):
     assert ds.value(game, method, budget=v.n_evaluations - 1).n_evaluations < v.n_evaluations
 
 
+@pytest.mark.parametrize("wish", [{"stop": known_to(0.05)}, {"precision": 0.1}])
+def test_workers_change_neither_where_a_run_ends_nor_what_it_pays(wish):
+    game = ds.CallableGame(utilities, 8, fingerprint="roots", block=1)
+    alone = ds.value(game, "permutation", budget=2000, **wish)
+    assert alone.n_evaluations < 1500
+    together = ds.value(game, "permutation", budget=2000, n_jobs=2, **wish)
+    assert together == alone
+    assert together.n_computed == alone.n_computed == alone.n_distinct
+
+
 def test_where_a_run_is_said_to_have_ended_must_be_where_it_did():
     game = a_game()
     v = ds.value(game, "permutation", budget=2000, stop=known_to(0.05))

@@ -238,6 +238,16 @@ def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
     raise InvalidGame(f"fractions is {fractions!r}; choose 'exact', 'rows' or 'none'.")
 
 
+def place_of(name: object, names: Sequence[str], error: type[DUShapleyError]) -> int:
+    """Position of an owner by name; refuse one that is not there, naming those that are."""
+    if name not in names:
+        raise error(
+            f"There is no owner {name!r:.100}.{suggestion(str(name), tuple(names))} Owners are "
+            f"asked for by name: {', '.join(map(repr, names[:20]))}{', ...' * (len(names) > 20)}."
+        )
+    return names.index(str(name))
+
+
 def read_json(
     path: str | os.PathLike[str],
     kind: str,

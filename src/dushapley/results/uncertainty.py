@@ -187,13 +187,9 @@ def probability_greater(valuation: Valuation) -> FloatArray:
         _refuse_uncertain(valuation)
         total = np.zeros(len(valuation.values))
     gap = valuation.values[:, None] - valuation.values[None, :]
-    own = total**2 if joint is None else np.diag(joint)
-    error = own[:, None] + own[None, :]
-    if joint is not None:
-        error -= 2 * joint
-    else:
-        np.fill_diagonal(error, 0.0)  # nobody differs from itself
-    error = np.sqrt(np.maximum(error, 0.0))
+    joint = np.diag(total**2) if joint is None else joint
+    own = np.diag(joint)
+    error = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * joint, 0.0))
     certain = np.where(gap == 0, 0.5, (gap > 0).astype(np.float64))
     scaled = np.divide(gap, error, out=np.zeros_like(gap), where=error > 0)
     return np.asarray(np.where(error > 0, ndtr(scaled), certain))

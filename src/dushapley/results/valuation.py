@@ -26,7 +26,7 @@ from dushapley.results.uncertainty import (
     with_errors,
 )
 from dushapley.terminal import decimals_for, distinct_names, error_text, json_text, printable, table
-from dushapley.validation import check_format, read_json, suggestion
+from dushapley.validation import check_format, place_of, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -384,13 +384,7 @@ class Valuation:
 
     def __getitem__(self, name: str) -> OwnerValue:
         """What is known of one owner, by name."""
-        if name not in self.owners:
-            raise UnknownOwner(
-                f"There is no owner {name!r:.100} here.{suggestion(name, self.owners)} Owners are "
-                f"asked for by name: {', '.join(map(repr, self.owners[:5]))}"
-                f"{', ...' if len(self) > 5 else ''}."
-            )
-        return self._rows()[self.owners.index(name)]
+        return self._rows()[place_of(name, self.owners, UnknownOwner)]
 
     def __sub__(self, other: Valuation) -> Difference:
         """This minus another valuation of the same owners, with joint errors.

@@ -20,7 +20,7 @@ from dushapley.data.tables import aligned
 from dushapley.errors import InvalidChange, SharedRows
 from dushapley.games import DerivedGame, FoldsGame, Game, RowsGame
 from dushapley.hashing import content_hash
-from dushapley.validation import is_whole, refuse, suggestion
+from dushapley.validation import is_whole, place_of, refuse
 
 SMALLEST_SCALE = 0.25
 """To ask for more rows everybody is shrunk; below this the small collaboration says little."""
@@ -51,7 +51,9 @@ class Leave:
     owner: str
 
     def games(self, game: Game) -> tuple[Game, Game]:
-        others = np.delete(np.eye(game.n_players), find_owner(game, self.owner), axis=0)
+        others = np.delete(
+            np.eye(game.n_players), place_of(self.owner, game.names, InvalidChange), axis=0
+        )
         if len(others) == 0:
             raise InvalidChange("The only owner cannot leave; nobody would be left to value.")
         return game, DerivedGame(game, others, [name for name in game.names if name != self.owner])
@@ -129,7 +131,10 @@ class Merge:
     second: str
 
     def games(self, game: Game) -> tuple[Game, Game]:
-        a, b = find_owner(game, self.first), find_owner(game, self.second)
+        a, b = (
+            place_of(self.first, game.names, InvalidChange),
+            place_of(self.second, game.names, InvalidChange),
+        )
         if a == b:
             raise InvalidChange(f"{self.first!r} cannot merge with itself; name two owners.")
         matrix = np.eye(game.n_players)
@@ -166,7 +171,10 @@ class Copy:
 
     def games(self, game: Game) -> tuple[Game, Game]:
         rows = refuse_without_rows(game, "A copy of rows")
-        a, b = find_owner(game, self.owner), find_owner(game, self.source)
+        a, b = (
+            place_of(self.owner, game.names, InvalidChange),
+            place_of(self.source, game.names, InvalidChange),
+        )
         if a == b:
             raise InvalidChange(f"{self.owner!r} cannot copy itself; name two owners.")
         owners = rows.owners
@@ -210,7 +218,7 @@ class MoreRows:
                 "so no part of an owner's rows can be drawn. Use a game with rows, or ask about "
                 "whole owners (Leave, Merge)."
             )
-        i = find_owner(game, self.owner)
+        i = place_of(self.owner, game.names, InvalidChange)
         parts = self.scale(game) * np.eye(game.n_players)
         before = game if self.rows < 0 else DerivedGame(game, parts, game.names)
         parts[i, i] = min(1.0, (game.sizes[i] + self.rows) / game.sizes[i])
@@ -220,7 +228,7 @@ class MoreRows:
         """Part of everybody's rows at which more rows are measured; 1 for fewer."""
         if not is_whole(self.rows):
             raise InvalidChange(f"rows is {self.rows!r}; pass a whole number of rows.")
-        size = float(game.sizes[find_owner(game, self.owner)])
+        size = float(game.sizes[place_of(self.owner, game.names, InvalidChange)])
         if self.rows == 0 or size + self.rows <= 0:
             raise InvalidChange(
                 f"{self.owner!r} has {size:.0f} rows; {self.rows:+d} leaves nothing to compare."
@@ -237,16 +245,6 @@ class MoreRows:
     def told(self) -> str:
         kind = "more" if self.rows > 0 else "fewer"
         return f"{self.owner!r} brings {abs(self.rows):,} {kind} rows"
-
-
-def find_owner(game: Game, name: str) -> int:
-    """Position of an owner, or the names there are."""
-    if name not in game.names:
-        raise InvalidChange(
-            f"There is no owner {name!r}.{suggestion(name, game.names)} Owners: "
-            f"{', '.join(map(repr, game.names[:20]))}."
-        )
-    return game.names.index(name)
 
 
 def refuse_without_rows(game: Game, what: str) -> RowsGame:
