@@ -46,7 +46,7 @@ from dushapley.results.schema import (
     wrong,
 )
 from dushapley.results.valuation import Valuation
-from dushapley.validation import check_whole, is_number, is_partial, pool_name, refuse, strict_json
+from dushapley.validation import check_whole, is_number, is_partial, pool_name, read_json
 
 FORMAT = "dushapley.asktell/1"
 
@@ -491,14 +491,8 @@ STORED = fields(
 
 def _read(path: Path) -> dict[str, Any]:
     """What was saved, checked field by field."""
-    try:
-        refuse(ProtocolViolated, (not path.is_file(), f"The conversation {path} is not a file."))
-        stored = strict_json(path.read_bytes(), longer=100)  # an answer to each of many questions
-    except (OSError, ValueError) as error:
-        raise ProtocolViolated(
-            f"The conversation {path} cannot be read ({error}). Name a file that was saved by "
-            "AskTell.save."
-        ) from error
+    longer = 100  # an answer to each of many questions
+    stored = read_json(path, "conversation", "by AskTell.save", ProtocolViolated, longer)
     if fault := STORED(stored, ""):
         raise ProtocolViolated(
             f"The conversation {path} cannot be used: {fault}. Use it as it was saved."
