@@ -77,8 +77,7 @@ def committed(ledger):
         return 0
     try:
         with closing(sqlite3.connect(ledger)) as db:
-            paid = "select (select count(*) from evaluations) + (select count(*) from plain)"
-            return db.execute(paid).fetchone()[0]
+            return db.execute("select count(*) from evaluations").fetchone()[0]
     except sqlite3.Error:
         return 0
 

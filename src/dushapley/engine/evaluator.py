@@ -28,7 +28,7 @@ from dushapley.engine.plan import Plan, trainings_each
 from dushapley.engine.probes import Probes, Task
 from dushapley.engine.progress import Progress
 from dushapley.engine.transcript import Transcript
-from dushapley.errors import ProtocolViolated, UtilityFailed
+from dushapley.errors import LedgerUnreadable, ProtocolViolated, UtilityFailed
 from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored
 from dushapley.games.model.training import of_another_limit
 from dushapley.games.rows import blocks
@@ -390,6 +390,12 @@ class Evaluator:
         A utility fixed beforehand (nobody's, number 0) is the same on every test set, and one that
         failed has nobody's; any other without scores might be anything.
         """
+        if stored is not None and len(stored) != rows:
+            raise LedgerUnreadable(
+                f"The ledger {self.store and self.store.path} is damaged: of some pool it holds "
+                f"{len(stored)} scores, and {rows} of others. It was left alone; name another "
+                "file, and what it held is computed again."
+            )
         if stored is not None:
             return stored
         if number in self.transcript.failures:
