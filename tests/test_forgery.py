@@ -462,6 +462,6 @@ def test_a_plan_that_no_memory_holds_is_refused_before_any_training(
 ) -> None:
     asked: list[int] = []
     game = ds.CallableGame(lambda z: asked.append(len(z)) or z.sum(axis=1), n)
-    with pytest.raises(ds.errors.InvalidOption, match="GB of plans do not fit in memory"):
+    with pytest.raises(ds.errors.InvalidOption, match="that does not fit in memory"):
         ds.value(game, method, options=options, budget=10**12)
     assert asked == []

@@ -232,7 +232,8 @@ class Evaluator:
             self.store = Ledger(None)
         if self.store is None or (self.ledger is None and answers.scores is None):
             return
-        members = self.store.members_of(self.roster, queries) if self.ledger else None
+        kept = self.ledger is not None
+        members = self.store.members_of(self.roster, queries) if kept else None
         self.unwritten += self.store.rows(keys, answers, members)
         if self.game.block == 1 or monotonic() - self.committed > OFTEN:
             self._commit()
