@@ -63,11 +63,6 @@ def known_weights(plan: Plan, n_players: int) -> Weigh | None:
     return None if weights is None else lambda pools: weights(pools, plan.options)
 
 
-def kept_covariance(estimate: Estimate) -> FloatArray | None:
-    """That between owners as results keep it: not of very many, whose files nobody could read."""
-    return None if len(estimate.values) > MOST_JOINT else estimate.covariance
-
-
 @dataclass(frozen=True)
 class Carrier:
     """Carries utilities through to values by the arithmetic of the method that ran.

@@ -311,8 +311,7 @@ class Evaluator:
         details = dict(final.details)
         if not self.game.cheap:
             with blas_limit(self.game):
-                values = self.transcript.values
-                details["trail"] = run_history(self.game.sizes, self.transcript, values, final)
+                details["trail"] = run_history(self.game.sizes, self.transcript, final)
         training = self.game.training
         if training is not None and training.deterministic is None:
             details["probes"] = self.probes.account()

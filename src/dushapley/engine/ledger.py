@@ -116,17 +116,20 @@ class Ledger(AbstractContextManager["Ledger"]):
         try:
             with self._refusing():
                 whose = self._set_up()
-            if whose != self.context:
-                raise LedgerMismatch(
-                    f"The ledger {self.path} holds evaluations of another game (context "
-                    f"{printable(whose)[:12]}…, this game has {self.context[:12]}…): model, its "
-                    "code, versions of packages, metric, test data, seed or fingerprint differ. "
-                    "Use another file, or the game it was made with."
-                )
+            self._refuse_another(whose)
         except BaseException:
             self._db.close()
             raise
         self._file = self._standing()
+
+    def _refuse_another(self, context: str) -> None:
+        if context != self.context:
+            raise LedgerMismatch(
+                f"The ledger {self.path} holds evaluations of another game (context "
+                f"{printable(context)[:12]}…, this game has {self.context[:12]}…): model, its "
+                "code, versions of packages, metric, test data, seed or fingerprint differ. Use "
+                "another file, or the game it was made with."
+            )
 
     def _standing(self) -> int | None:
         """Which file stands under the ledger's name now."""

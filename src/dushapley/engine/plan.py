@@ -14,7 +14,10 @@ from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, FALLBACK, coalition_methods, find
 from dushapley.estimators.semivalues import SHAPLEY, chance_of_joining, not_shapley
 from dushapley.games.base import Game, is_scored
+from dushapley.hashing import package_version
 from dushapley.protocol import Estimate
+from dushapley.results.uncertainty import MOST_JOINT
+from dushapley.results.valuation import Valuation
 from dushapley.validation import check_budget
 
 MOST_CHEAP, MOST_PAID = 2**24, 2**12
@@ -59,10 +62,34 @@ class Plan:
         exact = self.formula is not None and self.formula.details.get("exact")
         return bool(exact) or self.method.name == "exact"
 
+    @property
+    def is_biased(self) -> bool:
+        """Whether values are, even on average, others than this game's Shapley values."""
+        return self.method.is_biased(self.options) and not self.is_exact
+
     def enumerates(self, n_players: int) -> bool:
         """Whether all coalitions are asked, so that there is no sampling error."""
         every = self.method.name == "gp" and self.budget >= 2**n_players  # which then asks all
         return self.method.name == "exact" or n_players == 1 or every
+
+    def valuation(
+        self, estimate: Estimate, *, notes: tuple[str, ...] = (), **found: Any
+    ) -> Valuation:
+        """A result: what the method made of it, and what else was `found`."""
+        reason = (self.reason,) if self.reason else ()
+        many = len(estimate.values) > MOST_JOINT  # pairs of so many fill files nobody could read
+        return Valuation(
+            values=estimate.values,
+            std_errors=estimate.std_errors,
+            covariance=None if many else estimate.covariance,
+            method=self.label,
+            options=dict(self.options),
+            biased=self.is_biased,
+            guarantee=estimate.guarantee,
+            notes=(*reason, *estimate.notes, *notes),
+            version=package_version("dushapley"),
+            **found,
+        )
 
     def trained_beside(self, game: Game) -> int:
         """Trainings that u(all) takes beside a formula of another game (`knn` on a model)."""
