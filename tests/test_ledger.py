@@ -98,11 +98,10 @@ def test_a_resumed_run_has_the_error_bars_of_an_uninterrupted_one(
 def test_error_bars_read_scores_as_often_as_memory_asks_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dushapley.engine import error_bars, evaluator
+    from dushapley.engine import evaluator
 
     game = Scored(6, 300)
     whole = ds.value(game, "permutation", budget=100)
-    monkeypatch.setattr(error_bars, "MOST_SUMS", 1000)
     monkeypatch.setattr(evaluator, "AT_ONCE", 7)
     parts = ds.value(game, "permutation", budget=100)
     np.testing.assert_allclose(parts.errors["test set"], whole.errors["test set"], rtol=1e-9)

@@ -530,7 +530,7 @@ class Folded:
         self.sums: FloatArray | None = None
         self.needs_questions = False
         self.ends = np.zeros((2, 0))  # scores of nobody and everybody, who are asked first
-        self.end_weights = np.tile([-1.0, 1.0] if n_players == 1 else [0.0, 0.0], (n_players, 1))
+        self.end_weights = np.zeros((n_players, 2))
         self._weights, self._at = np.zeros((n_players, 0)), 0
         self._begun = False
 
