@@ -167,7 +167,8 @@ class Dialogue:
 
     def _begin(self) -> None:
         if self.n_players == 1:  # efficiency leaves nothing to estimate
-            self._finish(Estimate(np.array([self.full - self.empty])))
+            only = np.array([self.full - self.empty])
+            self._finish(Estimate(only, weights=np.array([[-1.0, 1.0]])))
             return
         problem = Problem(
             n_players=self.n_players,

@@ -28,7 +28,7 @@ from dushapley.engine.plan import Plan, trainings_each
 from dushapley.engine.probes import Probes, Task
 from dushapley.engine.progress import Progress
 from dushapley.engine.transcript import Transcript
-from dushapley.errors import ProtocolViolated, UtilityFailed
+from dushapley.errors import LedgerUnreadable, ProtocolViolated, UtilityFailed
 from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored
 from dushapley.games.model.training import of_another_limit
 from dushapley.games.rows import blocks
@@ -311,8 +311,7 @@ class Evaluator:
         details = dict(final.details)
         if not self.game.cheap:
             with blas_limit(self.game):
-                values = self.transcript.values
-                details["trail"] = run_history(self.game.sizes, self.transcript, values, final)
+                details["trail"] = run_history(self.game.sizes, self.transcript, final)
         training = self.game.training
         if training is not None and training.deterministic is None:
             details["probes"] = self.probes.account()
@@ -391,6 +390,12 @@ class Evaluator:
         A utility fixed beforehand (nobody's, number 0) is the same on every test set, and one that
         failed has nobody's; any other without scores might be anything.
         """
+        if stored is not None and len(stored) != rows:
+            raise LedgerUnreadable(
+                f"The ledger {self.store and self.store.path} is damaged: of some pool it holds "
+                f"{len(stored)} scores, and {rows} of others. It was left alone; name another "
+                "file, and what it held is computed again."
+            )
         if stored is not None:
             return stored
         if number in self.transcript.failures:
@@ -526,7 +531,7 @@ class Folded:
         self.needs_questions = False
         self.ends = np.zeros((2, 0))  # scores of nobody and everybody, who are asked first
         self.weights = np.zeros((n_players, 2))  # of the round whose pools come in
-        self.end_weights = np.tile([-1.0, 1.0] if n_players == 1 else [0.0, 0.0], (n_players, 1))
+        self.end_weights = np.zeros((n_players, 2))
 
     def add(self, asks: list[Ask], start: int, answers: Answers) -> None:
         """Take in the scores of pools of some rounds, from this place on, round by round.

@@ -18,7 +18,7 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.engine.dialogue import ROUND, Dialogue, ends, foreseen, pools_between
-from dushapley.engine.error_bars import Begin, formula_errors, kept_covariance
+from dushapley.engine.error_bars import Begin, formula_errors
 from dushapley.engine.evaluator import (
     BULK_BLOCK,
     BULK_ROUND,
@@ -48,7 +48,7 @@ from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
 from dushapley.games.many.marginals import Marginals
-from dushapley.hashing import digest, package_version
+from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import json_text
@@ -428,7 +428,7 @@ class Run:
             u_full=full,
             n_trainings=self.plan.trained_beside(self.game),
             details=formula.details,
-            errors=formula_errors(formula, biased=self._is_biased),
+            errors=formula_errors(formula, biased=self.plan.is_biased),
             **nothing,
         )
 
@@ -446,32 +446,17 @@ class Run:
         )
         return remarked(valuation, self.game, self.plan, self.known)
 
-    @property
-    def _is_biased(self) -> bool:
-        """Whether values are, even on average, others than this game's Shapley values."""
-        return self.plan.method.is_biased(self.plan.options) and not self.plan.is_exact
-
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
-        reason = (self.plan.reason,) if self.plan.reason else ()
-        if self._ignored is not None:
-            reason = (*reason, IGNORED)
         counted["details"] = {**counted.get("details", {}), **self.game.costs()}
-        return Valuation(
+        return self.plan.valuation(
+            estimate,
+            notes=(*(() if self._ignored is None else (IGNORED,)), *self.game.notes),
             owners=self.game.names,
             sizes=self.game.sizes,
-            values=estimate.values,
-            std_errors=estimate.std_errors,
-            covariance=kept_covariance(estimate),
-            method=self.plan.label,
             seed=self.seed,
             budget=self.budget,
             precision=self.precision,
-            options=dict(self.plan.options),
-            biased=self._is_biased,
             fingerprint=self.game.fingerprint,
-            guarantee=estimate.guarantee,
-            notes=(*reason, *estimate.notes, *self.game.notes),
-            version=package_version("dushapley"),
             **counted,
         )
 
