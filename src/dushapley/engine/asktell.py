@@ -46,7 +46,7 @@ from dushapley.results.schema import (
     wrong,
 )
 from dushapley.results.valuation import Valuation
-from dushapley.validation import check_whole, is_number, is_partial, pool_name, read_json
+from dushapley.validation import check_whole, is_number, is_partial, pool_name, read_json, refuse
 
 FORMAT = "dushapley.asktell/1"
 
