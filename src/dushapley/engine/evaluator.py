@@ -140,6 +140,8 @@ class Evaluator:
         queries, draws = self.game.check(ask.queries, ask.draws)
         keys = self.game.keys(queries, draws)
         numbers, new = self.transcript.number(keys)
+        if self.probes.own:
+            new = self._probed(keys, numbers, new)
         if self.ledger is not None:
             new = self._look_up(keys, numbers, new)
         if len(new):
@@ -157,6 +159,17 @@ class Evaluator:
             answers = Answers.of([stored[keys[place]] for place in found])
             self.transcript.learn(numbers[found], answers)
         return np.setdiff1d(new, found)
+
+    def _probed(self, keys: list[bytes], numbers: IntArray, new: IntArray) -> IntArray:
+        """Learn what probes know of new pools; places of those that no probe tells of."""
+        others = []
+        for place in new.tolist():
+            outcome = self.probes.worth.get(keys[place])
+            if outcome is not None:
+                self._learn(numbers[[place]], Answers.of([outcome]))
+            elif keys[place] not in self.probes.firsts:
+                others.append(place)
+        return np.array(others, dtype=np.int64)
 
     def _stands(self, found: Outcome | None) -> bool:
         """Whether what was stored counts today: failures follow today's policy and limits."""
@@ -204,11 +217,25 @@ class Evaluator:
             raise ProtocolViolated("A round waits for answers, and there is nothing to pay.")
         position, answers = done
         task = self.out.pop(position)
-        if task.seed is not None:
-            key = self.probes.learn(task, answers)
-            self._record([key], task.queries, answers)
+        if task.seed is None:
+            self._keep(task, answers)
+        else:
+            self._keep_probe(task, answers)
+
+    def _keep_probe(self, task: Task, answers: Answers) -> None:
+        """Record a probe; what its pool is worth is learnt, or found out, where it was asked."""
+        voice, *own = self.probes.learn(task, answers).items()
+        self._record([voice[0]], None, Answers.of([voice[1]]))
+        for key, outcome in own:
+            self._record([key], task.queries, Answers.of([outcome]))
+        key = self.probes.own[int(task.numbers[0])]
+        number = self.transcript.number_of(key)
+        if task.seed != 0 or number is None or not len(self.transcript.unknown(number)):
             return
-        self._keep(task, answers)
+        if own:
+            self._learn(number, Answers.of([own[0][1]]))
+        else:
+            self.waiting = together([self.waiting, Task(number, task.queries)])
 
     def _keep(self, task: Task, answers: Answers) -> None:
         """Record a block, and remember what it came to."""
@@ -226,18 +253,23 @@ class Evaluator:
         self._record(
             [self.transcript.keys[n] for n in task.numbers.tolist()], task.queries, answers
         )
-        self.transcript.learn(task.numbers, answers)
+        self._learn(task.numbers, answers)
+
+    def _learn(self, numbers: IntArray, answers: Answers) -> None:
+        """Remember what pools came to that were computed now."""
+        self.transcript.learn(numbers, answers)
         self.n_computed += len(answers)
         self.bar.advance(len(answers))
 
-    def _record(self, keys: list[bytes], queries: Queries, answers: Answers) -> None:
+    def _record(self, keys: list[bytes], queries: Queries | None, answers: Answers) -> None:
         """Have the ledger keep a block, or a private store its scores."""
         if self.store is None and answers.scores is not None:
             self.store = Ledger(None)
         if self.store is None or (self.ledger is None and answers.scores is None):
             return
-        kept = self.ledger is not None
-        members = self.store.members_of(self.roster, queries) if kept else None
+        members = None
+        if self.ledger is not None and queries is not None:
+            members = self.ledger.members_of(self.roster, queries)
         self.unwritten += self.store.rows(keys, answers, members)
         if self.game.block == 1 or monotonic() - self.committed > OFTEN:
             self._commit()
@@ -327,11 +359,18 @@ class Evaluator:
         return {
             "n_computed": self.n_computed,
             "n_distinct": distinct,
-            "n_trainings": trained * trainings_each(self.game) + self.probes.n_trained,
+            "n_trainings": trained * trainings_each(self.game) + self._probe_trainings(),
             "details": details,
             "errors": self.errors(final, begin),
             "failures": {cause: causes.count(cause) for cause in causes},
         }
+
+    def _probe_trainings(self) -> int:
+        """Trainings of probes beside those of pools that the method asked."""
+        if not self.probes.own:
+            return 0
+        answered = set(self.transcript.keys)
+        return self.probes.n_trained(answered)
 
     def errors(self, estimate: Estimate, begin: Begin) -> dict[str, Any]:
         """Standard errors by source of this estimate; none where nothing is trained or tested."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dushapley.arrays import Fractions
-from dushapley.engine.probes import SEEDS, probe_pools
+from dushapley.engine.probes import probe_pools, probe_trainings
 from dushapley.errors import BudgetTooSmall, InvalidOption, MethodNotApplicable
 from dushapley.estimators.centres import ENOUGH
 from dushapley.estimators.method import Method
@@ -102,7 +102,9 @@ class Plan:
             return self.trained_beside(game)
         whole = self.method.need(self.options) == "coalitions" and not game.cheap
         pools = (min(self.budget, 2**game.n_players) if whole else self.budget) - 1
-        return pools * trainings_each(game) + self.probes * len(SEEDS)
+        if self.probes and not self.enumerates(game.n_players):
+            pools += self.probes - 1  # small ones, which the method may not ask
+        return pools * trainings_each(game) + self.probes * probe_trainings(game)
 
 
 def choose_plan(
@@ -118,14 +120,16 @@ def choose_plan(
     if plan.formula is not None or not wanted:
         return plan
     if plan.enumerates(game.n_players):
-        room = wanted if budget is None else (budget - 2**game.n_players) // len(SEEDS)
+        room = wanted if budget is None else (budget - 2**game.n_players) // probe_trainings(game)
         return replace(plan, probes=max(0, min(wanted, room)))
     least = plan.method.least(game.n_players, plan.options)
     room = plan.budget // PROBED if budget is None else min(plan.budget // PROBED, budget - least)
-    probes = min(wanted, room // len(SEEDS))
+    # every method asks the grand coalition, so that its own training is no addition
+    each = 1 + probe_trainings(game)
+    probes = min(wanted, (room + 1) // each)
     if probes < FEWEST_PROBES:
         return plan
-    return replace(plan, probes=probes, budget=max(least, plan.budget - probes * len(SEEDS)))
+    return replace(plan, probes=probes, budget=max(least, plan.budget - (each * probes - 1)))
 
 
 def trainings_each(game: Game) -> int:

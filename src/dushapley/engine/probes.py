@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, IntArray, Queries
-from dushapley.games.base import Answers, Game
+from dushapley.games.base import Answers, Game, Outcome
 
 SEEDS = 0, 1
 
@@ -75,11 +75,17 @@ def together(tasks: Sequence[Task]) -> Task:
     return Task(numbers, queries, np.concatenate(draws))
 
 
+def probe_trainings(game: Game) -> int:
+    """Return trainings of a probe beside its pool's own; under limits a failed one is repeated."""
+    training = game.training
+    return 2 if training is not None and training.limits.any else 1
+
+
 class Probes:
     """Trainings that show whether another seed would train other models.
 
-    They are ordinary evaluations of `Game.reseeded`: each is a task of its own, so that workers
-    share them, and is looked up and kept like any other.
+    They are evaluations of `Game.reseeded`, each a task of its own, so that workers share them, and
+    kept like any other. The one under the game's own seed also tells what the pool is worth.
 
     Parameters
     ----------
@@ -94,42 +100,68 @@ class Probes:
     ----------
     voices
         What the model of each pool predicted, as a number, by seed; shape (2, pools).
+    worth
+        What pools are worth that were trained now, by their ordinary keys; None: trained again,
+        should the method ask.
+    firsts
+        Ordinary keys of pools whose training under the game's own seed is still to come.
     """
 
     def __init__(
         self, game: Game, n_pools: int, known: Callable[[list[bytes]], dict[bytes, float]]
     ) -> None:
-        self.pools = probe_pools(game)[:n_pools]
-        self.n_out = 0
+        self.pools, self.training = probe_pools(game)[:n_pools], game.training
+        self.own = game.keys(self.pools, None) if n_pools else []
         self.keys = [game.reseeded(seed).keys(self.pools, None) for seed in SEEDS if n_pools]
         stored = known([key for keys in self.keys for key in keys]) if n_pools else {}
         self.voices = np.array([[stored.get(key, np.inf) for key in keys] for keys in self.keys])
-        self.n_trained = int((self.voices != np.inf).sum())  # by a run that was killed, say
         self.waiting = deque(
             Task(np.array([place]), self.pools[[place]], seed=seed)
             for place in range(len(self.pools))
             for seed in SEEDS
             if self.voices[seed, place] == np.inf
         )
+        self.firsts = {self.own[int(t.numbers[0])] for t in self.waiting if t.seed == 0}
+        self.worth: dict[bytes, Outcome | None] = {}
+        self.n_out = 0
 
-    def take(self) -> Task | None:
+    def take(self) -> Task:
         """The next training."""
-        self.n_out += bool(self.waiting)
-        return self.waiting.popleft() if self.waiting else None
+        self.n_out += 1
+        return self.waiting.popleft()
 
-    def learn(self, task: Task, answers: Answers) -> bytes:
-        """Take in a training; its key."""
+    def learn(self, task: Task, answers: Answers) -> dict[bytes, Outcome]:
+        """Take in a training; what to keep of it, by key."""
         assert task.seed is not None
         (place,) = task.numbers.tolist()
-        self.voices[task.seed, place] = answers.values[0]
+        first, voice = answers[0], answers[len(answers) - 1]
+        self.voices[task.seed, place] = voice.value
         self.n_out -= 1
-        self.n_trained += 1
-        return self.keys[task.seed][place]
+        kept = {self.keys[task.seed][place]: Outcome(voice.value, voice.failure)}
+        if task.seed == 0:
+            own = self.own[place]
+            self.firsts.discard(own)
+            self.worth[own] = first if first.failure is None or self._stands() else None
+            if self.worth[own] is not None:
+                kept[own] = first
+        return kept
+
+    def _stands(self) -> bool:
+        """Whether a failure is what the pool came to: under limits, predictions take time, too."""
+        assert self.training is not None
+        return self.training.on_failure == "empty" and not self.training.limits.any
 
     @property
     def is_open(self) -> bool:
         """Whether trainings are still to come."""
         return self.n_out > 0 or bool(self.waiting)
+
+    def n_trained(self, answered: Container[bytes]) -> int:
+        """Trainings beside those of pools whose ordinary keys are answered."""
+        own = [key for place, key in enumerate(self.own) if self.voices[0, place] != np.inf]
+        lost = sum(outcome is None for outcome in self.worth.values())
+        again = int((self.voices[1:] != np.inf).sum())
+        return again + lost + sum(key not in answered for key in own)
 
     def concluded(self) -> bool | None:
         """Whether no seed mattered; None where too few trainings could show it."""

@@ -60,6 +60,11 @@ class Transcript:
         self._make_room(len(by_key))
         return numbers, new
 
+    def number_of(self, key: bytes) -> IntArray | None:
+        """The number of one pool, as an array; None where it was not asked."""
+        number = self._by_key.get(key)
+        return None if number is None else np.array([number])
+
     def _make_room(self, count: int) -> None:
         more = max(2 * count, 2**10) - len(self._values)
         if count > len(self._values):

@@ -13,6 +13,7 @@ from dushapley.data.owners import Owners
 from dushapley.data.splits import folds
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Game, Outcome, Training
+from dushapley.games.derived import DerivedGame
 from dushapley.games.model.game import ModelGame
 from dushapley.games.model.scoring.metrics import few
 from dushapley.games.model.training import grouped
@@ -97,8 +98,9 @@ class FoldsGame(RowsGame):
         return Answers.of([self._combine(outcomes) for outcomes in zip(*found, strict=True)])
 
     def reseeded(self, seed: int) -> Game:
-        """One fold is enough to see whether training is random."""
-        return self.games[0].reseeded(seed)
+        """One fold is enough to see whether training is random; its own seed trains all."""
+        first = self.games[0].reseeded(seed)
+        return first if seed else OwnSeed(first, self)
 
     def _combine(self, found: Sequence[Outcome]) -> Outcome:
         """One pool's outcome of all folds; a fold that failed counts as nobody's there."""
@@ -125,6 +127,19 @@ class FoldsGame(RowsGame):
         mean = float(sum(part * row.mean() for part, row in entries))
         spread = [part * total / len(row) * away_from_mean(row) for part, row in entries]
         return grouped(mean + np.concatenate(spread))
+
+
+class OwnSeed(DerivedGame):
+    """What pools are worth by all folds, and what the model of the first of them predicts."""
+
+    def __init__(self, first: Game, folds: FoldsGame) -> None:
+        super().__init__(first, np.eye(first.n_players), first.names)
+        self.folds = folds
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        own, voice = self.base.evaluate(queries, draws)
+        others = [game.evaluate(queries, draws)[0] for game in self.folds.games[1:]]
+        return Answers.of([self.folds._combine([own, *others]), voice])
 
 
 def away_from_mean(row: FloatArray) -> FloatArray:

@@ -456,7 +456,10 @@ class ModelGame(RowsGame):
 
 
 class Reseeded(DerivedGame):
-    """A game's pools trained under another seed, each worth a number made of all it predicts."""
+    """A game's pools trained under another seed, each worth a number made of all it predicts.
+
+    Under the game's own seed (0) that number comes behind what the pool is worth.
+    """
 
     def __init__(self, game: ModelGame, seed: int) -> None:
         super().__init__(game, np.eye(game.n_players), game.names)
@@ -464,18 +467,26 @@ class Reseeded(DerivedGame):
         self.training = replace(game.training, on_failure="empty")  # a probe tells nothing then
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
-        pools = zip(queries, self.game.each(queries, draws), strict=True)
-        return Answers.of([self._voice(query, *taken) for query, taken in pools])
+        """Answers to one pool."""
+        (taken,) = self.game.each(queries, draws)
+        voice, own = self._trained(*taken)
+        if self.seed:
+            return Answers.of([voice])
+        found = Answers.of([own])
+        (own,) = found if self.game.at_least is None else self.game._lifted(found)
+        return Answers.of([own, voice])
 
-    def _voice(self, query: Array, counts: IntArray, draw: int | None) -> Outcome:
+    def _trained(self, counts: IntArray, draw: int | None) -> tuple[Outcome, Outcome]:
         game, seed = self.game, self.seed
         try:
             (trained,) = game._train(counts, draw, [game._maker(seed)], first=seed, listen=True)
+            own = average([trained.score])
         except (Exception, SystemExit) as error:
-            return Outcome(float("nan"), failure_cause(error))
+            failed = Outcome(float("nan"), failure_cause(error))
+            return failed, failed
         if not trained.said:
-            return Outcome(float("nan"), "no model is trained on a single class")
-        return Outcome(voice_of(trained.score[0], trained.said))
+            return Outcome(float("nan"), "no model is trained on a single class"), own
+        return Outcome(voice_of(trained.score[0], trained.said)), own
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Keys of their own."""
