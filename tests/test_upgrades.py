@@ -197,6 +197,17 @@ def test_scores_are_nested_too(install: Callable[..., Any], package: Any) -> Non
     assert scored(install("thrown_away", "2.0")).packages != before
 
 
+def test_objects_that_hold_each_other_are_looked_at_once(package: Any) -> None:
+    class Node:
+        """No parameters: what it holds is looked at."""
+
+    nodes = [Node() for _ in range(40)]
+    for node in nodes:
+        node.others = nodes
+    nodes[-1].own = package.Upgraded()
+    assert packages_of(nodes[0])["thrown-away"] == "1.0"
+
+
 def test_numpy_scipy_and_the_linear_algebra_are_always_there() -> None:
     names = game(LogisticRegression()).packages
     assert {"dushapley", "numpy", "scipy", "scikit-learn"} <= set(names)
