@@ -21,14 +21,14 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.error_bars import Begin, Carrier, by_source, known_weights
 from dushapley.engine.executors import Executor
-from dushapley.engine.executors.base import Block, one_blas_thread
+from dushapley.engine.executors.worker import Numbered, one_blas_thread
 from dushapley.engine.history import MOST_POOLS, run_history
 from dushapley.engine.ledger import Ledger, Row, roster_of
 from dushapley.engine.plan import Plan, trainings_each
 from dushapley.engine.probes import Probes, Task
 from dushapley.engine.progress import Progress
 from dushapley.engine.transcript import Transcript
-from dushapley.errors import ProtocolViolated, UtilityFailed
+from dushapley.errors import LedgerUnreadable, ProtocolViolated, UtilityFailed
 from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored
 from dushapley.games.model.training import of_another_limit
 from dushapley.games.rows import blocks
@@ -169,7 +169,7 @@ class Evaluator:
             return False
         return not of_another_limit(found.failure, training.limits)
 
-    def take(self) -> Block | None:
+    def take(self) -> Numbered | None:
         """The next block to compute, taking rounds ahead to fill it; None: none for now."""
         task = self.probes.take()
         if task is None:
@@ -178,9 +178,9 @@ class Evaluator:
             if not self.waiting.count:
                 return None
             task = self.waiting.cut()
-        self.out[self.n_blocks] = task
         self.n_blocks += 1
-        return task.block
+        self.out[self.n_blocks] = task
+        return self.n_blocks, task.block
 
     @property
     def left(self) -> int:
@@ -193,7 +193,6 @@ class Evaluator:
         assert self.executor is not None
         done = next(self.results, None)
         if done is None:
-            self.n_blocks = 0
             self.results = self.executor.run(self.game, self)
             done = next(self.results, None)
         if done is None:
@@ -232,7 +231,8 @@ class Evaluator:
             self.store = Ledger(None)
         if self.store is None or (self.ledger is None and answers.scores is None):
             return
-        members = self.store.members_of(self.roster, queries) if self.ledger else None
+        kept = self.ledger is not None
+        members = self.store.members_of(self.roster, queries) if kept else None
         self.unwritten += self.store.rows(keys, answers, members)
         if self.game.block == 1 or monotonic() - self.committed > OFTEN:
             self._commit()
@@ -311,8 +311,7 @@ class Evaluator:
         details = dict(final.details)
         if not self.game.cheap:
             with blas_limit(self.game):
-                values = self.transcript.values
-                details["trail"] = run_history(self.game.sizes, self.transcript, values, final)
+                details["trail"] = run_history(self.game.sizes, self.transcript, final)
         training = self.game.training
         if training is not None and training.deterministic is None:
             details["probes"] = self.probes.account()
@@ -391,6 +390,12 @@ class Evaluator:
         A utility fixed beforehand (nobody's, number 0) is the same on every test set, and one that
         failed has nobody's; any other without scores might be anything.
         """
+        if stored is not None and len(stored) != rows:
+            raise LedgerUnreadable(
+                f"The ledger {self.store and self.store.path} is damaged: of some pool it holds "
+                f"{len(stored)} scores, and {rows} of others. It was left alone; name another "
+                "file, and what it held is computed again."
+            )
         if stored is not None:
             return stored
         if number in self.transcript.failures:
@@ -526,7 +531,7 @@ class Folded:
         self.needs_questions = False
         self.ends = np.zeros((2, 0))  # scores of nobody and everybody, who are asked first
         self.weights = np.zeros((n_players, 2))  # of the round whose pools come in
-        self.end_weights = np.tile([-1.0, 1.0] if n_players == 1 else [0.0, 0.0], (n_players, 1))
+        self.end_weights = np.zeros((n_players, 2))
 
     def add(self, asks: list[Ask], start: int, answers: Answers) -> None:
         """Take in the scores of pools of some rounds, from this place on, round by round.

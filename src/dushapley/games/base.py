@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
-from dushapley.games.marginals import Marginals
+from dushapley.games.many.marginals import Marginals
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.terminal import printable

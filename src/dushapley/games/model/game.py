@@ -27,12 +27,12 @@ from dushapley.games.base import (
     failure_cause,
 )
 from dushapley.games.derived import DerivedGame
-from dushapley.games.marginals import Marginals
+from dushapley.games.many.marginals import Marginals
+from dushapley.games.many.newton import newton_marginals
 from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.batched.arithmetic import BACKENDS
 from dushapley.games.model.encoding import Encoding
 from dushapley.games.model.identity import Indescribable, describe, packages_of
-from dushapley.games.model.newton import newton_marginals
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
 from dushapley.games.model.randomness import (
