@@ -133,11 +133,12 @@ def _versions(loaded: frozenset[tuple[str, ModuleType | None]]) -> dict[str, str
     known: dict[str, str] = {}
     waiting = [*EVERYWHERE]
     for top, spec in ((top, _spec(top)) for top, _ in loaded):
-        if spec is None or is_own(top, spec.origin):
+        if spec is None:
             continue
         root = Path(next(iter(spec.submodule_search_locations or [str(spec.origin)])))
-        beside = any(metadata.distributions(name=top, path=[str(root.parent)]))
-        names = [top] if beside else metadata.packages_distributions().get(top, [])
+        there = metadata.distributions(name=top, path=[str(root.parent)])
+        is_named = is_own(top, spec.origin) or any(there)  # one's own may be installed to be edited
+        names = [top] if is_named else metadata.packages_distributions().get(top, [])
         waiting += names
         if not names:
             files = sorted(f for f in (root, *root.rglob("*.*")) if f.suffix != ".pyc")
