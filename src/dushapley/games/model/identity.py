@@ -158,7 +158,7 @@ def _versions(loaded: frozenset[tuple[str, ModuleType | None]]) -> dict[str, str
 def blas() -> dict[str, str]:
     """Name the linear algebra beneath numpy and scipy, the same in every process.
 
-    What other packages bring along for themselves (PyTorch) is theirs, and does not count.
+    Libraries that other packages bring along for themselves (PyTorch) do not count.
     """
     import scipy.linalg  # noqa: F401 - loaded first, so that its own is there to be seen
     from threadpoolctl import threadpool_info
