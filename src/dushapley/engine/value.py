@@ -24,7 +24,6 @@ from dushapley.engine.evaluator import (
     BULK_ROUND,
     LEAST_BULK,
     Evaluator,
-    blas_limit,
     is_bulk,
 )
 from dushapley.engine.executors import (
@@ -35,7 +34,7 @@ from dushapley.engine.executors import (
     make_executor,
 )
 from dushapley.engine.executors.base import Listed, seconds_left
-from dushapley.engine.executors.worker import limits_of
+from dushapley.engine.executors.worker import limits_of, one_blas_thread
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
 from dushapley.engine.many import CentresDialogue, CentresDriver, with_marginals
 from dushapley.engine.plan import Plan, choose_plan
@@ -217,7 +216,7 @@ class Run:
     marginals: Marginals | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        with blas_limit(self.game):  # a formula has the same bits as well
+        with one_blas_thread():  # a formula has the same bits as well
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
         check_limits(self.executor, limits_of(self.game))
@@ -340,7 +339,7 @@ class Run:
             evaluator = self._evaluator(talk, watch, bar, until, stack)
             kept.callback(evaluator.close)  # error bars read from it when workers are gone
             stack.enter_context(bar)
-            stack.enter_context(blas_limit(self.game))
+            stack.enter_context(one_blas_thread())
             try:
                 ended = self._drive(talk, evaluator, watch, bar, until)
                 evaluator.finish()
@@ -419,7 +418,7 @@ class Run:
 
     def _from_formula(self, formula: Estimate) -> Valuation:
         self.influence = formula.scores
-        with blas_limit(self.game):
+        with one_blas_thread():
             empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
         nothing = dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0)
         return self._built(
