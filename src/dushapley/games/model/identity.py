@@ -74,9 +74,9 @@ def _parts(thing: Any, seen: dict[int, Any]) -> Iterator[Any]:
         case np.ndarray() | np.generic() if not thing.dtype.hasobject:
             yield f"array {digest(np.asarray(thing))}"
         case np.ndarray():
-            yield from _parts((thing.shape, thing.tolist()), seen)
+            yield from _parts((np.ndarray, thing.shape, thing.tolist()), seen)
         case set() | frozenset():
-            yield from _parts(sorted(thing, key=repr), seen)
+            yield from _parts((type(thing), sorted(thing, key=repr)), seen)
         case Mapping() | list() | tuple():
             yield f"{type(thing).__name__}("
             for part in thing.items() if isinstance(thing, Mapping) else thing:
