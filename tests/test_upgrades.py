@@ -148,6 +148,19 @@ def test_what_a_package_requires_counts_too(install: Callable[..., Any], package
     assert "thrown-aside" not in game(unstated.Upgraded()).packages
 
 
+def test_what_a_package_of_ones_own_requires_counts_where_it_lies(
+    install: Callable[..., Any], package: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("thrown_away", "1.0", requires="thrown-aside")
+    (home := tmp_path / "mine").mkdir()
+    monkeypatch.syspath_prepend(home)
+    (tmp_path / "site-packages" / "thrown_away").rename(home / "thrown_away")  # to be edited
+    sys.modules.pop("thrown_away")
+    importlib.invalidate_caches()
+    found = game(importlib.import_module("thrown_away").Upgraded()).packages
+    assert found["thrown-aside"] == "1.0"
+
+
 def test_what_a_package_does_not_state_is_told_apart_by_a_fingerprint(
     install: Callable[..., Any], package: Any
 ) -> None:
@@ -195,6 +208,17 @@ def test_scores_are_nested_too(install: Callable[..., Any], package: Any) -> Non
     before = scored(package).packages
     assert before["thrown-away"] == "1.0"
     assert scored(install("thrown_away", "2.0")).packages != before
+
+
+def test_objects_that_hold_each_other_are_looked_at_once(package: Any) -> None:
+    class Node:
+        """No parameters: what it holds is looked at."""
+
+    nodes = [Node() for _ in range(40)]
+    for node in nodes:
+        node.others = nodes
+    nodes[-1].own = package.Upgraded()
+    assert packages_of(nodes[0])["thrown-away"] == "1.0"
 
 
 def test_numpy_scipy_and_the_linear_algebra_are_always_there() -> None:

@@ -165,10 +165,9 @@ def choose(
     """What was asked for, and for the rest what the owners' targets suggest."""
     check_task(task)
     chosen: Any = task
-    if task == "auto" and owners.reduced is not None:
-        chosen = owners.reduced[0].kind
-    elif task == "auto":
-        chosen = guess_task(np.concatenate(owners.labels()))
+    if task == "auto":
+        summed = owners.reduced
+        chosen = summed[0].kind if summed else guess_task(np.concatenate(owners.labels()))
     default = DEFAULT if owners.reduced is None else SUMMED
     return Choice(
         chosen, default[chosen] if model is None else model, full_name(scoring) or SCORING[chosen]

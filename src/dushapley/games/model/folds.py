@@ -111,15 +111,16 @@ class FoldsGame(RowsGame):
         return Outcome(
             float(np.array([outcome.value for outcome in outcomes]) @ self.parts),
             failure=failures[0] if failures else None,
-            scores=self._scores([o.scores for o in outcomes if o.scores is not None]),
+            scores=self._scores(outcomes),
             spread=float(np.sqrt(spreads**2 @ self.parts**2))
             if self.training.repeats > 1
             else None,
         )
 
-    def _scores(self, rows: list[FloatArray]) -> FloatArray | None:
+    def _scores(self, outcomes: Sequence[Outcome]) -> FloatArray | None:
         """Row scores of all folds, written so that their mean is u(S) and its error is right."""
-        if len(rows) < len(self.games):
+        rows = [outcome.scores for outcome in outcomes if outcome.scores is not None]
+        if len(rows) < len(outcomes):
             return None
         if min(map(len, rows)) < 2:  # a row alone in its fold differs from the others' mean only
             return grouped(np.concatenate(rows))

@@ -57,7 +57,7 @@ def describe(thing: Any) -> str:
     "dict( tuple( 'depth' 3 ) tuple( 'names' tuple( 'a' None ) ) )"
     """
     words = []
-    for part in _parts(thing):
+    for part in _parts(thing, {}):
         if isinstance(part, Indescribable):
             raise part
         own = own_code([_module(part)]) if isinstance(part, NAMED) else {}
@@ -65,7 +65,7 @@ def describe(thing: Any) -> str:
     return " ".join(words)
 
 
-def _parts(thing: Any, above: tuple[Any, ...] = ()) -> Iterator[Any]:
+def _parts(thing: Any, seen: dict[int, Any]) -> Iterator[Any]:
     """Values as text; classes, functions and modules as they are; errors where there is neither."""
     parameters = getattr(thing, "get_params", None)
     match thing:
@@ -74,13 +74,13 @@ def _parts(thing: Any, above: tuple[Any, ...] = ()) -> Iterator[Any]:
         case np.ndarray() | np.generic() if not thing.dtype.hasobject:
             yield f"array {digest(np.asarray(thing))}"
         case np.ndarray():
-            yield from _parts((thing.shape, thing.tolist()), above)
+            yield from _parts((np.ndarray, thing.shape, thing.tolist()), seen)
         case set() | frozenset():
-            yield from _parts(sorted(thing, key=repr), above)
+            yield from _parts((type(thing), sorted(thing, key=repr)), seen)
         case Mapping() | list() | tuple():
             yield f"{type(thing).__name__}("
             for part in thing.items() if isinstance(thing, Mapping) else thing:
-                yield from _parts(part, above)
+                yield from _parts(part, seen)
             yield ")"
         case _ if isinstance(thing, NAMED):
             yield thing
@@ -90,12 +90,13 @@ def _parts(thing: Any, above: tuple[Any, ...] = ()) -> Iterator[Any]:
                     "be compared"
                 )
         case _ if callable(parameters):
-            yield from _parts(type(thing), above)
-            yield from _parts(parameters(deep=False), above)
-        case _ if not any(thing is other for other in above):
+            yield from _parts(type(thing), seen)
+            yield from _parts(parameters(deep=False), seen)
+        case _ if id(thing) not in seen:
+            seen[id(thing)] = thing  # kept, so that no other thing gets its id
             yield Indescribable(f"a {type(thing).__name__} has no parameters to compare")
             yield type(thing)
-            yield from _parts([getattr(thing, name, None) for name in HELD], (*above, thing))
+            yield from _parts([getattr(thing, name, None) for name in HELD], seen)
 
 
 def _module(thing: Any) -> str:
@@ -115,7 +116,7 @@ def packages_of(*things: Any) -> dict[str, str]:
     >>> {"numpy", "scikit-learn", "scipy"} <= set(packages_of([("model", Ridge())]))
     True
     """
-    named = [part for part in _parts(things) if isinstance(part, NAMED)]
+    named = [part for part in _parts(things, {}) if isinstance(part, NAMED)]
     kinds = [kind for part in named for kind in getattr(part, "__mro__", [part])]
     tops = {_module(kind).partition(".")[0] for kind in kinds} - ELSEWHERE
     loaded = frozenset((top, sys.modules.get(top)) for top in tops)
@@ -132,11 +133,12 @@ def _versions(loaded: frozenset[tuple[str, ModuleType | None]]) -> dict[str, str
     known: dict[str, str] = {}
     waiting = [*EVERYWHERE]
     for top, spec in ((top, _spec(top)) for top, _ in loaded):
-        if spec is None or is_own(top, spec.origin):
+        if spec is None:
             continue
         root = Path(next(iter(spec.submodule_search_locations or [str(spec.origin)])))
-        beside = any(metadata.distributions(name=top, path=[str(root.parent)]))
-        names = [top] if beside else metadata.packages_distributions().get(top, [])
+        there = metadata.distributions(name=top, path=[str(root.parent)])
+        is_named = is_own(top, spec.origin) or any(there)  # one's own may be installed to be edited
+        names = [top] if is_named else metadata.packages_distributions().get(top, [])
         waiting += names
         if not names:
             files = sorted(f for f in (root, *root.rglob("*.*")) if f.suffix != ".pyc")
@@ -156,7 +158,7 @@ def _versions(loaded: frozenset[tuple[str, ModuleType | None]]) -> dict[str, str
 def blas() -> dict[str, str]:
     """Name the linear algebra beneath numpy and scipy, the same in every process.
 
-    What other packages bring along for themselves (PyTorch) is theirs, and does not count.
+    Libraries that other packages bring along for themselves (PyTorch) do not count.
     """
     import scipy.linalg  # noqa: F401 - loaded first, so that its own is there to be seen
     from threadpoolctl import threadpool_info

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -189,7 +189,8 @@ class Scorer:
 def black_box(scoring: Any) -> Callable[[Any, Array, Array], float]:
     """A scorer of which only the answers are known."""
     if callable(scoring):
-        return _refuse_metric(scoring)
+        refuse_metric(scoring)
+        return scoring
     from sklearn.metrics import get_scorer, get_scorer_names
 
     try:
@@ -205,12 +206,12 @@ def black_box(scoring: Any) -> Callable[[Any, Array, Array], float]:
         ) from error
 
 
-def _refuse_metric(scoring: Callable[..., Any]) -> Callable[..., Any]:
+def refuse_metric(scoring: Callable[..., Any]) -> None:
     """Refuse a function of targets and predictions, an easy mistake to make."""
     try:
         shape = inspect.signature(scoring)
     except (TypeError, ValueError):  # some compiled functions do not tell
-        return scoring
+        return
     try:
         shape.bind("model", "X", "y")
     except TypeError as error:
@@ -219,7 +220,6 @@ def _refuse_metric(scoring: Callable[..., Any]) -> Callable[..., Any]:
             "number. sklearn.metrics.make_scorer makes it from a function of targets and "
             "predictions."
         ) from error
-    return scoring
 
 
 def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
@@ -263,9 +263,8 @@ def constants(scorer: Scorer) -> list[Any]:
     if classes is None:
         return [DummyRegressor(strategy=name).fit(rows, y) for name in ("mean", "median")]
     prior = DummyClassifier(strategy="prior").fit(rows, y)
-    if y.ndim > 1:
-        return [prior]
-    return [prior, *(constant_label(label, classes) for label in classes)]
+    labels: Iterable[Any] = classes if y.ndim == 1 else ()
+    return [prior, *(constant_label(label, classes) for label in labels)]
 
 
 def constant_label(label: Any, classes: Array) -> Any:
