@@ -232,11 +232,6 @@ class FederatedGame(RowsGame):
         return f"SoftmaxRegression by {self.level}"
 
     @property
-    def judged_by(self) -> str:
-        """Which score."""
-        return str(self.scoring)
-
-    @property
     def scoring_here(self) -> bool:
         """Whether the test set is the coordinator's own."""
         return "coordinator" in self.tested
