@@ -158,7 +158,7 @@ class Statistics:
 
 
 def _arrays(content: bytes) -> dict[str, Array]:
-    """The arrays of such a file, none of them executed, all of them together within bounds."""
+    """Read the arrays of such a file, none of them executed, all together within bounds."""
     with np.load(BytesIO(content), allow_pickle=False) as archive:
         unpacked = sum(member.file_size for member in archive.zip.infolist())
         if unpacked > MOST_BYTES:

@@ -333,11 +333,9 @@ class Federation:
 
     def _rejoin(self, name: str) -> None:
         """Tell an owner that was started again what was agreed; its rows must be the same."""
-        if self.agreement is None:
-            return
+        assert self.agreement is not None
         member = self.members[name]
-        about = {"run": self.run, "round": self.rounds, "agreement": asdict(self.agreement)}
-        question = Message("agree", about).encode()
+        question = self._addressed(name, Message("agree", {"agreement": asdict(self.agreement)}))
         replies = self.transport.exchange({member.address: question}, self.patience)
         if member.address not in replies:
             return
