@@ -143,7 +143,7 @@ class ClassModel(Additive):
         """Sums of squares of each column of a pool, shape (d, m)."""
 
     def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Find pools whose variances rounding has left; those that no model is fitted to are known."""
+        """Find variances of which rounding has left enough; no model, no doubt."""
         parts = self.parts(pooled)
         classes = (parts.counts > 0).sum(axis=0)
         trained = (classes > 1) & (parts.n > self.least_rows * classes)
@@ -153,7 +153,7 @@ class ClassModel(Additive):
 
     @abstractmethod
     def resolved(self, parts: ClassSums) -> tuple[BoolArray, BoolArray]:
-        """Find pools of whose variances rounding has left enough, and columns constant in classes."""
+        """Find pools with variances left by rounding, and columns constant in classes."""
 
     @abstractmethod
     def discriminants(self, parts: ClassSums) -> FloatArray:

@@ -189,7 +189,7 @@ class LinearModel(Additive):
         return np.vstack([fixed, around, error * b[first] * b[second]])
 
     def _square(self, pooled: FloatArray) -> FloatArray:
-        """Return vectors as matrices of moments, shape (p, p, m); without intercept, without sums."""
+        """Return vectors as matrices of moments, shape (p, p, m); no sums without intercept."""
         M = pooled.reshape(len(self.rows.T), -1, pooled.shape[1])
         if not self.intercept:
             M = M.copy()
