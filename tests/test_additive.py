@@ -402,6 +402,19 @@ def test_a_column_that_hardly_varies_is_fitted(model, spread):
     np.testing.assert_allclose(fast(pools, draws), fitted(pools, draws), rtol=1e-8)
 
 
+@pytest.mark.parametrize("scoring", ["neg_brier_score", "roc_auc"])
+def test_one_class_of_a_column_that_hardly_varies_is_a_constant(scoring):
+    """No model is fitted to it, so that its columns decide nothing."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(200, 3)), np.arange(200) % 2
+    X[:20, 1], y[:20] = 20 + 1e-8 * rng.normal(size=20), 0
+    owners = ds.Owners.from_arrays({"one": (X[:20], y[:20]), "both": (X[20:90], y[20:90])})
+    given = owners, FAST["scaled lda"], X[90:], y[90:]
+    fast, fitted = (ds.ModelGame(*given, scoring=scoring, fast=fast) for fast in (True, False))
+    assert fast.path is not None
+    np.testing.assert_allclose(fast(EVERY[1:4, :2]), fitted(EVERY[1:4, :2]), rtol=1e-8)
+
+
 @pytest.mark.parametrize("model", [GaussianNB(), "naive-bayes", FAST["scaled naive bayes"]])
 @pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss"])
 def test_naive_bayes_of_a_column_that_is_constant_and_far_from_the_test_rows_is_fitted(

@@ -275,7 +275,7 @@ def hand_over(
 ) -> None:
     """Data on stdout, files where they were asked for."""
     tested = ", ".join(f"{name}: {rows:,} rows" for name, rows in game.tested.items())
-    about = {"model": game.trained, "score": game.judged_by, "tested": f"on {tested}"}
+    about = {"model": game.trained, "score": str(game.scoring), "tested": f"on {tested}"}
     record: dict[str, Any] = {"command": command, "about": about, "inputs": []}
     record |= {"federation": result.details["federation"]}
     settled = None if pot.pot is None else pot.shared(result, record)

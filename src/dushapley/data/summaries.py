@@ -104,14 +104,14 @@ class Statistics:
         content = source.take()
         try:
             stored = _arrays(content)
-            form, kind, name, rows, features = stored.pop("about").tolist()
+            _, kind, name, rows, features = stored.pop("about").tolist()
             columns = tuple(map(str, stored.pop("columns").tolist()))
             statistics = cls(str(name), kind, int(rows), int(features), stored, columns)
-            complete = form == FORMAT and set(stored) == set(ARRAYS[kind])
         except Exception as error:  # whatever such bytes make of the readers of archives
-            raise not_statistics(source.path, f"{type(error).__name__}: {error}") from error
-        if not complete:
-            raise not_statistics(source.path, f"format {form!r}, arrays {sorted(stored)}")
+            raise InvalidOwners(
+                f"{source.path} is not a file of owner statistics ({type(error).__name__}: "
+                f"{error}). It must be a file written by Statistics.save or `dushapley statistics`."
+            ) from error
         statistics.check()
         return statistics
 
@@ -158,20 +158,16 @@ class Statistics:
 
 
 def _arrays(content: bytes) -> dict[str, Array]:
-    """The arrays of an archive, none of them executed, all of them together within bounds."""
+    """Read the arrays of such a file, none of them executed, all together within bounds."""
     with np.load(BytesIO(content), allow_pickle=False) as archive:
         unpacked = sum(member.file_size for member in archive.zip.infolist())
         if unpacked > MOST_BYTES:
             raise ValueError(f"{unpacked:,} bytes unpacked; at most {MOST_BYTES:,} are read")
-        return {key: archive[key] for key in archive.files}
-
-
-def not_statistics(path: Path, content: str) -> InvalidOwners:
-    """The error for any other file."""
-    return InvalidOwners(
-        f"{path} is not a file of owner statistics ({content}). It must be a file written "
-        "by Statistics.save or `dushapley statistics`."
-    )
+        stored = {key: archive[key] for key in archive.files}
+    form, kind = stored["about"][:2].tolist()
+    if form != FORMAT or set(stored) != {"about", "columns", *ARRAYS[kind]}:
+        raise ValueError(f"format {form!r}, arrays {sorted(stored)}")
+    return stored
 
 
 def regression_statistics(name: str, X: Array, y: Array) -> Statistics:

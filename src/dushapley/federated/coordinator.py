@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from secrets import token_hex
 from time import monotonic, sleep
 from typing import Any
@@ -212,7 +212,7 @@ class Federation:
         """Agree with all owners how rows become numbers; and notes about what differs."""
         schemas = {name: member.schema for name, member in self.members.items()}
         self.agreement, notes = agree(schemas, scaled=scaled, columns=columns, labels=labels)
-        told = {"agreement": self.agreement.record()}
+        told = {"agreement": asdict(self.agreement)}
 
         def joined(name: str, answer: Message) -> None:
             content, rows = answer.about.get("content"), answer.about.get("rows")
@@ -333,11 +333,9 @@ class Federation:
 
     def _rejoin(self, name: str) -> None:
         """Tell an owner that was started again what was agreed; its rows must be the same."""
-        if self.agreement is None:
-            return
+        assert self.agreement is not None
         member = self.members[name]
-        about = {"run": self.run, "round": self.rounds, "agreement": self.agreement.record()}
-        question = Message("agree", about).encode()
+        question = self._addressed(name, Message("agree", {"agreement": asdict(self.agreement)}))
         replies = self.transport.exchange({member.address: question}, self.patience)
         if member.address not in replies:
             return

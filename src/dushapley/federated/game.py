@@ -145,7 +145,7 @@ class FederatedGame(RowsGame):
         self._identify(self._set_up(tested, model, scoring, empty))
 
     def _know_owners(self) -> None:
-        """Who the owners are, as `RowsGame` knows them: by content, rank and size."""
+        """Set the owners as `RowsGame` knows them: by content, rank and size."""
         members = list(self.federation.members.values())
         owners = Owners(
             names=self.federation.names,
@@ -159,7 +159,7 @@ class FederatedGame(RowsGame):
     def _set_up(
         self, tested: tuple[FloatArray, Array] | None, model: str | None, scoring: Any, empty: Any
     ) -> str:
-        """Set up what trains pools and what scores them, and name all that decides a value."""
+        """Set up training and scoring, and return a digest of all that decides a value."""
         if self.agreement.classes is None:
             raise InvalidGame(
                 f"The target {self.agreement.target!r} is a number, but level={self.level!r} "
@@ -230,11 +230,6 @@ class FederatedGame(RowsGame):
     def trained(self) -> str:
         """Which model, in words."""
         return f"SoftmaxRegression by {self.level}"
-
-    @property
-    def judged_by(self) -> str:
-        """Which score."""
-        return str(self.scoring)
 
     @property
     def scoring_here(self) -> bool:
@@ -428,7 +423,7 @@ class Pools:
     def _summed(
         self, kind: str, about: dict[str, Any], weights: FloatArray, parts: FloatArray
     ) -> FloatArray:
-        """Answers added up over owners, in the order of content; `parts` says how much of each."""
+        """Add up answers over owners, in the order of content, each times its entry of `parts`."""
         answers = self._ask(kind, about, weights)
         total = np.zeros_like(weights)
         for j, pools in self.members:

@@ -40,7 +40,6 @@ class NotJoined(Exception):
 class Joined:
     """What was agreed with one coordinator: the rows as numbers, and those held back."""
 
-    agreement: Agreement
     X: Array
     y: Array
     content: str
@@ -172,11 +171,6 @@ class Owner:
 
     def _agree(self, question: Message) -> Message:
         agreement = Agreement(**question.about["agreement"])
-        joined = self._join(agreement)
-        self.joined = {agreement.name: joined}  # of one federation at a time
-        return Message("agree", {"content": joined.content, "rows": len(joined.y)})
-
-    def _join(self, agreement: Agreement) -> Joined:
         X, y = agreement.encode(self.table, self.name)
         rows = held = None
         if agreement.classes is not None:
@@ -184,7 +178,9 @@ class Owner:
             rows = Rows(X, y, classes)
             if len(self.held_back):
                 held = Rows(*agreement.encode(self.held_back, self.name), classes)
-        return Joined(agreement, X, y, content_hash(X, y), rows, held)
+        joined = Joined(X, y, content_hash(X, y), rows, held)
+        self.joined = {agreement.name: joined}  # of one federation at a time
+        return Message("agree", {"content": joined.content, "rows": len(joined.y)})
 
     def _known(self, question: Message) -> Joined:
         """What was agreed, of which the question has the name."""

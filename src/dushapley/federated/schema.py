@@ -120,11 +120,10 @@ class Table:
                 f"The target {self.target!r} has {len(labels):,} different labels; at most "
                 f"{MOST_CLASSES:,} classes are known."
             )
-        told = {name: _told(cells, least_rows) for name, cells in self.columns.items()}
         kind = "numbers" if numbers else "classes"
         return {
             "rows": len(self),
-            "columns": told,
+            "columns": {name: _told(cells, least_rows) for name, cells in self.columns.items()},
             "target": {"name": self.target, "kind": kind, "labels": labels},
         }
 
@@ -178,14 +177,10 @@ class Agreement:
     classes: Sequence[Any] | None
     scaled: bool
 
-    def record(self) -> dict[str, Any]:
-        """Plain JSON; `Agreement(**record)` reads it back."""
-        return asdict(self)
-
     @property
     def name(self) -> str:
         """A digest of all of it."""
-        return digest("agreement", json_text(self.record()), *self.columns)
+        return digest("agreement", json_text(asdict(self)), *self.columns)
 
     @property
     def width(self) -> int:
@@ -265,7 +260,6 @@ def agree(
     told = {name: [s["columns"][name] for s in schemas.values()] for name in names}
     kinds = {name: told[name][0]["kind"] for name in names}
     moments = {name: _moments(told[name]) for name in names if kinds[name] == "number"}
-    numbers = first["target"]["kind"] == "numbers"
     union = sorted({label for s in schemas.values() for label in s["target"]["labels"]} | {*labels})
     made = Agreement(
         columns=kinds,
@@ -277,7 +271,7 @@ def agree(
         center={name: mean for name, (mean, _) in moments.items()},
         scale={name: scale for name, (_, scale) in moments.items()},
         target=first["target"]["name"],
-        classes=None if numbers else union,
+        classes=None if first["target"]["kind"] == "numbers" else union,
         scaled=scaled,
     )
     return made, _notes(schemas, made)
@@ -305,7 +299,9 @@ def _column_faults(
         lacking = [owner for owner, kind in kinds.items() if kind is None]
         known = [kind for kind in kinds.values() if kind is not None]
         if lacking:
-            have = f"{len(known)} other{'s' * (len(known) != 1)} have it"
+            have = (
+                f"{len(known)} other{'s' * (len(known) > 1)} have it" if known else "nobody has it"
+            )
             faults.append(f"  column {name!r}: {_listed(lacking)} lacks it; {have}")
         many = sum(len(s["columns"].get(name, {}).get("categories", ())) for s in schemas.values())
         if many > MOST_CATEGORIES * len(schemas):

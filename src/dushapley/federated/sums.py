@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def summed_owners(federation: Federation, agreement: Agreement) -> Owners:
-    """Owners of the statistics that each answers, as if they had handed over files of them.
+    """Ask owners for their statistics, as if they had handed over files of them.
 
     Bit for bit the game on pooled rows: additive models are trained from sums in either.
     """

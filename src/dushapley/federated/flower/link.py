@@ -166,7 +166,9 @@ class Flower(Closing):
         accepting = Thread(target=lambda: found.append(waiting.accept()), daemon=True)
         accepting.start()
         self._register()
-        self._flwr("run", str(self._project(socket)), "here", *self._many())
+        owners = None if self.simulated is None else f"num-supernodes={len(self.simulated)}"
+        many = [] if owners is None else ["--federation-config", owners]
+        self._flwr("run", str(self._project(socket)), "here", *many)
         accepting.join(START)
         waiting.close()
         if not found:
@@ -175,11 +177,6 @@ class Flower(Closing):
                 f"{self._superlink.tail()}"
             )
         self._line = found[0]
-
-    def _many(self) -> list[str]:
-        if self.simulated is None:
-            return []
-        return ["--federation-config", f"num-supernodes={len(self.simulated)}"]
 
     def _register(self) -> None:
         """Tell Flower's command where the SuperLink is, and the SuperLink whom it may let in."""

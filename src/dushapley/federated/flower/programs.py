@@ -60,14 +60,9 @@ def free_port() -> int:
         return int(trial.getsockname()[1])
 
 
-def is_local(address: str) -> bool:
-    """Whether an address (host:port) is this very machine."""
-    return address.rpartition(":")[0] in LOCAL
-
-
 def refuse_open(address: str, *, insecure: bool, files: Mapping[str, Path | None]) -> None:
     """Refuse to talk beyond this machine without encryption and keys, whatever was asked."""
-    if is_local(address):
+    if address.rpartition(":")[0] in LOCAL:
         return
     if insecure:
         raise InvalidOption(

@@ -47,7 +47,7 @@ class ClassSums(NamedTuple):
         Of each column in all rows: sum of squares, mean (not around the origin) and variance, 0
         where sums cannot tell it from rounding; shape (d, m).
     factors
-        What columns are multiplied by, shape (d, m).
+        Factors that scale the columns, shape (d, m).
     """
 
     counts: FloatArray
@@ -83,9 +83,8 @@ class ClassModel(Additive):
         self, game: ModelGame, regularisation: float, *, standardised: bool = False
     ) -> None:
         super().__init__(game)
-        assert game.classes is not None
         self.regularisation, self.standardised = regularisation, standardised
-        self.classes, self.reduce = game.classes, classification_statistics
+        self.classes, self.reduce = np.asarray(game.classes), classification_statistics
         self.rows = np.asarray(game.X_test, dtype=np.float64) - self.origin
         squares = len(self.classes) * (1 + len(self.origin)) + self.squares_at
         self.powers = np.concatenate([np.arange(len(self.classes)), squares])
@@ -94,7 +93,7 @@ class ClassModel(Additive):
     @property
     @abstractmethod
     def squares_at(self) -> IntArray:
-        """Where the rest of a vector holds sums of squares, the last of which ends it."""
+        """Places of sums of squares in the rest of a vector; the last of them ends it."""
 
     def vector(self, statistics: Statistics) -> FloatArray:
         held = statistics.arrays
@@ -107,7 +106,7 @@ class ClassModel(Additive):
 
     @abstractmethod
     def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
-        """Second moments of statistics around the origin; its classes are in these places."""
+        """Move the second moments of statistics to the origin; their classes have these places."""
 
     def features(self, X: Array, y: Any) -> FloatArray:
         """The class, and the shifted row."""
@@ -144,7 +143,7 @@ class ClassModel(Additive):
         """Sums of squares of each column of a pool, shape (d, m)."""
 
     def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Variances of which rounding has left enough; pools that no model is fitted to are."""
+        """Find variances of which rounding has left enough; no model, no doubt."""
         parts = self.parts(pooled)
         classes = (parts.counts > 0).sum(axis=0)
         trained = (classes > 1) & (parts.n > self.least_rows * classes)
@@ -154,7 +153,7 @@ class ClassModel(Additive):
 
     @abstractmethod
     def resolved(self, parts: ClassSums) -> tuple[BoolArray, BoolArray]:
-        """Which pools' variances rounding has left enough of; columns constant in classes."""
+        """Find pools with variances left by rounding, and columns constant in classes."""
 
     @abstractmethod
     def discriminants(self, parts: ClassSums) -> FloatArray:
@@ -170,7 +169,7 @@ class ClassModel(Additive):
         return rows.mean(axis=1), partial(grouped, rows.T)
 
     def responses(self, discriminants: FloatArray) -> Iterable[Array]:
-        """What models say of the test rows, as the metric asks for it."""
+        """Predict the test rows in the form that the metric takes, pool by pool."""
         if self.metric.response == "labels":
             return self.classes[discriminants.argmax(axis=1)].T
         if self.metric.response == "ranking":

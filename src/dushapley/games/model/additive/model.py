@@ -81,11 +81,11 @@ class Additive(ABC):
 
     @abstractmethod
     def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Which pools' sums determine the model, if some columns are constant in rows.
+        """Find the pools whose sums determine the model, provided that some columns are constant.
 
-        These are columns that matter and whose variance sums put at 0, shape (groups of rows,
-        columns, m). Where one varies, rounding has taken its variance. Models of other pools have
-        to be fitted on rows.
+        These are the columns that matter and whose variance sums put at 0, shape (groups of rows,
+        columns, m). Where one varies after all, rounding has taken its variance. Models of other
+        pools have to be fitted on rows.
         """
 
     def extent(self, X: Array, y: Any) -> tuple[FloatArray, FloatArray]:
@@ -93,7 +93,7 @@ class Additive(ABC):
         return X.min(axis=0)[None], X.max(axis=0)[None]
 
     def fitted(self, X: Array, y: Any) -> tuple[float, FloatArray]:
-        """Score of the model fitted on rows, and its coefficients as `scored` has them."""
+        """Fit the model on rows: its score, and its coefficients as `scored` has them."""
         from sklearn.base import clone
 
         value, rows = self.game.scorer(clone(self.game.model).fit(X, y))
@@ -103,13 +103,14 @@ class Additive(ABC):
     def scored(
         self, pooled: FloatArray, known: BoolArray
     ) -> tuple[FloatArray, Callable[[], FloatArray]]:
-        """Scores of pools that are not empty; `known` says which pools' sums determine the model.
+        """Score pools that are not empty; `known` marks those whose sums determine the model.
 
-        And what computes the coefficients of their scores by test row, shape (coefficients, m).
+        The second entry computes the coefficients of their scores by test row, shape
+        (coefficients, m).
         """
 
     def judged(self, responses: Iterable[Array]) -> FloatArray:
-        """Scores by test row of what models say, one after the other, shape (m, test rows)."""
+        """Score the responses of models to the test rows one by one, shape (m, test rows)."""
         target = self.game.scorer.target
         return np.stack([self.metric.rows(target, response) for response in responses])
 
@@ -176,8 +177,7 @@ def _solve_each(systems: FloatArray, right: FloatArray) -> FloatArray:
     except np.linalg.LinAlgError:
         if len(systems) == 1:
             return np.full(right.shape, np.nan)
-        pairs = zip(systems, right, strict=True)
-        return np.concatenate([_solve_each(one[None], other[None]) for one, other in pairs])
+        return np.concatenate(list(map(_solve_each, systems[:, None], right[:, None])))
 
 
 def least_norm(systems: FloatArray, right: FloatArray) -> FloatArray:

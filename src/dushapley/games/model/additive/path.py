@@ -75,7 +75,7 @@ class AdditivePath:
         return order, vectors[:, order]
 
     def _block(self, queries: Queries, draws: IntArray | None) -> tuple[FloatArray, FloatArray]:
-        """Values of at most a block of pools, and the coefficients of their scores by row."""
+        """Return values of at most a block of pools, and coefficients of their scores by row."""
         counts, m = self.game.counts(queries), len(queries)
         ids = [None] * m if draws is None else draws.tolist()
         pooled, there = self._pooled(counts, draws), counts.any(axis=1)
@@ -95,7 +95,7 @@ class AdditivePath:
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")
     def known(self, pooled: FloatArray, counts: IntArray, ids: Sequence[int | None]) -> BoolArray:
-        """Pools whose sums determine the model: those of others are told from rows."""
+        """Find pools whose sums determine the model; the others have to be fitted on rows."""
         known, constant = self.model.known(pooled)
         doubted = (known & constant.any(axis=(0, 1)))[: len(counts)] & counts.any(axis=1)
         for k in np.flatnonzero(doubted & (self.fractions == "rows")).tolist():
@@ -226,9 +226,8 @@ class AdditivePath:
         parts = blocks(queries, draws, self.block) or [(queries, draws)]
         found = zip(*(self._block(*part) for part in parts), strict=True)
         values, coefficients = (np.concatenate(part) for part in found)
-        if not self.game.scorer.known_by_row:
-            return Answers(values)
-        return Answers(values, Scores(coefficients, self.basis))
+        known = self.game.scorer.known_by_row
+        return Answers(values, Scores(coefficients, self.basis) if known else None)
 
 
 def additive_path(game: ModelGame) -> AdditivePath | None:

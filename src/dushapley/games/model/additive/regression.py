@@ -171,7 +171,7 @@ class LinearModel(Additive):
         return self._scored(np.vstack([beta, np.full((1, beta.shape[1]), -1.0)]))
 
     def _scored(self, b: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
-        """Scores of b = (β, −1) of every pool, and what computes their coefficients by row."""
+        """Score b = (β, −1) of every pool; the second entry computes coefficients by row."""
         if self.game.scoring not in ERROR_SCORES:  # not a function of moments: predict rows
             rows = self.judged((self.rows[:, :-1].copy() @ b[:-1] + self.around[-1]).T)
             return rows.mean(axis=1), partial(grouped, rows.T)
@@ -189,7 +189,7 @@ class LinearModel(Additive):
         return np.vstack([fixed, around, error * b[first] * b[second]])
 
     def _square(self, pooled: FloatArray) -> FloatArray:
-        """Vectors as matrices of moments, shape (p, p, m); without an intercept no sums."""
+        """Return vectors as matrices of moments, shape (p, p, m); no sums without intercept."""
         M = pooled.reshape(len(self.rows.T), -1, pooled.shape[1])
         if not self.intercept:
             M = M.copy()
