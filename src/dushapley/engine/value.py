@@ -341,16 +341,14 @@ class Run:
     def _evaluator(
         self, talk: Dialogue, watch: Watch, bar: Progress, until: float, stack: ExitStack
     ) -> Answering:
-        if self.marginals is not None:
-            executor = make_executor(self.executor, self.n_jobs, self.address, until)
-            stack.callback(executor.close)
-            return CentresEvaluator(self.game, self.marginals, executor, self._paid, bar)
         here = self.executor == "local" and self.n_jobs == 1 and self.stop is None
-        if self.game.cheap or (here and is_bulk(self.game, self.plan)):
+        if self._free or (here and is_bulk(self.game, self.plan)):
             ahead = iter(()) if self.game.cheap else foreseen(talk)
             return Evaluator(self.game, self.plan, ahead, None, self._paid, bar)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
+        if self.marginals is not None:
+            return CentresEvaluator(self.game, self.marginals, executor, self._paid, bar)
         several = executor.workers() > 1 or self.game.block > ROUND
         return Evaluator(
             self.game,
