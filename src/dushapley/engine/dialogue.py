@@ -109,7 +109,7 @@ class Dialogue:
 
     def again(self) -> Dialogue:
         """The same conversation from its beginning."""
-        return type(self)(
+        return Dialogue(
             self.plan,
             self.n_players,
             sizes=self.sizes,

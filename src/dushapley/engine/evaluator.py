@@ -102,7 +102,7 @@ class Evaluator:
         self.committed = monotonic()
         self.n_blocks = self.n_taken = self.n_computed = 0
         self.folded = Folded(plan, game.n_players)
-        self.probes = Probes(game, plan.probes, self._known)
+        self.probes = Probes(game, plan.probes, ledger)
         self.influence: FloatArray | None = None
 
     def answer(self, ask: Ask) -> FloatArray:
@@ -284,11 +284,6 @@ class Evaluator:
     def roster(self) -> bytes:
         """Whose pools are kept."""
         return roster_of(self.game)
-
-    def _known(self, keys: list[bytes]) -> dict[bytes, float]:
-        """What the ledger knows of some trainings."""
-        stored = {} if self.ledger is None else self.ledger.read(keys)
-        return {key: outcome.value for key, outcome in stored.items()}
 
     def _directly(self) -> FloatArray:
         """Answers to the oldest round, computed here with others that are foreseen."""

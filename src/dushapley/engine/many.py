@@ -22,7 +22,6 @@ from dushapley.engine.dialogue import Dialogue
 from dushapley.engine.error_bars import Begin, by_source
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.base import Listed
-from dushapley.engine.executors.worker import Block
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
@@ -112,6 +111,8 @@ class BlocksGame(Game):
 
 Task = tuple[int, int]
 """The first of some pools of a round, and the number of a part of the owners."""
+Work = tuple[BoolArray, Any, int]
+"""Pools, what they are known by (if that is known), and the number of a part of the owners."""
 
 
 def as_bytes(found: FloatArray) -> Answers:
@@ -188,17 +189,17 @@ class CentresDriver:
                 self.ledger.write([key], as_bytes(found))
             yield task, found, False
 
-    def _work(self, pools: BoolArray, step: int, tasks: list[Task]) -> list[Block]:
-        """Blocks of work: pools, what they are known by, and the number of a part of the owners."""
+    def _work(self, pools: BoolArray, step: int, tasks: list[Task]) -> list[Work]:
+        """What executors are to do for each task; sums over owners are made before."""
         if not self.marginals.additive:
-            nothing: Any = np.zeros((step, 0))
+            nothing = np.zeros((step, 0))
             return [(pools[first : first + step], nothing, number) for first, number in tasks]
         parts = [pools[:, part] for part in self.blocks.parts]
         sums = dict(self._computed([(part, None, number) for number, part in enumerate(parts)]))
-        states: Any = np.sum([sums[number] for number in range(len(sums))], axis=0)
+        states = np.sum([sums[number] for number in range(len(sums))], axis=0)
         return [(parts[number], states, number) for _, number in tasks]
 
-    def _computed(self, blocks: list[Block]) -> Iterator[tuple[int, FloatArray]]:
+    def _computed(self, blocks: list[Work]) -> Iterator[tuple[int, FloatArray]]:
         """What blocks of work came to, by their position: all that is asked of an executor."""
         results = self.executor.run(self.blocks, Listed(blocks)) if blocks else ()
         for position, answers in results:

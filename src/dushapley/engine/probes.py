@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, IntArray, Queries
+from dushapley.engine.ledger import Ledger
 from dushapley.games.base import Answers, Game, Outcome
 
 SEEDS = 0, 1
@@ -93,8 +94,8 @@ class Probes:
         Has the pools.
     n_pools
         How many of them the budget allows.
-    known
-        Looks trainings up by key: what they came to, not a number where they failed.
+    ledger
+        Where trainings are kept, if anywhere.
 
     Attributes
     ----------
@@ -107,13 +108,12 @@ class Probes:
         Ordinary keys of pools whose training under the game's own seed is still to come.
     """
 
-    def __init__(
-        self, game: Game, n_pools: int, known: Callable[[list[bytes]], dict[bytes, float]]
-    ) -> None:
+    def __init__(self, game: Game, n_pools: int, ledger: Ledger | None) -> None:
         self.pools, self.training = probe_pools(game)[:n_pools], game.training
         self.own = game.keys(self.pools, None) if n_pools else []
         self.keys = [game.reseeded(seed).keys(self.pools, None) for seed in SEEDS if n_pools]
-        stored = known([key for keys in self.keys for key in keys]) if n_pools else {}
+        found = [{} if ledger is None else ledger.read(keys) for keys in self.keys]
+        stored = {key: outcome.value for known in found for key, outcome in known.items()}
         self.voices = np.array([[stored.get(key, np.inf) for key in keys] for keys in self.keys])
         self.waiting = deque(
             Task(np.array([place]), self.pools[[place]], seed=seed)
@@ -121,7 +121,7 @@ class Probes:
             for seed in SEEDS
             if self.voices[seed, place] == np.inf
         )
-        self.firsts = {self.own[int(t.numbers[0])] for t in self.waiting if t.seed == 0}
+        self.firsts = {self.key_of(task) for task in self.waiting if task.seed == 0}
         self.worth: dict[bytes, Outcome | None] = {}
         self.n_out = 0
 
@@ -129,6 +129,18 @@ class Probes:
         """The next training."""
         self.n_out += 1
         return self.waiting.popleft()
+
+    def first_of(self, key: bytes) -> Task | None:
+        """Take the training of one pool under the game's own seed, if that is still to come."""
+        task = next((t for t in self.waiting if t.seed == 0 and key == self.key_of(t)), None)
+        if task is not None:
+            self.waiting.remove(task)
+            self.n_out += 1
+        return task
+
+    def key_of(self, task: Task) -> bytes:
+        """The ordinary key of a task's pool."""
+        return self.own[int(task.numbers[0])]
 
     def learn(self, task: Task, answers: Answers) -> dict[bytes, Outcome]:
         """Take in a training; what to keep of it, by key."""

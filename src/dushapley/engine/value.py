@@ -38,13 +38,14 @@ from dushapley.engine.executors.worker import limits_of, one_blas_thread
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
 from dushapley.engine.many import CentresDialogue, CentresDriver, with_marginals
 from dushapley.engine.plan import Plan, choose_plan
+from dushapley.engine.probes import Probes
 from dushapley.engine.progress import Progress, Stop, Watch
 from dushapley.engine.quote import seconds_each
 from dushapley.engine.remarks import judged, remarked
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
-from dushapley.games.base import Game
+from dushapley.games.base import Answers, Game
 from dushapley.games.callables import as_game
 from dushapley.games.many.marginals import Marginals
 from dushapley.hashing import digest
@@ -289,14 +290,20 @@ class Run:
 
     def _time(self, executor: Executor, query: Queries, draws: IntArray | None = None) -> float:
         """Seconds of computing a pool, which the run then needs no more."""
-        started = perf_counter()
-        ((_, answers),) = executor.run(self.game, Listed([(query, draws, None)]))
-        seconds = perf_counter() - started
         assert self._paid is not None
-        members = self._paid.members_of(roster_of(self.game), query)
-        keys = self.game.keys(query, draws)
-        self._paid.commit(self._paid.rows(keys, answers, members))
-        self.n_tried += 1
+        probes = Probes(self.game, self.plan.probes, self._paid)
+        (key,) = self.game.keys(query, draws)
+        probe = probes.first_of(key)  # a pool that is probed is timed as the run would train it
+        block = (query, draws, None) if probe is None else probe.block
+        started = perf_counter()
+        ((_, answers),) = executor.run(self.game, Listed([block]))
+        seconds = perf_counter() - started
+        kept = {key: answers[0]} if probe is None else probes.learn(probe, answers)
+        (members,) = self._paid.members_of(roster_of(self.game), query)
+        named = [members if name == key else None for name in kept]
+        outcomes = Answers.of(list(kept.values()))
+        self._paid.commit(self._paid.rows(list(kept), outcomes, named))
+        self.n_tried += key in kept
         return seconds
 
     def _small_pool(self) -> tuple[Queries, IntArray | None] | None:
@@ -353,16 +360,14 @@ class Run:
     def _evaluator(
         self, talk: Dialogue, watch: Watch, bar: Progress, until: float, stack: ExitStack
     ) -> Answering:
-        if self.marginals is not None:
-            executor = make_executor(self.executor, self.n_jobs, self.address, until)
-            stack.callback(executor.close)
-            return CentresDriver(self.game, self.marginals, executor, self._paid, bar)
         here = self.executor == "local" and self.n_jobs == 1 and not watch.may_end
-        if self.game.cheap or (here and is_bulk(self.game, self.plan)):
+        if self._free or (here and is_bulk(self.game, self.plan)):
             ahead = iter(()) if self.game.cheap else foreseen(talk)
             return Evaluator(self.game, self.plan, ahead, None, self._paid, bar)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
+        if self.marginals is not None:
+            return CentresDriver(self.game, self.marginals, executor, self._paid, bar)
         several = not here or self.game.block > ROUND
         return Evaluator(
             self.game,

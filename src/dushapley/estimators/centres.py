@@ -149,22 +149,16 @@ def drawn_pools(rng: np.random.Generator, sizes: IntArray, order: IntArray) -> B
 def pool_by_pool(
     problem: Problem, pools: BoolArray, so_far: SoFar
 ) -> Generator[Ask, FloatArray, FloatArray]:
-    """Every owner's marginal around every pool, from what I + 1 pools are worth."""
-    at_once = max(1, problem.batch // (problem.n_players + 1))
+    """Every owner's marginal around every pool: from its worth, and that with one owner changed."""
+    n = problem.n_players
+    at_once, changes = max(1, problem.batch // (n + 1)), np.eye(n + 1, n, -1, dtype=np.bool_)
     parts = []
     for start in range(0, len(pools), at_once):
         some = pools[start : start + at_once]
-        answers = yield Ask(neighbours(some), so_far)
+        answers = yield Ask((some[:, None] ^ changes).reshape(-1, n), so_far)
         worth = answers.reshape(len(some), -1)
         parts.append(np.where(some, 1, -1) * (worth[:, :1] - worth[:, 1:]))
     return np.concatenate(parts)
-
-
-def neighbours(pools: BoolArray) -> BoolArray:
-    """Each pool, then what it is with one owner more or less, owner by owner."""
-    n = pools.shape[1]
-    changes = np.vstack([np.zeros((1, n), dtype=np.bool_), np.eye(n, dtype=np.bool_)])
-    return np.asarray((pools[:, None, :] ^ changes).reshape(-1, n))
 
 
 class Tally:
@@ -191,10 +185,9 @@ class Tally:
             self.centres += len(pair)
             self.pairs += 1
             self.mean += (pair.mean(axis=0) - self.mean) / self.pairs
-            if len(pair) == 2:
-                variance = np.square(pair[0] - pair[1]) / 4
-                self.second += variance
-                self.open += variance
+            variance = np.square(pair[0] - pair[-1]) / 4
+            self.second += variance
+            self.open += variance
             if self.pairs % self.alike == 0:
                 self.fourth += np.square(self.open)
                 self.open[:] = 0.0

@@ -259,15 +259,11 @@ def content_order(owners: Owners) -> list[int]:
 
 
 def as_numbers(X: Rows) -> FloatArray:
-    if not isinstance(X, np.ndarray):
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf":
+        found = f"columns of type {X.dtype}" if isinstance(X, np.ndarray) else type(X).__name__
         raise MethodNotApplicable(
-            f"Nearest neighbours measure distances between rows of numbers; found "
-            f"{type(X).__name__}. Pass arrays: X.toarray() of sparse rows, encoded tables."
-        )
-    if X.dtype.kind not in "biuf":
-        raise MethodNotApplicable(
-            f"Nearest neighbours need numbers to measure distances, found columns of type "
-            f"{X.dtype}. Encode the columns as numbers first."
+            f"Nearest neighbours measure distances between rows of numbers; found {found}. Encode "
+            "the columns as numbers first, and pass arrays: X.toarray() of sparse rows."
         )
     return np.asarray(X.reshape(len(X), -1), dtype=np.float64)
 

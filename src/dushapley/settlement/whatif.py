@@ -359,17 +359,14 @@ def quote_change(
     new: set[bytes] = set()
     with Ledger(ledger, game.context) as paid:
         at_most = sum(_rehearse(run, paid, known, new) for run in costly)
-        extra = _new_probes(costly[0], paid) if costly else 0
+        extra = _new_probes(costly[0], paid, known.keys() | new) if costly else 0
     return Quote(asked, len(known), len(new) + extra, at_most + extra)
 
 
-def _new_probes(run: Run, ledger: Ledger) -> int:
-    """Trainings of probes that a ledger lacks."""
-
-    def known(keys: list[bytes]) -> dict[bytes, float]:
-        return {key: outcome.value for key, outcome in ledger.read(keys).items()}
-
-    return len(Probes(run.game, run.plan.probes, known).waiting)
+def _new_probes(run: Run, ledger: Ledger, met: Collection[bytes]) -> int:
+    """Count trainings of probes that a ledger lacks, beside those of pools that are met anyway."""
+    probes = Probes(run.game, run.plan.probes, ledger)
+    return sum(task.seed != 0 or probes.key_of(task) not in met for task in probes.waiting)
 
 
 def _rehearse(run: Run, ledger: Ledger, known: dict[bytes, float], new: set[bytes]) -> int:

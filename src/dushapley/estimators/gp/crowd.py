@@ -130,27 +130,19 @@ def all_nodes(part: FloatArray) -> FloatArray:
 def bent(h: Hyper, x: FloatArray, other: FloatArray, shared: FloatArray, n: int) -> FloatArray:
     """Curve, mix and shift between pools by their weights (of all), and those they share.
 
-    In place, as this is where the time goes.
+    In the precision of the weights, as this is where the time goes.
     """
     first, second = np.log(x), np.log(other)
-    total = first - second
-    total *= total
-    total *= -0.5 / h.curve_length**2
-    np.exp(total, out=total)
-    overlap = shared / (np.sqrt(x) * np.sqrt(other))
-    overlap -= 1.0
-    np.minimum(overlap, 0.0, out=overlap)
-    shift = overlap * (1 / h.shift_length)
-    np.exp(shift, out=shift)
-    shift *= h.shift
-    shift += h.curve
-    total *= shift
+    found = np.square(first - second)
+    found *= -0.5 / h.curve_length**2
+    found = np.exp(found)
+    overlap = np.minimum(shared / (np.sqrt(x) * np.sqrt(other)) - 1.0, 0.0)
+    found *= np.exp(overlap * (1 / h.shift_length)) * h.shift + h.curve
     overlap *= 1 / h.mix_length
     overlap += np.log(h.mix) - h.mix_decay * (first + 2 * np.log(n))
     overlap -= h.mix_decay * second
-    np.exp(overlap, out=overlap)
-    total += overlap
-    return total
+    found += np.exp(overlap)
+    return np.asarray(found)
 
 
 def bent_slopes(posterior: Posterior, of: Crowd, pools: View) -> FloatArray:
