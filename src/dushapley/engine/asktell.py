@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import BoolArray, Fractions, Queries
 from dushapley.engine.dialogue import ROUND, Dialogue, foreseen
 from dushapley.engine.error_bars import Carrier, kept_covariance
-from dushapley.engine.executors.base import one_blas_thread
+from dushapley.engine.executors.worker import one_blas_thread
 from dushapley.engine.history import run_history
 from dushapley.engine.plan import Plan
 from dushapley.engine.transcript import Transcript

@@ -21,7 +21,7 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.error_bars import Begin, Carrier, by_source, known_weights
 from dushapley.engine.executors import Executor
-from dushapley.engine.executors.base import Block, one_blas_thread
+from dushapley.engine.executors.worker import Numbered, one_blas_thread
 from dushapley.engine.history import MOST_POOLS, run_history
 from dushapley.engine.ledger import Ledger, Row, roster_of
 from dushapley.engine.plan import Plan, trainings_each
@@ -169,7 +169,7 @@ class Evaluator:
             return False
         return not of_another_limit(found.failure, training.limits)
 
-    def take(self) -> Block | None:
+    def take(self) -> Numbered | None:
         """The next block to compute, taking rounds ahead to fill it; None: none for now."""
         task = self.probes.take()
         if task is None:
@@ -178,9 +178,9 @@ class Evaluator:
             if not self.waiting.count:
                 return None
             task = self.waiting.cut()
-        self.out[self.n_blocks] = task
         self.n_blocks += 1
-        return task.block
+        self.out[self.n_blocks] = task
+        return self.n_blocks, task.block
 
     @property
     def left(self) -> int:
@@ -193,7 +193,6 @@ class Evaluator:
         assert self.executor is not None
         done = next(self.results, None)
         if done is None:
-            self.n_blocks = 0
             self.results = self.executor.run(self.game, self)
             done = next(self.results, None)
         if done is None:
@@ -272,13 +271,14 @@ class Evaluator:
         asks = [round_.ask for round_ in rounds]
         queries, draws = _joined(asks)
         queries, draws = self.game.check(queries, draws)
-        self.folded.begin(asks)
-        step = self.game.block if is_scored(self.game) else len(queries)
-        values = []
+        whole = self.game.block >= BULK_BLOCK or not is_scored(self.game)
+        step = len(queries) if whole else self.game.block
+        values, start = [], 0
         for part in blocks(queries, draws, step):
             answers = Answers.of(self.game.evaluate(*part))
             values.append(answers.values)
-            self.folded.add(answers.scores, len(answers))
+            self.folded.add(asks, start, answers)
+            start += len(answers)
             if self.ledger is not None:
                 self._record_values(part[0], answers)
         self._share(rounds, np.concatenate(values))
@@ -524,33 +524,40 @@ class Folded:
         self.sums: FloatArray | None = None
         self.needs_questions = False
         self.ends = np.zeros((2, 0))  # scores of nobody and everybody, who are asked first
+        self.weights = np.zeros((n_players, 2))  # of the round whose pools come in
         self.end_weights = np.tile([-1.0, 1.0] if n_players == 1 else [0.0, 0.0], (n_players, 1))
-        self._weights, self._at = np.zeros((n_players, 0)), 0
-        self._begun = False
 
-    def begin(self, asks: list[Ask]) -> None:
-        """Have the weights ready of rounds that are about to be answered."""
-        if self.weigh is None:
-            return
-        columns = [np.zeros((self.n_players, 0 if self._begun else 2))]
-        for ask in asks[0 if self._begun else 1 :]:
-            weights = self.weigh(np.asarray(ask.queries, dtype=np.bool_))
-            columns.append(weights[:, :-2])
-            self.end_weights += weights[:, -2:]
-        self._weights, self._at, self._begun = np.concatenate(columns, axis=1), 0, True
+    def add(self, asks: list[Ask], start: int, answers: Answers) -> None:
+        """Take in the scores of pools of some rounds, from this place on, round by round.
 
-    def add(self, scores: Scores | None, count: int) -> None:
-        """Take in the scores of the next pools of these rounds."""
-        start, self._at = self._at, self._at + count
+        So a block that is cut elsewhere adds up the same numbers in the same order.
+        """
+        scores, stop = answers.scores, start + len(answers)
         if scores is None:
             return
         if self.weigh is None:
             self.needs_questions = True
             return
-        if self.sums is None:
-            self.ends = scores.fold(np.eye(2, count))
+        first = 0
+        for ask in asks:
+            last = first + len(ask.queries)
+            inside = slice(max(first, start) - start, min(last, stop) - start)
+            if inside.start < inside.stop:
+                self._add(ask, scores, inside, start - first)
+            first = last
+
+    def _add(self, ask: Ask, scores: Scores, some: slice, shift: int) -> None:
+        """Fold some pools of one round: those from `shift` places further on in it."""
+        assert self.weigh is not None
+        if self.sums is None:  # nobody and everybody
+            self.ends = scores.fold(np.eye(2), some)
             self.sums = np.zeros((self.n_players, self.ends.shape[1]))
-        self.sums += scores.fold(self._weights[:, start : self._at])
+            return
+        own = slice(some.start + shift, some.stop + shift)
+        if own.start == 0:
+            self.weights = self.weigh(np.asarray(ask.queries, dtype=np.bool_))
+            self.end_weights += self.weights[:, -2:]
+        self.sums += scores.fold(self.weights[:, own], some)
 
     def influence(self, estimate: Estimate) -> FloatArray:
         """Values by test row, shape (rows, I)."""

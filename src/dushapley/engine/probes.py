@@ -74,10 +74,11 @@ class Probes:
         self, game: Game, n_pools: int, known: Callable[[list[bytes]], dict[bytes, float]]
     ) -> None:
         self.pools = probe_pools(game)[:n_pools]
-        self.n_out = self.n_trained = 0
+        self.n_out = 0
         self.keys = [game.reseeded(seed).keys(self.pools, None) for seed in SEEDS if n_pools]
         stored = known([key for keys in self.keys for key in keys]) if n_pools else {}
         self.voices = np.array([[stored.get(key, np.inf) for key in keys] for keys in self.keys])
+        self.n_trained = int((self.voices != np.inf).sum())  # by a run that was killed, say
         self.waiting = deque(
             Task(np.array([place]), self.pools[[place]], seed=seed)
             for place in range(len(self.pools))

@@ -7,7 +7,7 @@ survives a kill, workers, progress, clean stops.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
@@ -27,9 +27,17 @@ from dushapley.engine.evaluator import (
     blas_limit,
     is_bulk,
 )
-from dushapley.engine.executors import Executor, OutOfTime, check_executor, make_executor
+from dushapley.engine.executors import (
+    Executor,
+    OutOfTime,
+    check_executor,
+    check_limits,
+    make_executor,
+)
 from dushapley.engine.executors.base import Listed, seconds_left
+from dushapley.engine.executors.worker import limits_of
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
+from dushapley.engine.many import CentresDialogue, CentresDriver, with_marginals
 from dushapley.engine.plan import Plan, choose_plan
 from dushapley.engine.progress import Progress, Watch
 from dushapley.engine.quote import seconds_each
@@ -39,6 +47,7 @@ from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
+from dushapley.games.many.marginals import Marginals
 from dushapley.hashing import digest, package_version
 from dushapley.protocol import Estimate
 from dushapley.results.stopping import Stop, check_stop
@@ -48,6 +57,7 @@ from dushapley.validation import check_seed, is_number, spoken
 
 CHEAP_BATCH, CHEAP_CELLS = 2**16, 2**21
 """Pools of a round where they cost nothing: many, but no more than fit in memory."""
+Answering = Evaluator | CentresDriver
 IGNORED = "Evaluations of this game cost nothing, so nothing was kept in the ledger."
 
 
@@ -198,14 +208,18 @@ class Run:
     plan: Plan = field(init=False)
     influence: FloatArray | None = field(init=False, default=None)
     n_tried: int = field(init=False, default=0)
+    marginals: Marginals | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         with blas_limit(self.game):  # a formula has the same bits as well
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
+        check_limits(self.executor, limits_of(self.game))
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
-        self._ignored = self.ledger if self.game.cheap else None
+        self.plan, self.marginals = with_marginals(self.game, self.plan)
+        self._free = self.game.cheap and self.marginals is None
+        self._ignored = self.ledger if self._free else None
         if self._ignored is not None:
             self.ledger = None
         refuse_nameless(self.game, self.ledger)
@@ -316,7 +330,7 @@ class Run:
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
             watch = Watch(self.stop)
-            shown = False if self.game.cheap and self.progress is None else self.progress
+            shown = False if self._free and self.progress is None else self.progress
             bar = Progress(self.plan.budget, show=shown)
             evaluator = self._evaluator(talk, watch, bar, until, stack)
             kept.callback(evaluator.close)  # error bars read from it when workers are gone
@@ -334,14 +348,19 @@ class Run:
 
     def _evaluator(
         self, talk: Dialogue, watch: Watch, bar: Progress, until: float, stack: ExitStack
-    ) -> Evaluator:
-        here = self.executor == "local" and self.n_jobs == 1 and self.stop is None
-        if self.game.cheap or (here and is_bulk(self.game, self.plan)):
+    ) -> Answering:
+        if self.marginals is not None:
+            executor = make_executor(self.executor, self.n_jobs, self.address, until)
+            stack.callback(executor.close)
+            return CentresDriver(self.game, self.marginals, executor, self._paid, bar)
+        here = self.executor == "local" and self.n_jobs == 1
+        bulk = here and self.stop is None and is_bulk(self.game, self.plan)
+        if self.game.cheap or bulk:
             ahead = iter(()) if self.game.cheap else foreseen(talk)
             return Evaluator(self.game, self.plan, ahead, None, self._paid, bar)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
-        several = executor.workers() > 1 or self.game.block > ROUND
+        several = not here or self.game.block > ROUND
         return Evaluator(
             self.game,
             self.plan,
@@ -354,7 +373,8 @@ class Run:
 
     def converse(self) -> Dialogue:
         """A new conversation with the method; each call starts another one."""
-        return Dialogue(
+        kind = Dialogue if self.marginals is None else CentresDialogue
+        return kind(
             self.plan,
             self.game.n_players,
             sizes=self.game.sizes,
@@ -366,7 +386,12 @@ class Run:
         )
 
     def _drive(
-        self, talk: Dialogue, evaluator: Evaluator, watch: Watch, bar: Progress, until: float
+        self,
+        talk: Dialogue,
+        evaluator: Answering,
+        watch: Watch,
+        bar: Progress,
+        until: float,
     ) -> None:
         def begin() -> Dialogue:
             seconds_left(until)
@@ -406,7 +431,7 @@ class Run:
             **nothing,
         )
 
-    def _valuation(self, talk: Dialogue, evaluator: Evaluator, begin: Begin) -> Valuation:
+    def _valuation(self, talk: Dialogue, evaluator: Answering, begin: Begin) -> Valuation:
         assert talk.estimate is not None
         account = evaluator.account(talk.estimate, begin)
         account["n_computed"] += self.n_tried
@@ -448,7 +473,7 @@ class Run:
             **counted,
         )
 
-    def _stopped(self, talk: Dialogue, evaluator: Evaluator, *, late: bool) -> Stopped:
+    def _stopped(self, talk: Dialogue, evaluator: Answering, *, late: bool) -> Stopped:
         ledger = (
             f"All of it is in the ledger {os.fspath(self.ledger)}; run the same again to go on."
             if self.ledger is not None

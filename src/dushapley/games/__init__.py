@@ -7,7 +7,7 @@ from dushapley.games.callables import CallableGame, as_game
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.derived import DerivedGame
 from dushapley.games.knn import KNNGame
-from dushapley.games.model.additive.streamed import StreamedGame
+from dushapley.games.many.streamed import StreamedGame
 from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
 from dushapley.games.rows import DatasetGame, RowsGame

@@ -19,7 +19,7 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, InvalidOwners
 from dushapley.games.base import Game
-from dushapley.games.marginals import SumsMarginals
+from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.size import curves
 from dushapley.games.size.closed_forms import Part, solve
 from dushapley.hashing import digest

@@ -73,13 +73,16 @@ class CountedScores(Scores):
         rows[self.empty] = nobody.value if nobody.scores is None else nobody.scores
         return rows
 
-    def fold(self, weights: FloatArray) -> FloatArray:
-        numbers, path = self.path.numbers, self.path
-        there = numbers.array(np.where(self.empty, 0.0, weights), numbers.xp.float64)
-        hits = np.asarray(numbers.to_numpy(self.sums(there, slice(None))))
-        hits += np.outer(weights[:, self.empty].sum(axis=1), path.nobody_by_group)
-        stretch = len(path.group_sizes) / path.group_sizes.sum()
-        return np.outer(weights @ self.values, 1 - stretch * path.group_sizes) + stretch * hits
+    def fold(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
+        numbers, path, empty = self.path.numbers, self.path, self.empty[some]
+        held = np.where(empty, 0.0, weights) if empty.any() else weights
+        there = numbers.array(held, numbers.xp.float64)
+        hits = np.asarray(numbers.to_numpy(self.sums(there, some)))
+        hits += np.outer(weights[:, empty].sum(axis=1), path.nobody_by_group)
+        n_rows = path.group_sizes.sum()
+        stretch = len(path.group_sizes) / n_rows
+        own = np.outer(hits.sum(axis=1) / n_rows, 1 - stretch * path.group_sizes)
+        return own + stretch * hits
 
 
 class BatchedPath:
