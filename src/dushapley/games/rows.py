@@ -17,7 +17,7 @@ from dushapley.data.overlap import copied_rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import joined, take
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Answers, Game
+from dushapley.games.base import Game
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
 from dushapley.games.policy import PolicyGame
 from dushapley.hashing import digest, random_numbers, sha256
@@ -274,14 +274,6 @@ class DatasetGame(PolicyGame, RowsGame):
         other = super().with_owners(owners)
         other._identify(self._content)
         return other
-
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
-        """Each pool by itself; without any policy a number is a number, even if it is not one."""
-        if not self.is_plain:
-            return self.each_answered(queries, draws)
-        ids = [None] * len(queries) if draws is None else draws.tolist()
-        pools = zip(queries, ids, strict=True)
-        return Answers(np.array([self.answer(query, draw) for query, draw in pools]))
 
     def answer(self, query: Array, draw: int | None) -> float:
         (counts,) = self.counts(query[None])
