@@ -130,7 +130,7 @@ def test_the_live_display_shows_the_total():
 
     bar, estimate = Progress(10, show=False), Estimate(np.array([1.0, 2]), np.array([0.1, 0.1]))
     bar._bar, bar._task = Bar(), 0
-    watch = Watch(None, lambda _: {"training": [0.0, 0.0], "test set": [0.3, 0.4]})
+    watch = Watch(errors=lambda _: {"training": [0.0, 0.0], "test set": [0.3, 0.4]})
     assert watch.look(10, estimate)
     assert not watch.look(12, estimate)
     bar.show_leaders(estimate, ["a", "b"], watch)
@@ -155,7 +155,7 @@ def test_a_narrow_terminal_keeps_the_time_left_and_a_resume_counts_what_is_paid(
         bar._began -= 50.0
         bar.advance(5)  # 10 s each, and five are left
         assert (task.completed, task.fields["left"]) == (95, "0:00:50")
-        bar.show_leaders(estimate, names, Watch(None, lambda _: {}))
+        bar.show_leaders(estimate, names, Watch())
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", screen.file.getvalue()).splitlines()
     last = [line for line in lines if "evaluations" in line][-1]
     assert "95/100 evaluations, " in last

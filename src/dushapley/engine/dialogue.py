@@ -91,7 +91,7 @@ class Dialogue:
         self.finished = False
         self._so_far: Ask | Estimate | None = None
         self._talk: Conversation | None = None
-        self._asked: Ask | None = None  # and not yet answered
+        self._round: Ask | None = None  # and not yet answered
         self._open(Ask(ends(self.n_players)))
 
     def _check_budget(self) -> None:
@@ -129,13 +129,13 @@ class Dialogue:
 
     def ask(self) -> Ask | None:
         """The round to tell next, or None when there are no more."""
-        return self._asked
+        return self._round
 
     def tell(self, values: ArrayLike) -> None:
         """Answer the open round, one number per pool."""
-        if self._asked is None:
+        if self._round is None:
             raise ProtocolViolated("Nothing was asked; the conversation is over.")
-        queries = self._asked.queries
+        queries = self._round.queries
         answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
         if answers.shape != (len(queries),):
             raise ProtocolViolated(
@@ -151,7 +151,7 @@ class Dialogue:
 
     def hear(self, answers: FloatArray) -> None:
         """Take in answers to the open round that are known to be sound."""
-        self._asked, self.n_told = None, self.n_asked
+        self._round, self.n_told = None, self.n_asked
         if self._talk is None:
             self.empty, self.full = float(answers[0]), float(answers[1])
             self._begin()
@@ -161,13 +161,14 @@ class Dialogue:
     def stop(self) -> None:
         """End the conversation with the estimate so far; an open round is taken back."""
         _ = self.estimate  # made before the method is left
-        self._asked, self.n_asked = None, self.n_told
+        self._round, self.n_asked = None, self.n_told
         if self._talk is not None:
             self._talk.close()
 
     def _begin(self) -> None:
         if self.n_players == 1:  # efficiency leaves nothing to estimate
-            self._finish(Estimate(np.array([self.full - self.empty])))
+            only = np.array([self.full - self.empty])
+            self._finish(Estimate(only, weights=np.array([[-1.0, 1.0]])))
             return
         problem = Problem(
             n_players=self.n_players,
@@ -194,7 +195,7 @@ class Dialogue:
     def _advance(self, answers: FloatArray | None) -> None:
         """Let the method speak until it asks for something; None starts it."""
         assert self._talk is not None
-        while self._asked is None and not self.finished:
+        while self._round is None and not self.finished:
             try:
                 self._open(self._talk.send(answers))  # type: ignore[arg-type]
             except StopIteration as stop:
@@ -215,7 +216,7 @@ class Dialogue:
                 f"{self.plan.budget}: a mistake in the method, not in your game."
             )
         ask.queries.setflags(write=False)  # the estimator still needs them as they are
-        self._asked = ask
+        self._round = ask
 
     def _finish(self, estimate: Estimate) -> None:
         self._so_far, self.finished = estimate, True
