@@ -88,7 +88,7 @@ class CallableGame(PolicyGame):
                 values = self._asked(queries)
                 if np.isfinite(values).all():
                     return Answers(values)
-        return self.each_answered(queries, draws)
+        return super().evaluate(queries, draws)
 
     def answer(self, query: BoolArray, draw: int | None) -> float:
         return float(self._asked(query[None])[0])

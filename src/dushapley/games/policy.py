@@ -57,10 +57,13 @@ class PolicyGame(Game):
     def answer(self, query: BoolArray, draw: int | None) -> float:
         """The utility of one pool, asked once."""
 
-    def each_answered(self, queries: Queries, draws: IntArray | None) -> Answers:
-        """Each pool by itself, under what was agreed."""
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Each pool by itself; without any policy a number is a number, even if it is not one."""
         ids = [None] * len(queries) if draws is None else draws.tolist()
-        return Answers.of([self._outcome(q, draw) for q, draw in zip(queries, ids, strict=True)])
+        pools = list(zip(queries, ids, strict=True))
+        if self.is_plain:
+            return Answers(np.array([self.answer(query, draw) for query, draw in pools]))
+        return Answers.of([self._outcome(query, draw) for query, draw in pools])
 
     def _outcome(self, query: BoolArray, draw: int | None) -> Outcome:
         try:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import compress
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
@@ -18,7 +17,7 @@ from dushapley.data.overlap import copied_rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import joined, take
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Answers, Game
+from dushapley.games.base import Game
 from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
 from dushapley.games.policy import PolicyGame
 from dushapley.hashing import digest, random_numbers, sha256
@@ -61,6 +60,8 @@ class RowsGame(Game):
         seen: Counter[str] = Counter()
         self.ranks = [(seen[h], seen.update((h,)))[0] for h in owners.hashes]
         self.order = content_order(owners)
+        # what each whole owner writes into the name of a pool
+        self._lines = np.array([f"{owners.hashes[j]}\n".encode() for j in self.order])
 
     @property
     def context(self) -> str | None:
@@ -144,26 +145,14 @@ class RowsGame(Game):
         return target
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
-        if queries.dtype == np.bool_:
-            return self._whole_keys(queries.astype(np.bool_, copy=False))
-        return [self._key(counts.tolist(), draw) for counts, draw in self.each(queries, draws)]
-
-    def _whole_keys(self, pools: BoolArray) -> list[bytes]:
-        """Of whole owners: what eight of them write is looked up, so that a key is one hash."""
-        empty = self.sizes == 0  # who has no rows has given all of them
-        codes = np.packbits((pools | empty)[:, self.order], axis=1)
-        written = [self._written(tuple(some)) for some in _eights(self.order)]
-        keys = (_continued if len(written) == 3 else _hashed)(codes, written)
-        nobody = self._key([0] * self.n_players, None)
-        for row in np.flatnonzero(~pools[:, ~empty].any(axis=1)).tolist():
-            keys[row] = nobody
+        if queries.dtype != np.bool_:
+            return [self._key(counts.tolist(), draw) for counts, draw in self.each(queries, draws)]
+        empty, sha = self.sizes == 0, hashlib.sha256  # who has no rows has given all of them
+        pools = (queries.astype(np.bool_, copy=False) | empty)[:, self.order]
+        keys = [sha(self._lines[pool].tobytes()[:-1]).digest() for pool in pools]
+        for row in np.flatnonzero(~(queries > empty).any(axis=1)).tolist():
+            keys[row] = self._key([0] * self.n_players, None)
         return keys
-
-    def _written(self, some: tuple[int, ...]) -> list[bytes]:
-        """What each pool of these owners writes, by its bits, the first owner's the highest."""
-        texts = [f"{self.owners.hashes[j]}\n".encode() for j in some]
-        pools = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)[:, : len(some)]
-        return [b"".join(compress(texts, pool)) for pool in pools.tolist()]
 
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """The multiset of (content, rows taken, and which draw where only part is taken)."""
@@ -201,33 +190,6 @@ def drawn_masks(draws: Sequence[int], name: str, counts: IntArray, size: int) ->
     return masks
 
 
-def _hashed(codes: Array, written: list[list[bytes]]) -> list[bytes]:
-    """Hashes of what pools write, by the bits of every eight owners; no line ends the last."""
-    sha = hashlib.sha256
-    return [
-        sha(b"".join([text[c] for text, c in zip(written, code, strict=True)])[:-1]).digest()
-        for code in codes.tolist()
-    ]
-
-
-def _continued(codes: Array, written: list[list[bytes]]) -> list[bytes]:
-    """The same of 17 to 24 owners, of whom millions are asked: begun hashes are gone on with."""
-    one, two, three = written
-    endings = [text[:-1] for text in three]
-    begun: dict[tuple[int, int], Any] = {}
-    keys = []
-    for a, b, c in codes.tolist():
-        if not c:
-            keys.append(hashlib.sha256((one[a] + two[b])[:-1]).digest())
-            continue
-        if (a, b) not in begun:
-            begun[a, b] = hashlib.sha256(one[a] + two[b])
-        sha = begun[a, b].copy()
-        sha.update(endings[c])
-        keys.append(sha.digest())
-    return keys
-
-
 def refuse_other_things(owners: Any, game: str) -> None:
     """Refuse what is not `Owners`: a mapping of arrays, say, is not checked yet."""
     if not isinstance(owners, Owners):
@@ -235,10 +197,6 @@ def refuse_other_things(owners: Any, game: str) -> None:
             f"{game} was given {type(owners).__name__} as its owners; it needs Owners. Make them "
             "with ds.Owners.from_arrays({name: (X, y)}), from_frame or from_files."
         )
-
-
-def _eights(order: list[int]) -> list[list[int]]:
-    return [order[start : start + 8] for start in range(0, len(order), 8)]
 
 
 def blocks(
@@ -316,14 +274,6 @@ class DatasetGame(PolicyGame, RowsGame):
         other = super().with_owners(owners)
         other._identify(self._content)
         return other
-
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
-        """Each pool by itself; without any policy a number is a number, even if it is not one."""
-        if not self.is_plain:
-            return self.each_answered(queries, draws)
-        ids = [None] * len(queries) if draws is None else draws.tolist()
-        pools = zip(queries, ids, strict=True)
-        return Answers(np.array([self.answer(query, draw) for query, draw in pools]))
 
     def answer(self, query: Array, draw: int | None) -> float:
         (counts,) = self.counts(query[None])

@@ -67,7 +67,12 @@ def curvature(curve: LearningCurve, n: FloatArray) -> FloatArray:
     """Second derivative where supplied, else second differences of w."""
     if curve.second_derivative is not None:
         return finite_curve(curve.second_derivative, n)
-    h = STEP * n
+    return second_differences(curve, n, STEP)
+
+
+def second_differences(curve: LearningCurve, n: FloatArray, step: float) -> FloatArray:
+    """Second derivative from differences of this relative step."""
+    h = step * n
     right, here, left = (finite_curve(curve, n + shift) for shift in (h, 0 * h, -h))
     return np.asarray((right - 2 * here + left) / h**2)
 
@@ -126,18 +131,15 @@ def _refuse_growth(curve: LearningCurve, high: float, scale: float) -> None:
         how = f"like n^{slope:.2f}" if slope > 0.005 else "slowly"
         raise AssumptionFails(f"H1 fails: n²|w''(n)| grows without end ({how}). {INSTEAD}")
     near = high * np.geomspace(1, 1e4, 399)
-    coarse = float(np.max(relative_bend(curve, near, STEP)))
+    bends = {
+        step: float(np.max(near**2 * np.abs(second_differences(curve, near, step))))
+        for step in (STEP, *FINER)
+    }
     level = float(np.abs(finite_curve(curve, 2 * near[-1:]))[0]) + scale
     for step in FINER:
         room = 64 * float(np.finfo(float).eps) * level / step**2
-        if np.max(relative_bend(curve, near, step)) > 10 * coarse + room:
+        if bends[step] > 10 * bends[STEP] + room:
             raise AssumptionFails(
                 "H1 fails: the closer one looks, the more w bends (does it oscillate, or have a "
                 f"kink?). {INSTEAD}"
             )
-
-
-def relative_bend(curve: LearningCurve, n: FloatArray, step: float) -> FloatArray:
-    """n²|w''| from second differences of this relative step, whatever derivative is supplied."""
-    right, here, left = (finite_curve(curve, n * (1 + s)) for s in (step, 0.0, -step))
-    return np.asarray(np.abs(right - 2 * here + left) / step**2)

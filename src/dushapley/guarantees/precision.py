@@ -13,7 +13,7 @@ import numpy as np
 from dushapley.arrays import FloatArray
 from dushapley.errors import AssumptionFails
 from dushapley.games.size.regression import LinearRegressionGame
-from dushapley.protocol import Estimate, Guarantee
+from dushapley.protocol import Guarantee
 
 SOURCE = "Garrido Lucero et al. (2024), footnote to section 3.3; stated and proven here"
 
@@ -43,12 +43,12 @@ def footnote_bound(game: LinearRegressionGame) -> Guarantee:
     Theorem 2 for unequal precisions: ± at most 0.143
     """
     _check(game)
-    rows = _by_precision(game)
+    by_precision = game.gamma[:, None] == np.unique(game.gamma)
+    rows = by_precision * game.sizes[:, None]
     bounds = np.zeros(game.n_players)
     if game.n_players > 2:
-        kinds, member = np.unique(rows, axis=0, return_inverse=True)
-        first = [int(np.argmax(member.ravel() == j)) for j in range(len(kinds))]
-        each = np.array([_bound(game, rows, owner) for owner in first])
+        _, first, member = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        each = np.array([_bound(game, rows, owner) for owner in first.tolist()])
         bounds = each[member.ravel()]
     return Guarantee(
         name="Theorem 2 for unequal precisions",
@@ -72,22 +72,18 @@ def precision_certificate(game: LinearRegressionGame) -> Guarantee:
             "There is no certificate here: exact values are known where all owners are equally "
             "precise, or of few kinds (equal in rows and precision). footnote_bound holds for all."
         )
-    room = sum(_numerical_error(found) for found in (exact, du))
+    details: tuple[Any, ...] = (exact.details, du.details)
+    room = sum(float(found["numerical_error"]) for found in details)
     proven = not exact.details.get("error_checked_only", False)
     return Guarantee(
         name="certificate",
         bound=np.abs(du.values - exact.values) + room,
         statement="|value − Shapley value| ≤ bound, owner by owner: exact values are computed",
         assumptions=("arithmetic in double precision, for which room is left",),
-        source="dushapley.games.size.kinds",
+        source="dushapley.games.size.exact",
         is_guarantee=proven,
         why_not="" if proven else "the exact values' own error is checked by a second rule",
     )
-
-
-def _numerical_error(found: Estimate) -> float:
-    details: Any = found.details
-    return float(details["numerical_error"])
 
 
 def _check(game: LinearRegressionGame) -> None:
@@ -103,12 +99,6 @@ def _check(game: LinearRegressionGame) -> None:
             f"{enough:g} of every owner (and a negative floor), below which the utility has a kink "
             "and no second derivative. Leave out smaller owners, or prefer exact values."
         )
-
-
-def _by_precision(game: LinearRegressionGame) -> FloatArray:
-    """Rows of every owner by precision, shape (I, G)."""
-    _, member = np.unique(game.gamma, return_inverse=True)
-    return np.asarray(np.eye(int(member.max()) + 1)[member] * game.sizes[:, None])
 
 
 def _bound(game: LinearRegressionGame, rows: FloatArray, owner: int) -> float:

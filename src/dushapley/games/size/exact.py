@@ -107,11 +107,6 @@ class Lattice:
         """Length of a transform that holds all pooled sizes."""
         return fast_length(self.total + 1)
 
-    @property
-    def n_players(self) -> int:
-        """Number of owners."""
-        return len(self.member)
-
 
 def lattice(sizes: FloatArray) -> Lattice | None:
     """Smallest lattice that holds all sizes exactly, or None where there is none short enough.
@@ -178,14 +173,14 @@ def exact_values(
     ([3.0, 6.0], True)
     """
     grid = lattice(sizes)
-    if grid is None or grid.n_players > MOST_OWNERS:
+    if grid is None or len(sizes) > MOST_OWNERS:
         return None
     if grid.total == 0:
         return np.zeros(len(sizes)), 0.0
     level = utilities(grid, w)
     # a difference of utilities is as exact as the utilities are, however near they lie
     values, error = np.zeros(len(grid.steps)), 2 * EPSILON * float(np.abs(level).max())
-    for curve, t, weight in halves(grid.n_players, level, law):
+    for curve, t, weight in halves(len(sizes), level, law):
         found = mean_gains(grid, curve, t, weight)
         if found is None:
             return None
@@ -196,7 +191,7 @@ def exact_values(
 def halves(
     n_players: int, level: FloatArray, law: Law
 ) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Curves, their nodes up to ½ in rising order, and weights.
+    """Pair curves with their nodes up to ½, in rising order, and weights.
 
     Above ½ the owners who are absent are counted instead: w(y) becomes −w(N−y). Where the law is
     symmetric, the nodes t and 1−t are taken together.
@@ -212,7 +207,7 @@ def halves(
 
 
 def nodes(number: int, law: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
-    """Gauss–Jacobi on (0, 1): so many points and weights, exact up to degree 2·number − 1."""
+    """Compute points and weights of Gauss–Jacobi on (0, 1), exact up to degree 2·number − 1."""
     from scipy.special import roots_jacobi
 
     x, weight = roots_jacobi(number, law[1] - 1, law[0] - 1)
@@ -222,8 +217,11 @@ def nodes(number: int, law: tuple[float, float]) -> tuple[FloatArray, FloatArray
 def mean_gains(
     grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, float] | None:
-    """Σ weight·E[w(Y + s) − w(Y)] for every distinct size s, and its error; None: endless."""
-    begins = min(0.25, MIDDLE_BEGINS / grid.n_players)
+    """Sum weight·E[w(Y + s) − w(Y)] for every distinct size s; None where that would not end.
+
+    With the sums comes what they err by at most.
+    """
+    begins = min(0.25, MIDDLE_BEGINS / len(grid.member))
     middle, scale = t > begins, float(np.abs(curve).max())
     values, error = np.zeros(len(grid.steps)), (2 * NEGLIGIBLE + 4 * TINY + 8 * EPSILON) * scale
     if middle.any():
@@ -243,7 +241,7 @@ def from_few(grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray
         level = np.fft.rfft(curve[np.minimum(np.arange(length), grid.total)])
         sums, some = size_transform(grid, length), lengths == length
         for node, part in zip(t[some], weight[some], strict=True):
-            law = np.exp(log_transform(sums, grid.n_players, node))
+            law = np.exp(log_transform(sums, len(grid.member), node))
             shifted = np.fft.irfft(level * np.conj(law), length)  # E[w(Y + y)], all y at once
             values += part * take_out(grid, shifted, node)
     return values
@@ -296,7 +294,7 @@ def significant(grid: Lattice, curve: FloatArray, begins: float) -> tuple[IntArr
     """
     spectrum = np.fft.rfft(curve, grid.length)
     sums = size_transform(grid, grid.length)
-    size = np.exp(log_transform(sums, grid.n_players, begins).real)
+    size = np.exp(log_transform(sums, len(grid.member), begins).real)
     could_add = 4 * np.abs(spectrum) * size / (grid.length * (1 - 2 * begins))
     could_add[0] = 0.0  # w(Y + s) − w(Y) has no constant part
     order = np.argsort(could_add, kind="stable")
@@ -353,7 +351,7 @@ def exact_by_kinds(
     n, sides = len(pairs), table_sides(counts)
     if n > MOST_OF_KINDS or sides is None or not (smooth or (sides == counts).all()):
         return None
-    present = grid([np.arange(side + 1.0) for side in sides])
+    present = mesh([np.arange(side + 1.0) for side in sides])
     table = utility(present * kinds[:, 0], kinds[:, 1]).reshape(sides + 1)
     if not np.isfinite(table).all():
         return None
@@ -412,7 +410,7 @@ def gauss(count: int, t: float, points: int) -> tuple[FloatArray, FloatArray]:
     return np.maximum(x, 0.0), vectors[0] ** 2
 
 
-def grid(axes: Sequence[FloatArray]) -> FloatArray:
+def mesh(axes: Sequence[FloatArray]) -> FloatArray:
     """All combinations, one a row, the last axis fastest."""
     return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
 
@@ -421,8 +419,8 @@ def ruled_gain(
     utility: Utility, kinds: FloatArray, kind: int, laws: Sequence[tuple[FloatArray, FloatArray]]
 ) -> float:
     """The same mean over the product of the rules of all kinds."""
-    present = grid([points for points, _ in laws])
-    weight = np.prod(grid([part for _, part in laws]), axis=1)
+    present = mesh([points for points, _ in laws])
+    weight = np.prod(mesh([part for _, part in laws]), axis=1)
     likely = weight > RARE * float(weight.max())
     one = np.arange(len(kinds)) == kind
     pools = np.stack([present[likely] + one, present[likely]]) * kinds[:, 0]

@@ -62,11 +62,11 @@ class PooledRowsGame(Game):
 
     @abstractmethod
     def worth(self, rows: FloatArray) -> FloatArray:
-        """Utilities of pools of so many rows in each bin, shape (B, m)."""
+        """Compute utilities of m pools from their rows in each bin, shape (B, m)."""
 
     @abstractmethod
     def parts(self) -> list[Part]:
-        """The size games that this game is the sum of."""
+        """List the size games that this game is the sum of."""
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
         return self.worth((queries @ self.counts).T)
@@ -305,7 +305,7 @@ class ExcessRisk:
 
 
 def as_regression(owners: Owners) -> tuple[FloatArray, FloatArray]:
-    """Numeric features and labels of all owners, or what is wrong with them."""
+    """Join numeric features and labels of all owners, or say what is wrong with them."""
     refuse(
         InvalidOwners,
         (
@@ -329,7 +329,7 @@ def as_regression(owners: Owners) -> tuple[FloatArray, FloatArray]:
 
 
 def cubes(X: FloatArray, per_axis: int) -> IntArray:
-    """The bin of every row: one of so many equal cubes along each feature, the first fastest."""
+    """Number the bin of every row: a grid of equal cubes, the first feature fastest."""
     d = X.shape[1]
     refuse(
         InvalidOwners,

@@ -4,8 +4,8 @@ How large is :math:`E[(\sum_j \gamma_j^2 x_j x_j^\top)^{-1}]`, a multiple x of t
 standard normal rows :math:`x_j` of d features? Known exactly where all γ are equal. Else a fixed
 point comes near, and simulation as near as one pays for.
 
-Owners who add noise to their labels have such rows. Who clips labels to an interval of length Δ and
-adds normal noise of standard deviation s protects every *label* by (ε, δ)-local differential
+Owners who add noise to their labels have such rows. To clip labels to an interval of length Δ and
+to add normal noise of standard deviation s protects every *label* by (ε, δ)-local differential
 privacy, where δ is the least with
 
     δ = Φ(Δ/2s − εs/Δ) − e^ε Φ(−Δ/2s − εs/Δ)
