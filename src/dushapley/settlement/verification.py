@@ -250,9 +250,8 @@ def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
     one, other = (_amounts(each) for each in (data, again))
     slack, owners = _coin_slack(stored), stored.valuation.owners
     difference = first_difference(one, other, slack=lambda _: slack, owners=owners)
-    if difference:
-        return Finding("payments", False, f"do not follow from the values: {difference}")
-    return Finding("payments", True, "follow from the values and add up to the pot")
+    odd = difference and f"do not follow from the values: {difference}"
+    return Finding("payments", not odd, odd or "follow from the values and add up to the pot")
 
 
 def _amounts(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,12 +288,8 @@ def _read_as(stored: Settlement) -> str:
         if entry.get("read"):
             way = ", ".join(f"{key} {item!r}" for key, item in sorted(entry["read"].items()))
             ways.setdefault(way, []).append(repr(entry["name"]))
-    told = [
-        f"; with {way}, as recorded: {', '.join(names[:5])}"
-        + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-        for way, names in ways.items()
-    ]
-    return "".join(told[:10]) + (f"; {len(told) - 10:,} more ways" if len(told) > 10 else "")
+    told = (f"; with {way}, as recorded: {', '.join(names)}" for way, names in ways.items())
+    return f"{''.join(told):.2000}"
 
 
 def _hashes(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
