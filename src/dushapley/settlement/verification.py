@@ -192,8 +192,8 @@ def _terms(stored: Settlement) -> Finding:
     v = stored.valuation
     terms = [
         f"{money(stored.pot)} {stored.currency}".rstrip(),
-        f"rule {stored.negative!r}" + (f" with {stored.floor}" if stored.floor else "")
-        + (f" with cap {stored.cap}" if stored.cap else ""),
+        f"rule {stored.negative!r}",
+        *(f"{name} {stored.terms[name]}" for name in ("floor", "cap") if stored.terms[name]),
         f"method {v.method_asked!r}" + (f" with {dict(v.options)}" if v.options else ""),
         *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
           if getattr(v, name) is not None),
