@@ -168,7 +168,9 @@ def verdict_on(
     stored = Settlement.from_dict(data)
     findings = [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs), _versions(stored)]
     findings += filter(None, (of_record or {}).values())
-    findings += _rest_of_record(stored, of_record or {})
+    known = {"inputs", "versions", *(of_record or {})}
+    if rest := ", ".join(sorted(set(stored.record) - known)):
+        findings.append(Finding("record", None, f"not looked at: {rest:.500}"))
     failed = [finding.name for finding in findings if finding.holds is False]
     if not failed:
         return Verdict((*findings, *of_values(), _terms(stored)))
@@ -180,11 +182,6 @@ def verdict_on(
 def offline_findings(data: Mapping[str, Any]) -> list[Finding]:
     """What a file tells of itself, without its inputs: its seal, and payments that follow."""
     return [_seal(data), _arithmetic(data, Settlement.from_dict(data))]
-
-
-def _rest_of_record(stored: Settlement, known: Iterable[str]) -> list[Finding]:
-    rest = sorted(set(stored.record) - {"inputs", "versions", *known})
-    return [Finding("record", None, f"not looked at: {', '.join(rest):.500}")] if rest else []
 
 
 def _terms(stored: Settlement) -> Finding:
@@ -327,7 +324,11 @@ def value_findings(
     how = f"{again.n_computed:,} evaluations computed again"
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
-    one, other_one = (_recomputed(v) for v in (stored, again))
+    left = {*AS_IT_WENT, *WORDS, "version"}
+    one, other_one = (
+        {name: item for name, item in v.to_dict().items() if name not in left}
+        for v in (stored, again)
+    )
     difference = first_difference(one, other_one, (), TOLERANCE, rounding_of(again), stored.owners)
     difference = difference or _payments_move(Settlement.from_dict(data), again)
     same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
@@ -429,11 +430,6 @@ def _payments_move(stored: Settlement, again: Valuation) -> str | None:
 def _coin_slack(stored: Settlement) -> float:
     """By how much the rounding of another machine may move a payment."""
     return float(max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals)))
-
-
-def _recomputed(valuation: Valuation) -> dict[str, Any]:
-    left = {*AS_IT_WENT, *WORDS, "version"}
-    return {name: item for name, item in valuation.to_dict().items() if name not in left}
 
 
 def same_notes(
