@@ -190,7 +190,7 @@ def _terms(stored: Settlement) -> Finding:
     terms = [
         f"{money(stored.pot)} {stored.currency}".rstrip(),
         f"rule {stored.negative!r}",
-        *(f"{name} {stored.terms[name]}" for name in ("floor", "cap") if stored.terms[name]),
+        *(f"with {name} {stored.terms[name]}" for name in ("floor", "cap") if stored.terms[name]),
         f"method {v.method_asked!r}" + (f" with {dict(v.options)}" if v.options else ""),
         *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
           if getattr(v, name) is not None),
