@@ -42,7 +42,7 @@ READ = re.compile(r"--read \w+=")
 OUT_OF_REACH = (
     "testing.py", "guarantees/", "games/size/", "games/classic.py", "games/rows.py",
     "games/base.py", "games/knn.py", "engine/asktell.py", "games/model/batched/",
-    "games/derived.py", "games/callables.py", "cli/", "engine/dialogue.py", "results/stopping.py",
+    "games/derived.py", "games/callables.py", "cli/", "engine/dialogue.py",
     "data/formats/objects.py", "settlement/interactions.py",
 )  # fmt: skip
 """Rooms whose messages no command can meet, or that speak in options already."""

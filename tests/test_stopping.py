@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from time import monotonic
 
 import numpy as np
 import pytest
@@ -71,6 +72,14 @@ def test_a_run_ends_by_its_test_and_holds_when_computed_again(method):
     assert verdict.holds
     assert f"the run was ended at {v.n_evaluations} evaluations, as recorded" in repr(verdict)
     assert ds.value(game, method, budget=v.n_evaluations - 1).n_evaluations < v.n_evaluations
+
+
+def test_a_run_that_ends_by_the_clock_holds_by_its_number():
+    game, due = a_game(), monotonic()
+    v = ds.value(game, "gp", budget=200, stop=lambda _: monotonic() > due)
+    assert v.n_evaluations < 60
+    assert v.complete
+    assert ds.verify(ds.settle(v, pot=100), game).holds
 
 
 @pytest.mark.parametrize("wish", [{"stop": known_to(0.05)}, {"precision": 0.1}])

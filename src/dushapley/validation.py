@@ -243,7 +243,7 @@ def place_of(name: object, names: Sequence[str], error: type[DUShapleyError]) ->
     if name not in names:
         raise error(
             f"There is no owner {name!r:.100}.{suggestion(str(name), tuple(names))} Owners are "
-            f"asked for by name: {', '.join(map(repr, names[:20]))}{', ...' * (len(names) > 20)}."
+            f"asked for by name, the first of them {', '.join(map(repr, names[:20]))}."
         )
     return names.index(str(name))
 

@@ -259,9 +259,8 @@ class Watch:
 
     def _is_found(self, estimate: Estimate) -> bool:
         """Whether what was wanted is known, by errors that can be relied on."""
-        total, joint = self.total(estimate), None
-        if total is not None and self.joint is not None:
-            joint = with_errors(self.joint, total)
+        total = self.total(estimate)
+        joint = None if total is None or self.joint is None else with_errors(self.joint, total)
         whole = replace(estimate, std_errors=total, covariance=joint)
         if self.precision is not None:
             return is_within(whole, self.precision)

@@ -219,9 +219,10 @@ class Run:
     def __post_init__(self) -> None:
         with one_blas_thread():  # a formula has the same bits as well
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
-        check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
+        check_wishes(
+            self.precision, self.executor, self.n_jobs, self.address, self.max_seconds, self.stop
+        )
         check_limits(self.executor, limits_of(self.game))
-        check_stop(self.stop, self.precision)
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
         self.plan, self.marginals = with_marginals(self.game, self.plan)
@@ -498,7 +499,12 @@ def refuse_learning(plan: Plan, ledger: object) -> None:
 
 
 def check_wishes(
-    precision: object, executor: object, n_jobs: object, address: object, max_seconds: object
+    precision: object,
+    executor: object,
+    n_jobs: object,
+    address: object,
+    max_seconds: object,
+    stop: object = None,
 ) -> None:
     """Refuse what no run could be made of, before anything is paid."""
     check_executor(executor, n_jobs, address)
@@ -511,10 +517,6 @@ def check_wishes(
         raise InvalidOption(
             f"max_seconds is {max_seconds!r}; it must be a positive number of seconds."
         )
-
-
-def check_stop(stop: object, precision: object) -> None:
-    """Refuse what cannot say whether a run may end, and a second wish beside it."""
     if stop is not None and not callable(stop):
         raise InvalidOption(
             f"stop is {stop!r:.60}; it must be a function of the estimate so far that says whether "

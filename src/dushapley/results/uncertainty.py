@@ -24,7 +24,7 @@ from dushapley.estimators.registry import REGISTRY
 if TYPE_CHECKING:
     from dushapley.results.valuation import Valuation
 
-SAMPLING = "More evaluations by gp, auto or permutation would give an estimate of sampling's."
+SAMPLING = "Values by gp, auto or permutation, at a large enough budget, would have sampling's."
 MEASURES = {
     "sampling": SAMPLING,
     "bias": SAMPLING,

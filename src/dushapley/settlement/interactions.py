@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -125,10 +125,11 @@ class Interactions:
 
     def _matrix(self) -> str:
         names = [short_name(name, 12) for name in self.owners]
-        return table(("", *names), [[name, *self._row(i)] for i, name in enumerate(names)])
+        rows = [[name, *self._row(i, self._cell)] for i, name in enumerate(names)]
+        return table(("", *names), rows)
 
-    def _row(self, i: int) -> list[str]:
-        return ["" if i == j else self._cell(i, j) for j in range(len(self.owners))]
+    def _row(self, i: int, cell: Callable[[int, int], str], nothing: str = "") -> list[str]:
+        return [nothing if i == j else cell(i, j) for j in range(len(self.owners))]
 
     def _cell(self, i: int, j: int) -> str:
         number = f"{self.shapley[i, j]:+.2g}"
@@ -149,9 +150,6 @@ class Interactions:
         ]
         return table(("first", "second", "interaction", "± 95%", "meaning"), rows)
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
     def to_html(self) -> str:
         """For a page: red where two are redundant, blue where they need each other.
 
@@ -166,15 +164,14 @@ class Interactions:
                          "<th>first</th><th>second</th><th>interaction</th><th>± 95%</th>",
                          self._html_pairs())  # fmt: skip
         head = "<td></td>" + "".join(f"<th scope='col'>{_bdi(name)}</th>" for name in self.owners)
+        rows = (self._row(i, self._html_cell, "<td></td>") for i in range(size))
         body = "".join(
-            f"<tr><th scope='row'>{_bdi(name)}</th>{''.join(self._html_row(i))}</tr>"
-            for i, name in enumerate(self.owners)
+            f"<tr><th scope='row'>{_bdi(name)}</th>{''.join(cells)}</tr>"
+            for name, cells in zip(self.owners, rows, strict=True)
         )
         return _html(f"{told}; in brackets: not clearly either.", head, body)
 
-    def _html_row(self, i: int) -> list[str]:
-        places = range(len(self.owners))
-        return ["<td></td>" if i == j else self._html_cell(i, j) for j in places]
+    _repr_html_ = to_html
 
     def _html_cell(self, i: int, j: int) -> str:
         text, strongest = self._cell(i, j), float(np.abs(self.shapley).max()) or 1.0

@@ -168,7 +168,9 @@ def verdict_on(
     stored = Settlement.from_dict(data)
     findings = [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs), _versions(stored)]
     findings += filter(None, (of_record or {}).values())
-    findings += _rest_of_record(stored, of_record or {})
+    known = {"inputs", "versions", *(of_record or {})}
+    if rest := ", ".join(sorted(set(stored.record) - known)):
+        findings.append(Finding("record", None, f"not looked at: {rest:.500}"))
     failed = [finding.name for finding in findings if finding.holds is False]
     if not failed:
         return Verdict((*findings, *of_values(), _terms(stored)))
@@ -182,18 +184,13 @@ def offline_findings(data: Mapping[str, Any]) -> list[Finding]:
     return [_seal(data), _arithmetic(data, Settlement.from_dict(data))]
 
 
-def _rest_of_record(stored: Settlement, known: Iterable[str]) -> list[Finding]:
-    rest = sorted(set(stored.record) - {"inputs", "versions", *known})
-    return [Finding("record", None, f"not looked at: {', '.join(rest):.500}")] if rest else []
-
-
 def _terms(stored: Settlement) -> Finding:
     """What was agreed, or ought to have been: no computation can say whether it is right."""
     v = stored.valuation
     terms = [
         f"{money(stored.pot)} {stored.currency}".rstrip(),
-        f"rule {stored.negative!r}" + (f" with {stored.floor}" if stored.floor else "")
-        + (f" with cap {stored.cap}" if stored.cap else ""),
+        f"rule {stored.negative!r}",
+        *(f"with {name} {stored.terms[name]}" for name in ("floor", "cap") if stored.terms[name]),
         f"method {v.method_asked!r}" + (f" with {dict(v.options)}" if v.options else ""),
         *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
           if getattr(v, name) is not None),
@@ -250,9 +247,8 @@ def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
     one, other = (_amounts(each) for each in (data, again))
     slack, owners = _coin_slack(stored), stored.valuation.owners
     difference = first_difference(one, other, slack=lambda _: slack, owners=owners)
-    if difference:
-        return Finding("payments", False, f"do not follow from the values: {difference}")
-    return Finding("payments", True, "follow from the values and add up to the pot")
+    odd = difference and f"do not follow from the values: {difference}"
+    return Finding("payments", not odd, odd or "follow from the values and add up to the pot")
 
 
 def _amounts(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,12 +285,8 @@ def _read_as(stored: Settlement) -> str:
         if entry.get("read"):
             way = ", ".join(f"{key} {item!r}" for key, item in sorted(entry["read"].items()))
             ways.setdefault(way, []).append(repr(entry["name"]))
-    told = [
-        f"; with {way}, as recorded: {', '.join(names[:5])}"
-        + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-        for way, names in ways.items()
-    ]
-    return "".join(told[:10]) + (f"; {len(told) - 10:,} more ways" if len(told) > 10 else "")
+    told = (f"; with {way}, as recorded: {', '.join(names)}" for way, names in ways.items())
+    return f"{''.join(told):.2000}"
 
 
 def _hashes(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -332,7 +324,11 @@ def value_findings(
     how = f"{again.n_computed:,} evaluations computed again"
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
-    one, other_one = (_recomputed(v) for v in (stored, again))
+    left = {*AS_IT_WENT, *WORDS, "version"}
+    one, other_one = (
+        {name: item for name, item in v.to_dict().items() if name not in left}
+        for v in (stored, again)
+    )
     difference = first_difference(one, other_one, (), TOLERANCE, rounding_of(again), stored.owners)
     difference = difference or _payments_move(Settlement.from_dict(data), again)
     same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
@@ -434,11 +430,6 @@ def _payments_move(stored: Settlement, again: Valuation) -> str | None:
 def _coin_slack(stored: Settlement) -> float:
     """By how much the rounding of another machine may move a payment."""
     return float(max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals)))
-
-
-def _recomputed(valuation: Valuation) -> dict[str, Any]:
-    left = {*AS_IT_WENT, *WORDS, "version"}
-    return {name: item for name, item in valuation.to_dict().items() if name not in left}
 
 
 def same_notes(
