@@ -25,10 +25,8 @@ import torch
 
 import gpu_batched
 from dushapley.games.model.batched.arithmetic import arithmetic
-from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import memberships
-from dushapley.games.model.batched.program import Program
-from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.program import Judge, Program
+from dushapley.games.model.batched.recipe import Recipe, memberships
 
 ROOT = Path(__file__).resolve().parent.parent
 SHAPES = [(5, 2), (105, 2), (200, 2), (255, 2), (105, 3), (105, 10), (200, 16)]

@@ -15,12 +15,11 @@ from sklearn.base import clone
 import dushapley as ds
 from dushapley.errors import InvalidOption
 from dushapley.games.model.batched.arithmetic import arithmetic
-from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import memberships
-from dushapley.games.model.batched.path import BatchedPath
-from dushapley.games.model.batched.program import Program
-from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.path import MEMORY, BatchedPath
+from dushapley.games.model.batched.program import Judge, Program
+from dushapley.games.model.batched.recipe import Recipe, memberships
 from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
+from dushapley.games.rows import blocks
 from extras import needs
 
 SIZES = np.array([1, 7, 12, 5, 30, 18])
@@ -202,7 +201,7 @@ def test_game_takes_the_batched_path_and_agrees_with_fitting(scoring):
     assert fast.context != plain.context
     every = (np.arange(64)[:, None] >> np.arange(6)) & 1 == 1
     np.testing.assert_allclose(fast(every), plain(every), rtol=0, atol=1e-5)
-    mine, theirs = fast.outcomes(every[40:42], None), plain.outcomes(every[40:42], None)
+    mine, theirs = fast.evaluate(every[40:42], None), plain.evaluate(every[40:42], None)
     np.testing.assert_allclose(mine[0].scores, theirs[0].scores, rtol=0, atol=1e-4)
 
 
@@ -232,31 +231,35 @@ def test_repeats_differ_by_seed_and_tell_their_spread():
     game = ds.ModelGame(owners, SmallMLP(hidden=8, steps=10), X, y, repeats=3)
     plain = ds.ModelGame(owners, SmallMLP(hidden=8, steps=10), X, y, repeats=3, fast=False)
     pool = np.ones((1, 6), dtype=bool)
-    mine, theirs = game.outcomes(pool, None)[0], plain.outcomes(pool, None)[0]
+    mine, theirs = game.evaluate(pool, None)[0], plain.evaluate(pool, None)[0]
     assert mine.spread == pytest.approx(theirs.spread, abs=1e-9)
     assert mine.spread > 0
     assert game(pool)[0] == pytest.approx(mine.value, abs=1e-12)
 
 
 @pytest.mark.parametrize("model", [SoftmaxRegression(), SmallMLP(hidden=16, steps=5)])
-def test_memory_stays_within_the_limit_for_any_number_of_queries(model):
+def test_memory_stays_within_the_limit_for_any_number_of_queries(model, monkeypatch):
     owners, X, y = owners_of(n_owners=10, rows=300)
     game = ds.ModelGame(owners, model, X, y)
     limit = 4 * 2**20
-    path = BatchedPath(game, memory=limit)
+    monkeypatch.setitem(MEMORY, "cpu", limit)
+    path = BatchedPath(game)
     rng = np.random.default_rng(0)
     shares = np.where(rng.random((600, 10)) < 0.5, rng.random((600, 10)), 0.0)
     peaks = []
+
+    def values(n):  # as a run asks
+        parts = blocks(shares[:n], np.arange(n), path.block)
+        return np.concatenate([path.answers(*part).values for part in parts])
+
     for n in (300, 600):
         tracemalloc.start()
-        path.values(shares[:n], np.arange(n))
+        values(n)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < limit
     assert peaks[1] < 1.2 * peaks[0]
-    np.testing.assert_array_equal(
-        path.values(shares[:50], np.arange(50)), game(shares[:50], np.arange(50))
-    )
+    np.testing.assert_array_equal(values(50), game(shares[:50], np.arange(50)))
 
 
 def test_a_parameter_out_of_range_is_refused():

@@ -13,13 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
-from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.recipe import Recipe, softmax
 from dushapley.games.model.batched.reference import (
     PlainSteps,
     batches,
     gradients,
     logits,
-    softmax,
     with_intercept,
 )
 from dushapley.hashing import whole_number
