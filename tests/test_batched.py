@@ -17,7 +17,7 @@ from dushapley.errors import InvalidOption
 from dushapley.games.model.batched.arithmetic import arithmetic
 from dushapley.games.model.batched.path import MEMORY, BatchedPath
 from dushapley.games.model.batched.program import Judge, Program
-from dushapley.games.model.batched.recipe import Recipe, memberships
+from dushapley.games.model.batched.recipe import Recipe, Steps, memberships
 from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
 from dushapley.games.rows import blocks
 from extras import needs
@@ -157,6 +157,24 @@ def test_no_bit_depends_on_company(recipe, n_classes, backend):
             mine, theirs = (judge.numbers.to_numpy(w) for w in (some, all_))
             np.testing.assert_array_equal(mine, theirs[which])
         np.testing.assert_array_equal(judge.probabilities(trained), scores[which])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_steps_are_those_of_torch(optimizer):
+    torch = needs("torch")
+    recipe = Recipe(optimizer=optimizer, learning_rate=0.1, momentum=0.9)
+    rng = np.random.default_rng(0)
+    mine = rng.standard_normal((3, 4))
+    theirs = torch.tensor(mine.copy(), requires_grad=True)
+    more = {"momentum": 0.9, "nesterov": True} if optimizer == "sgd" else {}
+    other = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]([theirs], lr=0.1, **more)
+    steps = Steps(recipe, [mine])
+    for _ in range(20):
+        slope = rng.standard_normal((3, 4))
+        theirs.grad = torch.tensor(slope.copy())
+        other.step()
+        steps.take([slope])
+    np.testing.assert_allclose(mine, theirs.detach().numpy(), rtol=1e-12)
 
 
 def test_rows_cut_into_pieces_give_the_same_model():

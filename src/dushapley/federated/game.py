@@ -19,8 +19,8 @@ from dushapley.federated.sums import sums_game
 from dushapley.federated.traffic import bytes_each, in_words
 from dushapley.federated.transport import Transport
 from dushapley.games.base import Answers, Outcome, Training
-from dushapley.games.model.batched.recipe import Optimizer, Recipe
-from dushapley.games.model.batched.reference import PlainSteps, SoftmaxRegression
+from dushapley.games.model.batched.recipe import Optimizer, Recipe, Steps
+from dushapley.games.model.batched.reference import SoftmaxRegression
 from dushapley.games.model.catalogue import in_words as described
 from dushapley.games.model.game import LIFTED
 from dushapley.games.model.scoring.scorer import Scorer, best_constant
@@ -419,7 +419,7 @@ class Pools:
             for round_ in range(game.recipe.steps):
                 every[0] = self._averaged(every[0], round_)
             return every[0]
-        steps = [PlainSteps(game.recipe, [pool]) for pool in every[0]]
+        steps = [Steps(game.recipe, [pool]) for pool in every[0]]
         rows = self.counts.sum(axis=1)
         for _ in range(game.recipe.steps):
             slopes = self._slopes(every[0])

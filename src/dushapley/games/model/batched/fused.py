@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
 from dushapley.games.model.batched.recipe import Membership
 
@@ -53,26 +53,29 @@ SPAN, OWNERS = 2**13, 32
 
 
 @dataclass(frozen=True)
-class Rows:
-    """An owner's rows on the device, with zeros below the last.
+class Piece:
+    """Rows of one owner on the device, with zeros below the last.
 
-    `X` (n, numbers), `XT` its transpose; `targets` (columns, n); `pull` Σ targets · rows.
+    `X` (n, d), `XT` its transpose, both as products read them; `targets` (columns, n): ±1 for two
+    classes, one-hot for more; `pull` Σ targets · rows, where it is known beforehand; `start`: where
+    they begin among the owner's rows.
     """
 
     X: Any
     XT: Any
     targets: Any
-    pull: Any
+    pull: Any = None
+    start: int = 0
 
 
 @dataclass(frozen=True)
 class Work:
-    """Pools that hold one owner and, unless they hold all of it, which of its rows."""
+    """Pools that hold rows of one owner and, unless they hold all of them, which."""
 
-    rows: Rows
+    piece: Piece
     pools: Any
     marks: Any
-    pull: Any
+    pull: Any = None
 
 
 class FusedStep:
@@ -100,13 +103,13 @@ class FusedStep:
         self.cut = (WIDE_CUTS if self.depth > WIDE else CUTS)[numbers.precision]
         self.name = f"fused {self.cut.tile}×{self.cut.block}"
 
-    def laid_out(self, padded: FloatArray, targets: FloatArray) -> Rows:
+    def laid_out(self, padded: FloatArray, targets: FloatArray) -> Piece:
         """One owner's rows (n, width) and targets (columns, n), filled up to whole blocks."""
         X = self.factor(self.numbers.array(self._filled(padded, self.cut.block)))
         filled = np.pad(targets, ((0, 0), (0, len(X) - targets.shape[1])))
         wanted = self.numbers.array(filled)
         across = X.T.contiguous() if self.tf32 else X
-        return Rows(X, across, wanted, self._pull(wanted[None], X))
+        return Piece(X, across, wanted, self._pull(wanted[None], X))
 
     def _pull(self, targets: Any, X: Any) -> Any:
         """Σ targets · rows of each pool: the part of its slope that never changes."""
@@ -127,7 +130,7 @@ class FusedStep:
         bits = values.contiguous().view(xp.int32)
         return ((bits + 0x1000) & -0x2000).view(xp.float32)
 
-    def work(self, members: Sequence[Membership], rows: Sequence[Rows]) -> list[Work]:
+    def work(self, members: Sequence[Membership], rows: Sequence[Piece]) -> list[Work]:
         """List what the kernels do, owner by owner; all lists of pools travel together."""
         sizes = [-(-len(m.pools) // ALIGNED) * ALIGNED for m in members]
         starts = np.cumsum([0, *sizes]).tolist()
@@ -140,7 +143,7 @@ class FusedStep:
             for start, m in zip(starts, members, strict=True)
         ]
 
-    def _work(self, member: Membership, pools: Any, rows: Rows) -> Work:
+    def _work(self, member: Membership, pools: Any, rows: Piece) -> Work:
         if member.rows is None:
             return Work(rows, pools, None, rows.pull)
         filled = np.pad(member.rows, ((0, 0), (0, len(rows.X) - member.rows.shape[1])))
@@ -151,24 +154,25 @@ class FusedStep:
         """Whole numbers on the device, as they are."""
         return self.numbers.array(values, getattr(self.numbers.xp, values.dtype.name))
 
-    def add_slopes(self, weights: Any, work: Sequence[Work], absent: Any, slopes: Any) -> None:
-        """Add what the rows of all owners contribute, in the order of `work`."""
+    def slopes(self, weights: list[Any], work: list[Work], absent: Any, pull: Any) -> list[Any]:
+        """Slope of the summed loss of every pool; owners are added in the order of `work`."""
         from dushapley.games.model.batched.kernels import slopes_of_many, slopes_of_two
 
-        factors = self.factor(weights)
+        slopes, factors = self.numbers.xp.negative(pull), self.factor(weights[0])
+        lack = self.numbers.zeros(*pull.shape[:2], 1) if absent is None else absent
         classes = 1 << (self.columns - 1).bit_length()
         pools = max(1, self.cut.tile // classes)
         for part in work:
+            grid, constants = (-(-len(part.pools) // pools),), self._constants(part)
             given = self._given(factors, part, slopes)
-            constants = {"BP": pools, **self._constants(part)}
-            grid = (-(-len(part.pools) // pools),)
             if self.columns == 1:
-                slopes_of_two[grid](*given, **constants)
+                slopes_of_two[grid](*given, BP=pools, **constants)
             else:
-                slopes_of_many[grid](*given, absent, self.columns, CP=classes, **constants)
+                slopes_of_many[grid](*given, lack, self.columns, BP=pools, CP=classes, **constants)
+        return [slopes]
 
     def _given(self, factors: Any, part: Work, slopes: Any) -> tuple[Any, ...]:
-        rows, pools = part.rows, part.pools
+        rows, pools = part.piece, part.pools
         marks = pools if part.marks is None else part.marks
         sizes = len(pools), len(rows.X), self.width
         return rows.X, rows.XT, factors, slopes, pools, marks, *sizes
@@ -184,14 +188,6 @@ class FusedStep:
         filled = np.full(len(rows), -1, dtype=np.int32)
         filled[: len(codes)] = codes
         return rows, self._whole(filled)
-
-    def edges(self, present: BoolArray) -> Any:
-        """Scores from which on each pool of two classes says the second.
-
-        A class that a pool has not seen loses whatever the score says.
-        """
-        seen = np.where(present[:, 0], 0.0, -np.inf)
-        return self.numbers.array(np.where(present[:, 1], seen, np.inf))
 
     def hits(self, test: tuple[Any, Any], weights: Any, edges: Any) -> Any:
         """How many test rows each pool of two classes predicts rightly, on the device."""

@@ -25,7 +25,6 @@ from dushapley.games.model.batched.recipe import (
     batch_rows,
     count_classes,
     memberships,
-    places_of,
     whole_memberships,
 )
 from dushapley.games.model.scoring.scorer import best_constant
@@ -66,8 +65,6 @@ class GradientPath(ABC):
     fractions: Fractions = "rows"
     cheap = False
     devices = 1
-    name: str
-    note: str
     block: int
 
     def __init__(self, game: ModelGame) -> None:
@@ -148,37 +145,30 @@ class BatchedPath(GradientPath):
     def __init__(self, game: ModelGame) -> None:
         super().__init__(game)
         numbers = self.numbers = arithmetic(game.backend)
-        self.devices += len(on_others(numbers))
+        self.devices = 1 + len(on_others(numbers))
+        program, words = self.judges[0].program, game.model.recipe().words
         kind = f"{numbers.precision} on the {numbers.device}"
         self.name = (
             f"many pools together, {numbers.name} {kind}, tile {numbers.tile}, piece "
             f"{numbers.piece}, mini-batch tile {numbers.batch_tile}, align {numbers.align}"
         )
-        words = game.model.recipe().words
+        if program.fused is not None:
+            self.name += f", {program.fused.name}"
         self.note = f"Pools were trained together by {numbers.name} in {kind}: {words}."
         if numbers.name == "torch" and numbers.precision in COST:
             self.note += f" {COST[numbers.precision]}"
-        program = self.judges[0].program
-        if program.fused is not None:
-            self.name += f", {program.fused.name}"
-        room = (MEMORY[numbers.device] - program.bytes_of_tile) // program.bytes_per_pool
-        self.block = int(np.clip(room, 1, MOST_POOLS[numbers.device])) * self.devices
+        room = program.pools_within(MEMORY[numbers.device])
+        self.block = min(room, MOST_POOLS[numbers.device]) * self.devices
 
     @cached_property
     def judges(self) -> list[Judge]:
         """One trained-and-judged program per repeat, laid out on first use."""
-        game, classes = self.game, np.asarray(self.game.classes)
-        codes = np.searchsorted(classes, game.y_test)
+        game = self.game
+        codes = np.searchsorted(np.asarray(game.classes), game.y_test)
         return [
             Judge(self._program(model, self.numbers), model.scaled(game.X_test), codes)
             for model in game.templates
         ]
-
-    def _program(self, model: Any, numbers: Arithmetic) -> Program:
-        game = self.game
-        rows = [model.scaled(X) for X in game.owners.X]
-        labels = np.asarray(game.classes)
-        return Program(model.recipe(), rows, self.codes, list(labels), numbers, game.order)
 
     @cached_property
     def programs(self) -> list[Program]:
@@ -186,12 +176,17 @@ class BatchedPath(GradientPath):
         first, model = self.judges[0].program, self.game.templates[0]
         return [first, *(self._program(model, numbers) for numbers in on_others(self.numbers))]
 
+    def _program(self, model: Any, numbers: Arithmetic) -> Program:
+        rows, labels = map(model.scaled, self.game.owners.X), np.asarray(self.game.classes)
+        order = self.game.order
+        return Program(model.recipe(), list(rows), self.codes, list(labels), numbers, order)
+
     @property
     def counts_hits(self) -> bool:
         """Whether test rows are counted where they are judged: under accuracy on a GPU."""
-        game = self.game
-        plain = game.scoring == "accuracy" and len(game.templates) == 1 and not game.at_least
-        return plain and self.numbers.device != "cpu"
+        game, on_device = self.game, self.numbers.device != "cpu"
+        plain = len(game.templates) == 1 and not game.at_least
+        return on_device and plain and game.scoring == "accuracy"
 
     def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Utilities with their test rows, which stay on the device where they are counted."""
@@ -308,23 +303,22 @@ class NetworkPath(GradientPath):
         counts = count_classes(n_pools, members, self.codes, n_classes)
         n_rows = counts.sum(axis=1)
         present = (counts > 0) | (n_rows == 0)[:, None]
-        places = places_of(game.sizes.astype(np.int64), game.order)
+        sizes = game.sizes.astype(np.int64)
         for stack in self.stacks:
-            rows = batch_rows(stack.recipe, members, places, n_rows)
-            yield map(self._score, stack.train(rows, present).responses(game.X_test))
+            rows = batch_rows(stack.recipe, members, sizes, game.order, n_rows)
+            yield map(self._score, stack.responses(stack.train(rows, present), game.X_test))
 
     def _score(self, response: FloatArray) -> Score:
         return super()._score(response) if np.isfinite(response).all() else (np.nan, None)
 
 
-def gradient_path(game: ModelGame) -> GradientPath | None:
+def gradient_path(game: ModelGame) -> BatchedPath | NetworkPath | None:
     """The path of a gradient model, where model, score and shape have one."""
     from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, TorchModel
 
     kind, owners = type(game.model), game.owners
-    if kind not in (SmallMLP, SoftmaxRegression, TorchModel) or game.scorer.metric is None:
-        return None
-    if owners.reduced is not None:
+    known = kind in (SmallMLP, SoftmaxRegression, TorchModel) and game.scorer.metric is not None
+    if not known or owners.reduced is not None:
         return None
     if any(X.ndim != 2 or X.dtype.kind not in "fiub" for X in owners.X):
         return None

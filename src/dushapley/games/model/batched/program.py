@@ -22,33 +22,18 @@ import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
-from dushapley.games.model.batched.fused import fused_step
+from dushapley.games.model.batched.fused import Piece, Work, fused_step
 from dushapley.games.model.batched.recipe import (
     Membership,
     Recipe,
     Steps,
     batch_rows,
     count_classes,
-    places_of,
     softmax,
 )
 
 GROUPS = 128
 """Groups of test rows that are counted apart where no kernel adds up single rows."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Some rows of one owner on the device.
-
-    `X` (n, d), `XT` its transpose, both as matrix products read them; `targets` (columns, n): ±1
-    for two classes, one-hot for more; `place`: where the rows stand in the owner's block.
-    """
-
-    X: Any
-    XT: Any
-    targets: Any
-    place: slice
 
 
 @dataclass(frozen=True)
@@ -63,6 +48,15 @@ class Trained:
     def seen(self) -> BoolArray:
         """Classes that each pool may predict; one without rows any."""
         return self.present | (self.n_rows == 0)[:, None]
+
+    @property
+    def edges(self) -> FloatArray:
+        """Scores from which on each pool of two classes says the second.
+
+        A class that a pool has not seen loses whatever the score says.
+        """
+        low, high = self.seen.T
+        return np.where(high, np.where(low, 0.0, -np.inf), np.inf)
 
 
 def joined(blocks: Sequence[Trained], numbers: Arithmetic) -> Trained:
@@ -127,19 +121,17 @@ class Program:
         elif recipe.batch_size is None:
             self.pieces = [list(self._cut(rows, c)) for rows, c in zip(X, codes, strict=True)]
         else:  # all rows one after the other, for mini-batches
-            self.places = places_of(self.sizes, self.order)
             self.rows = self._prepared(np.concatenate([X[j] for j in self.order]))
             classes = np.concatenate([codes[j] for j in self.order])
             self.targets = numbers.array(self._targets(classes).T.copy())
 
     def _cut(self, X: Array, codes: IntArray) -> Iterator[Piece]:
         for start in range(0, len(X), self.numbers.piece):
-            some = slice(start, min(len(X), start + self.numbers.piece))
-            rows = self._prepared(X[some])
-            targets = np.zeros((self.columns, len(rows)))
-            targets[:, : some.stop - start] = self._targets(codes[some])
+            some = slice(start, start + self.numbers.piece)
+            rows, targets = self._prepared(X[some]), self._targets(codes[some])
             across = rows.T.copy() if self.numbers.name == "numpy" else rows.T
-            yield Piece(rows, across, self.numbers.array(targets), some)
+            filled = np.pad(targets, ((0, 0), (0, len(rows) - targets.shape[1])))
+            yield Piece(rows, across, self.numbers.array(filled), start=start)
 
     def _prepared(self, X: Array) -> Any:
         """Rows as matrix products read them."""
@@ -157,22 +149,16 @@ class Program:
             return np.where(codes == 1, 1.0, -1.0)[None, :]
         return np.eye(self.n_classes)[codes].T
 
-    @property
-    def bytes_per_pool(self) -> int:
-        """Memory that each further pool of a block takes, at most."""
+    def pools_within(self, memory: int) -> int:
+        """How many pools may be trained at a time in so many bytes, at least."""
+        size, batch = self.numbers.item_bytes, self.recipe.batch_size or 0
         initial = self.recipe.initial_weights(self.width - 1, self.labels[: self.columns])
-        state = 6 * sum(w.size for w in initial) * self.numbers.item_bytes
-        if self.recipe.batch_size is None:
-            return int(state + (1 if self.fused else 2) * self.sizes.sum())
-        return int(state + 24 * self.recipe.steps * self.recipe.batch_size)
-
-    @property
-    def bytes_of_tile(self) -> int:
-        """Memory that one tile takes while it is multiplied."""
-        rows = self.recipe.batch_size or min(int(self.sizes.max()), self.numbers.piece)
-        across = 4 * (self.recipe.hidden + self.columns)
-        wide = 2 * self.width if self.recipe.batch_size else 0
-        return self.numbers.tile * rows * (across + wide + 4) * self.numbers.item_bytes
+        marks = 0 if batch else (1 if self.fused else 2) * int(self.sizes.sum())
+        pool = 6 * sum(w.size for w in initial) * size + marks + 24 * self.recipe.steps * batch
+        # and one tile while it is multiplied
+        rows = batch or min(int(self.sizes.max()), self.numbers.piece)
+        wide = 4 * (self.recipe.hidden + self.columns) + 4 + (2 * self.width if batch else 0)
+        return max(1, (memory - self.numbers.tile * rows * wide * size) // pool)
 
     def train(self, n_pools: int, members: list[Membership]) -> Trained:
         """Train a block of pools."""
@@ -180,10 +166,9 @@ class Program:
             counts = count_classes(n_pools, members, self.codes, self.n_classes)
             present, n_rows = counts > 0, counts.sum(axis=1)
             if self.recipe.batch_size is not None:
-                rows = batch_rows(self.recipe, members, self.places, n_rows)
+                rows = batch_rows(self.recipe, members, self.sizes, self.order, n_rows)
                 return Trained(self.train_rows(rows, present, n_rows), present, n_rows)
-            step = self._by_tiles if self.fused is None else self._by_kernels
-            return Trained(step(members, present, n_rows), present, n_rows)
+            return Trained(self._full_batch(members, present, n_rows), present, n_rows)
 
     def _initial(self, n_pools: int) -> list[Any]:
         first, *others = self.recipe.initial_weights(self.n_features, self.labels[: self.columns])
@@ -191,63 +176,43 @@ class Program:
         each = [self.numbers.array(w) for w in (padded, *others)]
         return [self.numbers.xp.tile(w, (n_pools, 1, 1)) for w in each]
 
-    def _by_tiles(
+    def _full_batch(
         self, members: list[Membership], present: BoolArray, n_rows: IntArray
     ) -> list[Any]:
         # one more than there are pools: tiles are filled up with the last
         n_pools = len(n_rows)
         weights = self._initial(n_pools + 1)
-        absent = self._absent(np.pad(present, ((0, 1), (0, 0)), constant_values=True))
-        share = self._share(np.append(n_rows, 1))
-        work = [
-            (piece, self.numbers.index(pools), self._marks(piece, rows))
-            for member in members
-            for pools, rows in member.tiles(self.numbers.tile, n_pools)
-            for piece in self.pieces[member.owner]
-        ]
+        seen = present | (n_rows == 0)[:, None]
+        absent = self._absent(np.pad(seen, ((0, 1), (0, 0)), constant_values=True))
+        share = self.numbers.array(1 / np.maximum(np.append(n_rows, 1), 1))[:, None, None]
+        share = share / 2 if self.sign_only else share
+        if self.fused is None:
+            work, slopes_of = self._work(members, n_pools), self._slopes
+        else:
+            work, slopes_of = self.fused.work(members, self.fused_rows), self.fused.slopes
         pull = self._pull(n_pools + 1, work) if self.split else None
-        steps = Steps(self.recipe, self.numbers, weights, self.n_features)
+        steps = Steps(self.recipe, weights, self.numbers, self.n_features)
         for _ in range(self.recipe.steps):
-            slopes = self._slopes(weights, work, absent)
-            if pull is not None:
-                slopes[0] -= pull
+            slopes = slopes_of(weights, work, absent, pull)
             for slope in slopes:
                 slope *= share
             steps.take(slopes)
         return [w[:n_pools] for w in weights]
 
-    def _by_kernels(
-        self, members: list[Membership], present: BoolArray, n_rows: IntArray
-    ) -> list[Any]:
-        """The same steps, each owner's slopes by one kernel (see `fused`)."""
-        assert self.fused is not None
-        n_pools = len(n_rows)
-        weights = self._initial(n_pools)
-        lack = self._absent(present | (n_rows == 0)[:, None])
-        absent = self.numbers.zeros(n_pools, self.columns, 1) if lack is None else lack
-        share = self._share(n_rows)
-        work = self.fused.work(members, self.fused_rows)
-        pull = self.numbers.zeros(n_pools, self.columns, self.width)
-        for part in work:
-            pull.index_add_(0, part.pools, part.pull.expand(len(part.pools), -1, -1))
-        steps = Steps(self.recipe, self.numbers, weights, self.n_features)
-        for _ in range(self.recipe.steps):
-            slopes = self.numbers.xp.negative(pull)
-            self.fused.add_slopes(weights[0], work, absent, slopes)
-            slopes *= share
-            steps.take([slopes])
-        return weights
-
-    def _share(self, n_rows: IntArray) -> Any:
-        """What one row counts for in the slope of each pool."""
-        share = self.numbers.array(1 / np.maximum(n_rows, 1))[:, None, None]
-        return share / 2 if self.sign_only else share
+    def _work(self, members: list[Membership], n_pools: int) -> list[Work]:
+        """Products of tiles of pools with pieces of an owner."""
+        return [
+            Work(piece, self.numbers.index(pools), self._marks(piece, rows))
+            for member in members
+            for pools, rows in member.tiles(self.numbers.tile, n_pools)
+            for piece in self.pieces[member.owner]
+        ]
 
     def _marks(self, piece: Piece, rows: BoolArray | None) -> Any:
         """Which rows of the piece each pool of a tile holds; None where they hold all."""
         if rows is None:
             return None
-        taken = rows[:, piece.place]
+        taken = rows[:, piece.start : piece.start + self.numbers.piece]
         padded = np.pad(taken, ((0, 0), (0, len(piece.X) - taken.shape[1])))
         return self.numbers.array(padded, self.numbers.xp.bool)[:, None, :]
 
@@ -257,32 +222,41 @@ class Program:
             return None
         return self.numbers.array(np.where(present, 0.0, -np.inf))[:, :, None]
 
-    def _pull(self, n_pools: int, work: list[Any]) -> Any:
+    def _pull(self, n_pools: int, work: list[Work]) -> Any:
         """Σ targets · rows of each pool: the part of a linear model's slope that never changes."""
         total = self.numbers.zeros(n_pools, self.columns, self.width)
-        for piece, pools, mark in work:
-            targets = piece.targets[None] if mark is None else piece.targets[None] * mark
-            part = self._back(self.numbers.factor(targets), piece.X)
-            part = self.numbers.xp.broadcast_to(part, (len(pools), *part.shape[1:]))
-            self.numbers.add_rows(total, pools, part)
+        for part in work:
+            pull = self._pull_of(part) if part.pull is None else part.pull
+            shape = (len(part.pools), *pull.shape[1:])
+            self.numbers.add_rows(total, part.pools, self.numbers.xp.broadcast_to(pull, shape))
         return total
 
-    def _slopes(self, weights: list[Any], work: list[Any], absent: Any) -> list[Any]:
-        """Slope of the summed loss (without `pull`, where the model is linear) of every pool."""
+    def _pull_of(self, part: Work) -> Any:
+        targets = part.piece.targets[None]
+        held = targets if part.marks is None else targets * part.marks
+        return self._back(self.numbers.factor(held), part.piece.X)
+
+    def _slopes(self, weights: list[Any], work: list[Work], absent: Any, pull: Any) -> list[Any]:
+        """Slope of the summed loss of every pool."""
         slopes = [self.numbers.xp.zeros_like(w) for w in weights]
         factors = [self.numbers.factor(w) for w in weights]
-        for piece, pools, mark in work:
-            chosen = [w[pools] for w in factors]
-            lack = None if absent is None else absent[pools]
-            below = self.across(chosen[0], piece.XT)
-            if self.recipe.hidden:
-                real = piece.X[:, self.n_features]  # 1, and 0 for rows that only fill up
-                mark = real if mark is None else mark * real
-            targets = None if self.split else piece.targets
-            parts = self._gradients(chosen, below, targets, mark, lack, piece.X)
-            for slope, part in zip(slopes, parts, strict=True):
-                self.numbers.add_rows(slope, pools, part)
+        for part in work:
+            chosen = [w[part.pools] for w in factors]
+            lack = None if absent is None else absent[part.pools]
+            added = self._piece_slopes(chosen, part.piece, part.marks, lack)
+            for slope, more in zip(slopes, added, strict=True):
+                self.numbers.add_rows(slope, part.pools, more)
+        if pull is not None:
+            slopes[0] -= pull
         return slopes
+
+    def _piece_slopes(self, weights: list[Any], piece: Piece, marks: Any, absent: Any) -> list[Any]:
+        below = self.across(weights[0], piece.XT)
+        if self.recipe.hidden:
+            real = piece.X[:, self.n_features]  # 1, and 0 for rows that only fill up
+            marks = real if marks is None else marks * real
+        targets = None if self.split else piece.targets
+        return self._gradients(weights, below, targets, marks, absent, piece.X)
 
     def _gradients(
         self, weights: list[Any], below: Any, targets: Any, shares: Any, absent: Any, X: Any
@@ -358,7 +332,7 @@ class Program:
         numbers, size = self.numbers, self.recipe.batch_size
         assert size is not None
         weights = self._initial(len(rows))
-        steps = Steps(self.recipe, numbers, weights, self.n_features)
+        steps = Steps(self.recipe, weights, numbers, self.n_features)
         share = 0.5 / size if self.sign_only else 1 / size
         on_device = numbers.index(rows)
         for step in range(self.recipe.steps):
@@ -424,7 +398,7 @@ class Judge:
             hits = [sum(r.sum(axis=1) for r in right) for _, right in self._right(trained)]
             return self.numbers.xp.concatenate(hits)
         with self.numbers.in_force():
-            edges = self.fused.edges(trained.seen)
+            edges = self.numbers.array(trained.edges)
             return self.fused.hits(self.fused_test, trained.weights[0], edges)
 
     def by_group(self, trained: Trained) -> Any:
@@ -448,52 +422,45 @@ class Judge:
         if self.fused is None:
             return weights @ self.numbers.xp.asarray(by_group, dtype=self.numbers.xp.float64)
         with self.numbers.in_force():
-            edges = self.fused.edges(trained.seen)
+            edges = self.numbers.array(trained.edges)
             sums = self.fused.influence(self.fused_test, trained.weights[0], edges, weights)
         return sums[:, : self.n_rows]
 
     def probabilities(self, trained: Trained) -> FloatArray:
         """Probability of each class, shape (pools, test rows, C), in float64."""
-        parts = []
+        parts, seen = [], trained.seen[:, :, None]
         for pools, scores in self._scores(trained):
             rows = [self.numbers.to_numpy(s) for s in scores]
             logits = np.concatenate(rows, axis=2).astype(np.float64)
             if self.program.sign_only:
                 logits = np.concatenate([-logits, logits], axis=1)
-            parts.append(softmax(logits, trained.seen[pools, :, None]).swapaxes(1, 2))
+            parts.append(softmax(logits, seen[pools]).swapaxes(1, 2))
         return np.concatenate(parts)
 
     def _right(self, trained: Trained) -> Iterator[tuple[slice, list[Any]]]:
         """Whether the predicted classes are the true ones, tile by tile and piece by piece."""
         # a class that a pool has not seen loses whatever the score says
-        lack = np.where(trained.seen, 0.0, -np.inf)
+        lack = np.where(trained.seen, 0.0, -np.inf)[:, :, None]
+        bounds = trained.edges[:, None] if self.program.sign_only else lack
         for pools, scores in self._scores(trained):
+            bound = self.numbers.array(bounds[pools])
             if self.program.sign_only:
-                low, high = (self.numbers.array(part)[:, None] for part in lack[pools].T)
-                guesses = [(s[:, 0] + high > -s[:, 0] + low) * 1 for s in scores]
+                guesses = [s[:, 0] > bound for s in scores]
             else:
-                absent = self.numbers.array(lack[pools])[:, :, None]
-                guesses = [(s + absent).argmax(axis=1) for s in scores]
+                guesses = [(s + bound).argmax(axis=1) for s in scores]
             yield pools, [guess == true for guess, true in zip(guesses, self.answers, strict=True)]
 
     def _scores(self, trained: Trained) -> Iterator[tuple[slice, list[Any]]]:
         """Logits (pools, columns, test rows), tile by tile and piece by piece."""
-        n_pools = len(trained.n_rows)
-        for start in range(0, n_pools, self.numbers.tile):
-            pools = slice(start, min(start + self.numbers.tile, n_pools))
-            weights = [self._filled(w[pools]) for w in trained.weights]
+        tile, n_pools = self.numbers.tile, len(trained.n_rows)
+        for start in range(0, n_pools, tile):
+            pools = slice(start, min(start + tile, n_pools))
+            # filled up with the last pool, which stays on the device: of few it is most of the tile
+            filled = self.numbers.index(np.minimum(np.arange(start, start + tile), n_pools - 1))
+            weights = [w[filled] for w in trained.weights]
             with self.numbers.in_force():
                 whole = [self._logits(weights, XT) for XT in self.pieces]
-            # what fills the tile up stays on the device: of few pools it is most of the tile
             yield pools, [scores[: pools.stop - start] for scores in whole]
-
-    def _filled(self, weights: Any) -> Any:
-        """One tile's weights, filled up with zeros to its constant size."""
-        if len(weights) == self.numbers.tile:
-            return weights
-        whole = self.numbers.zeros(self.numbers.tile, *weights.shape[1:])
-        whole[: len(weights)] = weights
-        return whole
 
     def _logits(self, weights: list[Any], XT: Any) -> Any:
         below = self.program.across(weights[0], XT)

@@ -20,7 +20,7 @@ import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.errors import InvalidOption
-from dushapley.games.model.batched.arithmetic import Arithmetic
+from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
 from dushapley.hashing import whole_number
 from dushapley.validation import check_choice, check_whole
 
@@ -114,15 +114,30 @@ class Recipe:
 
 
 class Steps:
-    """An optimizer at work on many pools' weights, which it changes in place."""
+    """An optimizer at work on weights, of one pool or of many, which it changes in place.
+
+    Parameters
+    ----------
+    recipe
+        How to step.
+    weights
+        Layer by layer; the columns of the first layer come last.
+    numbers
+        Where they are; None: in NumPy.
+    n_features
+        Columns of the first layer that the penalty pulls at, the next one being its intercept.
+    """
 
     def __init__(
-        self, recipe: Recipe, numbers: Arithmetic, weights: list[Any], n_features: int
+        self,
+        recipe: Recipe,
+        weights: list[Any],
+        numbers: Arithmetic | None = None,
+        n_features: int = -1,
     ) -> None:
-        self.recipe, self.xp = recipe, numbers.xp
-        self.weights, self.n_features = weights, n_features
-        self.taken = 0
-        self.fused = None
+        numbers = numbers or arithmetic()
+        self.recipe, self.xp, self.weights = recipe, numbers.xp, weights
+        self.n_features, self.taken, self.fused = n_features, 0, None
         if recipe.optimizer == "adam" and numbers.device != "cpu":
             # one pass over memory instead of nine; on the CPU its last bits depend on the place
             betas, rate = (BETA_1, BETA_2), recipe.learning_rate
@@ -136,7 +151,7 @@ class Steps:
         self.taken += 1
         if self.recipe.l2:
             free = self.n_features
-            slopes[0][:, :, :free] += self.recipe.l2 * self.weights[0][:, :, :free]
+            slopes[0][..., :free] += self.recipe.l2 * self.weights[0][..., :free]
             if len(slopes) > 1:
                 slopes[1] += self.recipe.l2 * self.weights[1]
         if self.fused is not None:
@@ -235,16 +250,19 @@ def whole_memberships(pools: BoolArray, sizes: FloatArray, order: list[int]) -> 
     return [Membership(j, pools_of_j) for j, pools_of_j in held if len(pools_of_j)]
 
 
-def places_of(sizes: IntArray, order: Sequence[int]) -> dict[int, IntArray]:
-    """Where each owner's rows stand when all are laid one after the other in this order."""
-    ends = np.cumsum(sizes[list(order)])
-    return dict(zip(order, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
-
-
 def batch_rows(
-    recipe: Recipe, members: Sequence[Membership], places: dict[int, IntArray], n_rows: IntArray
+    recipe: Recipe,
+    members: Sequence[Membership],
+    sizes: IntArray,
+    order: Sequence[int],
+    n_rows: IntArray,
 ) -> IntArray:
-    """Rows of every mini-batch of every pool, shape (pools, steps · batch_size)."""
+    """Rows of every mini-batch of every pool, shape (pools, steps · batch_size).
+
+    Numbered as they stand when those of all owners are laid one after the other in this order.
+    """
+    ends = np.cumsum(sizes[list(order)])
+    places = dict(zip(order, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
     parts: list[list[IntArray]] = [[] for _ in n_rows]
     for member in members:
         rows = places[member.owner]

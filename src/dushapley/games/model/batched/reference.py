@@ -17,15 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.errors import InvalidOption
-from dushapley.games.model.batched.recipe import (
-    BETA_1,
-    BETA_2,
-    EPSILON,
-    FLAT,
-    Optimizer,
-    Recipe,
-    softmax,
-)
+from dushapley.games.model.batched.recipe import Optimizer, Recipe, Steps, softmax
 from dushapley.validation import check_choice, is_number
 
 CLASSES, NUMBERS = "classification", "regression"
@@ -33,8 +25,8 @@ LOSSES = {"cross_entropy": CLASSES, "mse": NUMBERS, "mae": NUMBERS, "huber": NUM
 """Losses of networks by name, and the task of each."""
 
 
-class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """What both reference classifiers share: training, step by step, and prediction."""
+class _GradientModel(BaseEstimator):  # type: ignore[misc]
+    """A model that is trained by a recipe; its parameters are those of the recipe, and more."""
 
     def __init__(
         self,
@@ -61,9 +53,13 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scale = scale
 
     def recipe(self) -> Recipe:
-        """How this classifier is trained, checked."""
+        """How this model is trained, checked."""
         shared = self.get_params(deep=False).keys() & {field.name for field in fields(Recipe)}
         return Recipe(seed=self.random_state or 0, **{name: getattr(self, name) for name in shared})
+
+
+class _GradientClassifier(ClassifierMixin, _GradientModel):  # type: ignore[misc]
+    """Reference classifiers: training, step by step, and prediction."""
 
     def scaled(self, X: ArrayLike) -> FloatArray:
         """Rows as the model sees them: (x − `center`)/`scale`, missing numbers at the centre."""
@@ -86,7 +82,7 @@ class _GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = with_intercept(self.scaled(rows))
         targets = np.eye(len(self.classes_))[codes]
         self.weights_ = recipe.initial_weights(rows.shape[1] - 1, list(self.classes_))
-        steps = PlainSteps(recipe, self.weights_)
+        steps = Steps(recipe, self.weights_)
         for batch in batches(recipe, len(rows)):
             steps.take(gradients(self.weights_, rows[batch], targets[batch], self.present_))
         return self
@@ -177,7 +173,7 @@ class SmallMLP(_GradientClassifier):
         )  # fmt: skip
 
 
-class TorchModel(BaseEstimator):  # type: ignore[misc]
+class TorchModel(_GradientModel):
     r"""A network of your own, trained on hundreds of pools at once.
 
     Every pool starts from the same initial weights θ₀ (`make` under the seed) and takes `steps`
@@ -248,15 +244,12 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         self.make = make
         self.loss = loss
         self.task = task
-        self.optimizer = optimizer
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.momentum = momentum
         self.weight_decay = weight_decay
-        self.random_state = random_state
-        self.classes = classes
         self.device = device
+        super().__init__(
+            steps, learning_rate, optimizer, momentum, batch_size,
+            random_state=random_state, classes=classes,
+        )  # fmt: skip
 
     @property
     def kind(self) -> str:
@@ -273,14 +266,8 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         )
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, RegressorTags
-
         tags = super().__sklearn_tags__()
-        if self.kind == CLASSES:
-            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
-        else:
-            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
-        tags.target_tags.required = True
+        tags.estimator_type = "classifier" if self.kind == CLASSES else "regressor"
         return tags
 
     def recipe(self) -> Recipe:
@@ -295,14 +282,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
                 f"Found batch_size={self.batch_size!r}, weight_decay={self.weight_decay!r}; a "
                 "network needs a whole number of rows a step, and a penalty of 0 or more."
             )
-        return Recipe(
-            steps=self.steps,
-            learning_rate=self.learning_rate,
-            optimizer=self.optimizer,
-            momentum=self.momentum,
-            batch_size=self.batch_size,
-            seed=self.random_state or 0,
-        )
+        return super().recipe()
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on rows X and targets y; a class that y lacks gets no probability."""
@@ -313,60 +293,21 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         if self.kind == CLASSES:
             self.classes_, wanted = coded(wanted, self.classes)
             present = np.isin(np.arange(len(self.classes_)), wanted)[None]
-        stack = Stack(self, rows, wanted, most=1)
+        self.stack_ = Stack(self, rows, wanted, most=1)
         positions = self.recipe().batch_positions(np.array([len(rows)]))
-        self.trained_ = stack.train(positions, present)
+        self.trained_ = self.stack_.train(positions, present)
         return self
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Probability of each of `classes_`, one row per row of X."""
-        if self.kind == NUMBERS:
-            raise AttributeError("A network for regression has no predict_proba.")
-        return self._respond(X)
+        check_is_fitted(self, "trained_")
+        rows = validate_data(self, X, dtype=np.float32, reset=False)
+        return next(self.stack_.responses(self.trained_, rows))
 
     def predict(self, X: ArrayLike) -> Array:
         """The most probable class, the first among equals; or the number answered."""
-        response = self._respond(X)
+        response = self.predict_proba(X)
         return response if self.kind == NUMBERS else self.classes_[response.argmax(axis=1)]
-
-    def _respond(self, X: ArrayLike) -> FloatArray:
-        check_is_fitted(self, "trained_")
-        rows = validate_data(self, X, dtype=np.float32, reset=False)
-        return next(iter(self.trained_.responses(rows)))
-
-
-class PlainSteps:
-    """An optimizer at work on arrays of weights, which it changes in place."""
-
-    def __init__(self, recipe: Recipe, weights: list[FloatArray]) -> None:
-        self.recipe, self.weights = recipe, weights
-        self.first = [np.zeros_like(w) for w in weights]
-        self.second = [np.zeros_like(w) for w in weights]
-        self.taken = 0
-
-    def take(self, slopes: list[FloatArray]) -> None:
-        """One step against the gradient of the mean loss."""
-        self.taken += 1
-        rate, recipe = self.recipe.learning_rate, self.recipe
-        every = zip(self.weights, self._penalised(slopes), self.first, self.second, strict=True)
-        for w, g, m, v in every:
-            if recipe.optimizer == "sgd":
-                m[...] = recipe.momentum * m + g
-                w -= rate * (g + recipe.momentum * m)
-            else:
-                g[np.abs(g) < FLAT] = 0
-                m[...] = BETA_1 * m + (1 - BETA_1) * g
-                v[...] = BETA_2 * v + (1 - BETA_2) * g**2
-                scale = np.sqrt(v / (1 - BETA_2**self.taken)) + EPSILON
-                w -= rate * (m / (1 - BETA_1**self.taken)) / scale
-
-    def _penalised(self, slopes: list[FloatArray]) -> list[FloatArray]:
-        """Add the slope of the penalty; intercepts (last column, last array) are free."""
-        pulled = [g.copy() for g in slopes]
-        pulled[0][:, :-1] += self.recipe.l2 * self.weights[0][:, :-1]
-        if len(pulled) > 1:
-            pulled[1] += self.recipe.l2 * self.weights[1]
-        return pulled
 
 
 def coded(y: Array, classes: ArrayLike | None) -> tuple[Array, IntArray]:
@@ -421,10 +362,6 @@ def safe_rate(*blocks: ArrayLike) -> float:
     parts = [with_intercept(np.asarray(block, dtype=np.float64)) for block in blocks]
     n_rows, n_columns = sum(map(len, parts)), parts[0].shape[1]
     if n_rows < n_columns:  # XX' has the same largest eigenvalue
-        rows = np.concatenate(parts)
-        squares = rows @ rows.T
-    else:
-        squares = np.zeros((n_columns, n_columns))
-        for rows in parts:
-            squares += rows.T @ rows
+        parts = [np.concatenate(parts).T]
+    squares = np.sum([rows.T @ rows for rows in parts], axis=0)
     return float(2 / np.linalg.eigvalsh(squares / n_rows)[-1])

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ Losses = Callable[[Any, Any], Any]
 MOST_NUMBERS = 2**27
 """Weights in one tile, at most."""
 
-_LOSSES: dict[str, Any] = {
+_LOSSES: dict[Any, Any] = {
     "cross_entropy": torch.nn.functional.cross_entropy,
     "mse": torch.nn.functional.mse_loss,
     "mae": torch.nn.functional.l1_loss,
@@ -61,17 +60,15 @@ class Stack:
         self, model: TorchModel, X: Array, targets: Array, *, most: int | None = None
     ) -> None:
         self.model, self.recipe = model, model.recipe()
+        self.loss = _LOSSES.get(model.loss, model.loss)
         self.classification = model.kind == "classification"
         self.numbers: Arithmetic = arithmetic("torch", "float32", model.device)
         self.X = self.numbers.array(X)
         self.targets = self.numbers.array(targets, torch.int64 if self.classification else None)
         self.net = _made(model).to(self.numbers.device)
         self.weights = dict(self.net.named_parameters())
-        if not self.weights:
-            raise InvalidOption("The network has no weights to train; make= must return some.")
-        numbers = sum(w.numel() for w in self.weights.values())
-        most = most or TILES[self.numbers.device]
-        self.tile = int(np.clip(MOST_NUMBERS // numbers, 1, most))
+        fits = MOST_NUMBERS // max(1, sum(w.numel() for w in self.weights.values()))
+        self.tile = int(np.clip(fits, 1, most or TILES[self.numbers.device]))
         with self.in_force():
             self.columns = self._try_out()
             self.obstacle = self._obstacle()
@@ -134,25 +131,24 @@ class Stack:
 
     def _losses(self, weights: dict[str, Any], lack: Any, x: Any, y: Any) -> Any:
         """Mean loss of every network on its mini-batch."""
-        return vmap(self._loss)(weights, lack, x, y)
-
-    def _loss(self, weights: dict[str, Any], lack: Any, x: Any, y: Any) -> Any:
-        return self._mean_loss(functional_call(self.net, weights, (x,)), lack, y)
+        answers = vmap(partial(functional_call, self.net))(weights, (x,))
+        return vmap(self._mean_loss)(answers, lack, y)
 
     def _loss_alone(self, net: Any, lack: Any, x: Any, y: Any) -> Any:
         return self._mean_loss(net(x), lack, y)
 
     def _mean_loss(self, answer: Any, lack: Any, y: Any) -> Any:
-        loss = self.model.loss
-        judged = _LOSSES[loss] if isinstance(loss, str) else loss
-        if self.classification:
-            return judged(answer + lack if isinstance(loss, str) else answer, y)
-        return judged(answer.reshape(y.shape), y)
+        if not self.classification:
+            answer = answer.reshape(y.shape)
+        elif self.loss is not self.model.loss:
+            answer = answer + lack
+        return self.loss(answer, y)
 
-    def train(self, rows: IntArray, present: BoolArray) -> TrainedNetworks:
+    def train(self, rows: IntArray, present: BoolArray) -> tuple[list[Any], Any]:
         """Train pools given by the rows of their mini-batches, shape (pools, steps · batch).
 
-        A class that a pool lacks (it is not `present`) takes no part.
+        A class that a pool lacks (it is not `present`) takes no part. Returns what is trained, in
+        parts (tiles of stacked weights, or networks one by one), and what to add to its answers.
         """
         seen = np.zeros((len(rows), self.columns), dtype=np.bool_)
         seen[:, : present.shape[1]] = present
@@ -163,7 +159,7 @@ class Stack:
             else:
                 cuts = [slice(k, k + self.tile) for k in range(0, len(rows), self.tile)]
                 parts = [self._together(rows[cut], lack[cut]) for cut in cuts]
-        return TrainedNetworks(self, parts, lack, present.shape[1])
+        return parts, lack[:, : present.shape[1]]
 
     def _together(self, rows: IntArray, lack: Any) -> dict[str, Any]:
         """All steps of one tile, filled up with its first pool."""
@@ -185,8 +181,8 @@ class Stack:
 
     def _run(self, weights: list[Any], losses: Losses, rows: IntArray) -> None:
         """Take all steps, which change the weights in place."""
-        steps = Steps(self.recipe, self.numbers, weights, 0)
-        on_device, size = self.numbers.index(rows), self.model.batch_size
+        steps = Steps(self.recipe, weights, self.numbers)
+        on_device, size = self.numbers.index(rows), self.recipe.batch_size or 1
         for step in range(self.recipe.steps):
             batch = on_device[..., step * size : (step + 1) * size]
             slopes = _slopes(weights, losses, self.X[batch], self.targets[batch])
@@ -195,35 +191,23 @@ class Stack:
                     g += self.model.weight_decay * w
             steps.take(slopes)
 
-
-@dataclass
-class TrainedNetworks:
-    """Networks of a block of pools: tiles of stacked weights, or one by one."""
-
-    stack: Stack
-    parts: list[Any]
-    lack: Any
-    n_classes: int
-
-    def responses(self, X: Array) -> Iterator[FloatArray]:
+    def responses(self, trained: tuple[list[Any], Any], X: Array) -> Iterator[FloatArray]:
         """Pool by pool, probabilities (n, C) or numbers (n,), in float64."""
-        numbers = self.stack.numbers
-        for lack, answer in zip(self.lack, self._answers(numbers.array(X)), strict=False):
-            if self.stack.classification:
-                known = numbers.to_numpy((answer + lack)[:, : self.n_classes])
+        parts, lacking = trained
+        # more answers than pools: the last tile is filled up
+        for lack, answer in zip(lacking, self._answers(parts, self.numbers.array(X)), strict=False):
+            if self.classification:
+                known = self.numbers.to_numpy(answer[:, : len(lack)] + lack)
                 yield softmax(known.astype(np.float64))
             else:
-                yield np.asarray(numbers.to_numpy(answer.reshape(-1)), dtype=np.float64)
+                yield self.numbers.to_numpy(answer.reshape(-1)).astype(np.float64)
 
-    def _answers(self, rows: Any) -> Iterator[Any]:
-        """Answers of each network, and of those that fill up the last tile."""
-        net = self.stack.net.eval()
-        for part in self.parts:
-            with self.stack.in_force():
-                if self.stack.obstacle is not None:
-                    answers = part(rows)[None]
-                else:
-                    answers = vmap(functional_call, in_dims=(None, 0, None))(net, part, (rows,))
+    def _answers(self, parts: list[Any], rows: Any) -> Iterator[Any]:
+        """Answers of each network."""
+        ask = vmap(partial(functional_call, self.net.eval()), in_dims=(0, None))
+        for part in parts:
+            with self.in_force():
+                answers = ask(part, (rows,)) if self.obstacle is None else part(rows)[None]
             yield from answers
 
 
