@@ -194,14 +194,11 @@ def arithmetic(
             "backend='torch' needs torch, which is not installed. Install dushapley[torch], or "
             "use backend='numpy'."
         )
-    device = "cpu" if name == "numpy" else device or _best_device()
+    on_gpu = name == "torch" and import_module("torch").cuda.is_available()
+    device = device or ("cuda" if on_gpu else "cpu")
     where = name if name == "numpy" else f"torch on the {'CPU' if device == 'cpu' else 'GPU'}"
     able, shape = _KINDS[where]
     precision = precision or cast(Precision, numbers) or able[0]
     if precision not in able:
         raise InvalidOption(f"precision is {precision!r}; {where} takes {', '.join(able)}.")
     return Arithmetic(name, precision, device, **shape)
-
-
-def _best_device() -> str:
-    return "cuda" if import_module("torch").cuda.is_available() else "cpu"

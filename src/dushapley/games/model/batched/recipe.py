@@ -282,16 +282,14 @@ def count_classes(
     own = np.array([np.bincount(c, minlength=n_classes) for c in codes])
     exact = np.float32 if own.sum() < 2**24 else np.float64  # sums of whole numbers
     held = np.zeros((len(codes), n_pools), dtype=exact)
+    parts = np.zeros((n_pools, n_classes), dtype=np.int64)
     for member in members:
         if member.rows is None:
             held[member.owner, member.pools] = 1
-    counts = (held.T @ own.astype(exact)).astype(np.int64)
-    for member in members:
-        if member.rows is not None:
-            counts[member.pools] += (
-                member.rows @ np.eye(n_classes, dtype=np.int64)[codes[member.owner]]
-            )
-    return counts
+        else:
+            classes = np.eye(n_classes, dtype=np.int64)[codes[member.owner]]
+            parts[member.pools] += member.rows @ classes
+    return (held.T @ own.astype(exact)).astype(np.int64) + parts
 
 
 def softmax(scores: FloatArray, present: Array | bool = True) -> FloatArray:

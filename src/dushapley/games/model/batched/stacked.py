@@ -93,9 +93,7 @@ class Stack:
                 f"{type(error).__name__}: {error}. make= must return a module that takes "
                 "(batch, columns) float32; begin it with torch.nn.Unflatten for images."
             ) from error
-        shape: tuple[Any, ...] = (type(answer).__name__,)
-        if torch.is_tensor(answer):
-            shape = tuple(answer.shape)
+        shape = tuple(getattr(answer, "shape", [type(answer).__name__]))
         most = int(self.targets.max()) + 1 if self.classification else 1
         fits = len(shape) == 2 and shape[0] == len(few) and shape[1] >= most
         if not self.classification:
@@ -153,22 +151,20 @@ class Stack:
         seen = np.zeros((len(rows), self.columns), dtype=np.bool_)
         seen[:, : present.shape[1]] = present
         lack = self.numbers.array(np.where(seen, 0.0, -np.inf))
-        with self.in_force(), torch.random.fork_rng(enabled=self.obstacle is not None):
-            if self.obstacle is not None:
-                parts = [self._alone(*pool) for pool in zip(rows, lack, strict=True)]
-            else:
-                cuts = [slice(k, k + self.tile) for k in range(0, len(rows), self.tile)]
-                parts = [self._together(rows[cut], lack[cut]) for cut in cuts]
+        alone = self.obstacle is not None
+        make, size = (self._alone, 1) if alone else (self._together, self.tile)
+        cuts = [slice(k, k + size) for k in range(0, len(rows), size)]
+        with self.in_force(), torch.random.fork_rng(enabled=alone):
+            parts = [make(rows[cut], lack[cut]) for cut in cuts]
         return parts, lack[:, : present.shape[1]]
 
-    def _together(self, rows: IntArray, lack: Any) -> dict[str, Any]:
+    def _together(self, rows: IntArray, lack: Any) -> Any:
         """All steps of one tile, filled up with its first pool."""
         filled = [*range(len(rows)), *[0] * (self.tile - len(rows))]
         weights = self._copies(self.tile)
         self.net.train()
-        self._run(
-            list(weights.values()), partial(self._losses, weights, lack[filled]), rows[filled]
-        )
+        losses = partial(self._losses, weights, lack[filled])
+        self._run(list(weights.values()), losses, rows[filled])
         return weights
 
     def _alone(self, rows: IntArray, lack: Any) -> Any:
@@ -176,7 +172,7 @@ class Stack:
         net = deepcopy(self.net).train()
         # what drops out depends on the pool, not on its company
         torch.manual_seed(whole_number(f"{self.recipe.seed} {rows.tobytes().hex()}", 7))
-        self._run(list(net.parameters()), partial(self._loss_alone, net, lack), rows)
+        self._run(list(net.parameters()), partial(self._loss_alone, net, lack), rows[0])
         return net.eval()
 
     def _run(self, weights: list[Any], losses: Losses, rows: IntArray) -> None:
