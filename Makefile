@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # further packages, for example EXTRAS="torch==2.13.0"; tests that need absent ones skip aloud
 EXTRAS ?=
 
-.PHONY: test quick fuzz docs lint types demo clean
+.PHONY: test quick fuzz docs size lint types demo clean
 
 # two tests at a time, each file by one of them: files share fixtures such as clusters;
 # one BLAS thread each, or they would get in each other's way
@@ -28,6 +28,10 @@ fuzz: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python tools/reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# statements, files, fields of the waist, options, each beside its limit in pyproject.toml
+size: $(STAMP)
+	$(BIN)/python tools/size.py
 
 demo: $(STAMP)
 	$(BIN)/dushapley demo

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dushapley.games.size.precision import SimulatedPools, expected_inverse
+from dushapley.games.size.regression import expected_inverse, simulated_inverse, simulated_moments
 
 OUT = Path(__file__).parent / "results" / "fixed_point.json"
 DRAWS = 4_000
@@ -30,7 +30,8 @@ def trial(rng: np.random.Generator) -> dict[str, float]:
             break
     gamma = 10 ** rng.uniform(-1, 1, len(n))
     everybody = np.ones(len(n))
-    found = SimulatedPools(n, gamma, d, DRAWS, int(rng.integers(2**31))).inverse(everybody)
+    moments = simulated_moments(n, gamma, d, DRAWS, int(rng.integers(2**31)))
+    found = simulated_inverse(moments, everybody)
     fixed = float(expected_inverse(n[None], gamma, d)[0])
     order = np.argsort(-gamma)
     information = (n * gamma**2)[order] / float(n @ gamma**2)

@@ -31,7 +31,7 @@ LIMITS = {"0 or 1": (500, 2.0), "any number": (500, 6.0)}
 def run(kind: str, owners: int, method: str, budget: int, ledger: Path | None) -> dict[str, float]:
     """One valuation in this process, and what it took."""
     import dushapley as ds
-    from dushapley.games.base import Game, Outcome
+    from dushapley.games.base import Answers, Game, Scores, Training
 
     rng = np.random.default_rng(0)
     hardness, noise = rng.random(ROWS), rng.normal(size=4096 + ROWS)
@@ -42,6 +42,7 @@ def run(kind: str, owners: int, method: str, budget: int, ledger: Path | None) -
         def __init__(self) -> None:
             self._set_owners(None, None, owners)
             self.fingerprint = f"memory, {kind}"
+            self.training = Training(deterministic=True, shift=0.0)
             self.worth = rng.random(owners) / owners
 
         def keys(self, queries, draws):
@@ -49,18 +50,13 @@ def run(kind: str, owners: int, method: str, budget: int, ledger: Path | None) -
             return [sha256(row.tobytes()).digest() for row in packed]
 
         def evaluate(self, queries, draws):
-            return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
+            scores = np.stack([self.scores_of(float(pool @ self.worth)) for pool in queries])
+            return Answers(scores.mean(axis=1), Scores(scores))
 
-        def outcomes(self, queries, draws):
-            return [self.scored(float(pool @ self.worth), row) for row, pool in enumerate(queries)]
-
-        def scored(self, level: float, row: int) -> Outcome:
-            scores = (
-                level - hardness + 0.1 * noise[(start := int(1e6 * level) % 4096) : start + ROWS]
-            )
-            if kind == "0 or 1":
-                scores = (scores > 0).astype(np.float64)
-            return Outcome(float(scores.mean()), None, scores)
+        def scores_of(self, level: float) -> np.ndarray:
+            start = int(1e6 * level) % 4096
+            scores = level - hardness + 0.1 * noise[start : start + ROWS]
+            return (scores > 0).astype(np.float64) if kind == "0 or 1" else scores
 
     started = time.perf_counter()
     v = ds.value(Model(), method, budget=budget, ledger=ledger, progress=False)

@@ -11,11 +11,9 @@ from itertools import product, repeat
 from typing import Any
 
 import numpy as np
-from dushapley.engine.propagation import Transcript, coalition_weights, error_bars
-from dushapley.engine.scores import Answers
 
 import dushapley as ds
-from dushapley.games.base import Game, Outcome
+from dushapley.games.base import Answers, Game, Outcome, Training
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
 from dushapley.games.model.training import average
 from whole_errors_cases import OWN_SCORES, Case, Data
@@ -93,45 +91,36 @@ class Bank:
             OWN_SCORES.get(metric, metric), rows[:, None], self.table.y_held, self.classes
         )
         utilities = [np.mean([scorer.value(model) for model in models]) for models in self.models]
-        return coalition_weights(self.pools) @ [average([best_constant(scorer)]).value, *utilities]
+        values = average([best_constant(scorer)]).value, *utilities
+        return ds.value(ds.TableGame(by_bits(self.pools, values)), "exact").values
 
     def valued(self, metric: str, rows: np.ndarray, starts: np.ndarray) -> dict[str, Any]:
         """Values by all coalitions with their errors, by the library's propagation."""
-        outcomes = self.outcomes(metric, rows, starts)
-        values = coalition_weights(self.pools) @ [outcome.value for outcome in outcomes]
-        transcript = Transcript()
-        transcript.add(ds.Ask(self.pools), range(len(self.pools)))
-        errors, _ = error_bars(
-            lambda: None,  # a conversation to replay: never asked for, since weights are known
-            transcript,
-            Answers.of(outcomes),
-            ds.Estimate(values),
-            sizes=self.owners.sizes,
-            repeats=self.case.repeats,
-            enumerated=True,
-            deterministic=self.case.repeats == 1,
-            judged=True,
-            shift=self.shift,
-        )
-        return {"values": values, "errors": errors}
+        game = Drawn(self, self.outcomes(metric, rows, starts))
+        v = ds.value(game, "exact", progress=False)
+        return {"values": v.values, "errors": v.errors}
+
+
+def by_bits(pools: np.ndarray, values: Any) -> np.ndarray:
+    """Utilities of all pools in the order of a table: bit i stands for owner i."""
+    table = np.empty(len(pools))
+    table[pools @ (1 << np.arange(pools.shape[1]))] = values
+    return table
 
 
 class Drawn(Game):
     """One run of a bank as a game, for methods that do not ask for all pools."""
 
-    judged = True
     block = 1
 
     def __init__(self, bank: Bank, outcomes: list[Outcome]) -> None:
         self._set_owners(bank.owners.sizes, bank.owners.names)
-        self.repeats, self.deterministic = bank.case.repeats, bank.case.repeats == 1
-        self.shift = bank.shift
+        repeats = bank.case.repeats
+        self.training = Training(repeats=repeats, deterministic=repeats == 1, shift=bank.shift)
         self.known = {
             pool.tobytes(): outcome for pool, outcome in zip(bank.pools, outcomes, strict=True)
         }
 
     def evaluate(self, queries: Any, draws: Any) -> Any:
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries: Any, draws: Any, twice: bool = False) -> list[Outcome]:
-        return [self.known[np.asarray(query, dtype=bool).tobytes()] for query in queries]
+        pools = np.asarray(queries, dtype=bool)
+        return Answers.of([self.known[pool.tobytes()] for pool in pools])

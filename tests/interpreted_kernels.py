@@ -101,19 +101,17 @@ def test_weighted_sums_by_test_row_are_those_of_the_scores(monkeypatch: pytest.M
     trained = made.program.train(300, held)
     np.testing.assert_array_equal(made.hits(trained), made.correct(trained).sum(axis=1))
     weights = np.random.default_rng(4).normal(size=(37, 200))  # more owners than one instance has
-    found = sums(made, some(trained, slice(50, 250)), weights)
+    found = sums(made, trained, weights, slice(50, 250))
     np.testing.assert_allclose(found, weights @ made.correct(trained)[50:250], atol=2e-5)
     whole = np.random.default_rng(5).integers(-9, 9, (3, 300)).astype(float)
     np.testing.assert_array_equal(sums(made, trained, whole), whole @ made.correct(trained))
 
 
-def sums(made: Judge, trained: Trained, weights: np.ndarray) -> np.ndarray:
-    return made.weighed(trained, made.by_group(trained), torch.asarray(weights)).numpy()
-
-
-def some(trained: Trained, pools: slice) -> Trained:
-    weights = [layer[pools] for layer in trained.weights]
-    return Trained(weights, trained.present[pools], trained.n_rows[pools])
+def sums(
+    made: Judge, trained: Trained, weights: np.ndarray, some: slice = slice(None)
+) -> np.ndarray:
+    counted = [part[some] for part in made.counted(trained)]
+    return made.weighed(counted, torch.asarray(weights)).numpy()
 
 
 def test_sums_do_not_depend_on_where_blocks_were_cut() -> None:
@@ -127,6 +125,6 @@ def test_sums_do_not_depend_on_where_blocks_were_cut() -> None:
 
     parts = [trained(cut) for cut in (slice(0, 3), slice(3, 4), slice(4, 8))]
     weights = np.random.default_rng(4).normal(size=(3, 6))
-    one = sums(made, some(trained(slice(8)), slice(1, 7)), weights)
-    cut = sums(made, some(joined(parts, made.numbers), slice(1, 7)), weights)
+    one = sums(made, trained(slice(8)), weights, slice(1, 7))
+    cut = sums(made, joined(parts, made.numbers), weights, slice(1, 7))
     np.testing.assert_array_equal(cut, one)

@@ -88,7 +88,7 @@ def test_every_coalition_equals_fitting_on_its_rows(model, scoring, seed):
     plain = ds.ModelGame(owners, model, X, y, scoring=scoring, fast=False, on_failure="empty")
     assert fast.path is not None
     assert fast.fractions == "rows"
-    wanted = plain.outcomes(EVERY, None)
+    wanted = plain.evaluate(EVERY, None)
     fitted = np.array([o.failure is None for o in wanted])  # as many rows as classes: no LDA
     assert fitted.sum() >= 60
     truth = np.array([o.value for o in wanted])
@@ -191,7 +191,7 @@ def test_least_squares_of_few_rows_and_in_all_sorts_of_units_is_scikit_learns(sp
     np.testing.assert_allclose(fast(pools), slow(pools), rtol=1e-8)
     if spread == 0:
         assert fast.path is not None
-        rows = [[o.scores for o in game.outcomes(pools, None)] for game in (fast, slow)]
+        rows = [[o.scores for o in game.evaluate(pools, None)] for game in (fast, slow)]
         np.testing.assert_allclose(*rows, rtol=1e-7, atol=1e-7)
 
 
@@ -263,8 +263,8 @@ def test_a_fast_path_changes_no_what_if(both, change):
 @pytest.mark.parametrize("method", ["du", "du++", "loo"])
 def test_methods_that_draw_rows_ask_for_parts_of_owners(both, method, monkeypatch):
     options = {"form": "random"} if method == "loo" else None
-    asked, outcomes = [], both[1].outcomes
-    monkeypatch.setattr(both[1], "outcomes", lambda q, d: asked.append(q) or outcomes(q, d))
+    asked, outcomes = [], both[1].evaluate
+    monkeypatch.setattr(both[1], "evaluate", lambda q, d: asked.append(q) or outcomes(q, d))
     ds.value(both[1], method, seed=4, options=options)
     assert any(((pools > 0) & (pools < 1)).any() for pools in asked)
 
@@ -278,7 +278,7 @@ def test_a_fast_path_draws_the_same_rows(both):
     fast, slow = (game(pools, draws) for game in both)
     np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-8)
     assert not np.array_equal(both[0](pools, draws + 5), fast)
-    fast, slow = (game.outcomes(pools, draws) for game in both)  # the error bars need these
+    fast, slow = (game.evaluate(pools, draws) for game in both)  # the error bars need these
     rows = [np.array([outcome.scores for outcome in found]) for found in (fast, slow)]
     np.testing.assert_allclose(*rows, rtol=0, atol=1e-7)
 
@@ -312,7 +312,7 @@ def test_taking_rows_out_of_a_sum_loses_no_digits(model):
     far = [float(np.abs(fitted.pool(counts[k], k)[0]).max()) for k in draws.tolist()]
     near = draws[np.array(far) < 1e3]
     assert len(near) > 5
-    found, expected = (game.evaluate(pools[near], near) for game in (fast, fitted))
+    found, expected = (game.evaluate(pools[near], near).values for game in (fast, fitted))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 

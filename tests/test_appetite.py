@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from dushapley.engine.evaluators import bulk
+from dushapley.engine.executors.remote import Remote
+from dushapley.engine.executors.transport import Parcel
 
 import dushapley as ds
 from dushapley.engine.executors import EXECUTORS
 from dushapley.engine.executors.base import Group, Results
-from dushapley.engine.executors.remote import Remote
-from dushapley.engine.executors.transport import Parcel
 from dushapley.engine.value import Run
 from dushapley.games.model.batched import path
 from dushapley.games.model.batched.path import BatchedPath

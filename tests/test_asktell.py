@@ -168,5 +168,5 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ds.DUShapleyError, match=words):
             ds.AskTell.load(file)
     file.write_text("{")
-    with pytest.raises(ds.DUShapleyError, match="cannot be read"):
+    with pytest.raises(ds.DUShapleyError, match="not a readable conversation"):
         ds.AskTell.load(file)

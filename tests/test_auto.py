@@ -55,7 +55,7 @@ def test_pools_worse_than_nobodys_count_as_nobodys(fast: bool) -> None:
     pools = np.random.default_rng(0).random((30, 6)) < 0.4
     assert plain(pools).min() < plain.nobody.value
     np.testing.assert_allclose(lifted(pools), np.maximum(plain(pools), plain.nobody.value))
-    values = [outcome.value for outcome in lifted.outcomes(pools, None)]
+    values = lifted.evaluate(pools, None).values
     np.testing.assert_allclose(values, lifted(pools), atol=1e-9)
     assert lifted.context != plain.context
 
@@ -63,10 +63,10 @@ def test_pools_worse_than_nobodys_count_as_nobodys(fast: bool) -> None:
 def test_scores_by_test_row_follow() -> None:
     lifted = wild_game(at_least="empty")
     pools = np.eye(6, dtype=bool)
-    scored = lifted.scored(pools, None)
-    assert scored is not None
-    np.testing.assert_allclose(scored.values, lifted(pools))
-    np.testing.assert_allclose(scored.scores.mean(axis=1), lifted(pools), atol=1e-6)
+    answers = lifted.evaluate(pools, None)
+    assert answers.scores is not None
+    np.testing.assert_allclose(answers.values, lifted(pools))
+    np.testing.assert_allclose(answers.scores.matrix().mean(axis=1), lifted(pools), atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["exact", "gp"])

@@ -275,7 +275,7 @@ def test_ledger_of_another_game_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to look like one\n" * 40)
-    with pytest.raises(errors.LedgerUnreadable, match=r"is a text file .*, not a ledger"):
+    with pytest.raises(errors.LedgerUnreadable, match=r"not a readable ledger .*left alone"):
         ds.value(paid_game, "permutation", ledger=path)
     assert path.read_text().startswith("not a database")
     with pytest.raises(errors.LedgerUnreadable):
@@ -296,7 +296,7 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_locked_ledger_says_that_another_is_writing(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "l.sqlite"
     ds.value(paid_game, "permutation", ledger=path)
-    monkeypatch.setattr("dushapley.engine.ledger.file.PATIENCE", 0.1)
+    monkeypatch.setattr("dushapley.engine.ledger.PATIENCE", 0.1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
         with pytest.raises(errors.LedgerBusy, match="Wait until it is done"):
@@ -322,6 +322,7 @@ def test_a_full_disk_keeps_what_was_paid(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "l.sqlite"
     wide = ds.CallableGame(additive, 12, fingerprint="wide", block=16)
     fill_the_disk(monkeypatch)
+    monkeypatch.setattr("dushapley.engine.evaluator.OFTEN", 0.0)
     with pytest.raises(errors.LedgerReadOnly, match="What it held before is intact"):
         ds.value(wide, "exact", budget=2**12, ledger=path)
     monkeypatch.undo()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import pairwise
 from math import comb
 
 import numpy as np
 import pytest
-from dushapley.engine.evaluators import around
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -15,8 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
 from dushapley.cli.why import is_asked_why
+from dushapley.engine import many
 from dushapley.engine.plan import choose_plan
 from dushapley.estimators.centres import Sizes, drawn_pools
+from dushapley.protocol import Ask, Problem
 
 
 def rows(n_owners: int, *, classes: bool = False, seed: int = 0):
@@ -106,6 +108,11 @@ def test_marginals_from_sums_are_those_of_the_pools(model, options):
         np.testing.assert_allclose(gains, game(with_) - game(without), atol=1e-9)
 
 
+def test_a_question_has_no_field_for_one_method():
+    assert [part.name for part in fields(Ask)] == ["queries", "so_far", "draws"]
+    assert not {"around", "lag"} & {part.name for part in fields(Problem)}
+
+
 def test_asked_pool_by_pool_it_is_the_same():
     game = ds.SizeGame(np.arange(1, 13), ds.games.rational(20.0))
     plain = ds.CallableGame(game.__call__, 12)
@@ -130,9 +137,9 @@ def test_values_come_near_and_intervals_hold():
 def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path, monkeypatch):
     owners, X, y = rows(40)
     game = ds.ModelGame(owners, Ridge(), X, y, scoring="r2", at_least="empty")
-    monkeypatch.setattr("dushapley.games.marginals.Marginals.block", 16)
+    monkeypatch.setattr("dushapley.games.many.marginals.Marginals.block", 16)
     whole = ds.value(game, "centres", budget=34 * 41 + 2)
-    computed, calls = around.Tasks.outcomes, []
+    computed, calls = many.BlocksGame.evaluate, []
 
     def dying(self, *task):
         calls.append(task)
@@ -140,7 +147,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path, monkeypatch)
             raise KeyboardInterrupt
         return computed(self, *task)
 
-    monkeypatch.setattr(around.Tasks, "outcomes", dying)
+    monkeypatch.setattr(many.BlocksGame, "evaluate", dying)
     with pytest.raises(ds.errors.Stopped):
         ds.value(game, "centres", budget=34 * 41 + 2, ledger=tmp_path / "paid.sqlite")
     before = len(calls)
@@ -149,6 +156,21 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path, monkeypatch)
     assert again.std_errors.tobytes() == whole.std_errors.tobytes()
     assert before == 12
     assert len(calls) - before < 18  # three rounds of three blocks, twice, less what was kept
+
+
+def test_owners_who_change_places_are_not_taken_for_each_other(tmp_path):
+    owners, X, y = rows(40)
+    names = list(owners.names)
+    turned = ds.Owners.from_arrays(
+        {name: (owners.X[j], owners.y[j]) for j, name in enumerate(reversed(names))}
+    )
+    first, second = (ds.ModelGame(o, Ridge(), X, y, scoring="r2") for o in (owners, turned))
+    assert first.fingerprint == second.fingerprint
+    told = {"budget": 20 * 41 + 2, "ledger": tmp_path / "paid.sqlite"}
+    ds.value(first, "centres", **told)
+    found = ds.value(second, "centres", **told)
+    afresh = ds.value(second, "centres", budget=20 * 41 + 2)
+    assert found.values.tobytes() == afresh.values.tobytes()
 
 
 def test_workers_change_no_bit():
@@ -187,11 +209,10 @@ def test_marginals_of_neighbours_are_those_of_the_pools(n_rows):
 
 
 @pytest.mark.parametrize("n_rows", [1, 3, 7])
-def test_values_of_many_neighbours_are_those_of_the_formula_for_few(n_rows, monkeypatch):
+def test_values_of_neighbours_are_those_of_all_pools(n_rows):
     game = neighbours(12, n_rows)
-    by_formula = ds.value(game, "exact").values
-    monkeypatch.setattr("dushapley.games.nearest.MANY", 0)
-    np.testing.assert_allclose(ds.value(game, "exact").values, by_formula, atol=1e-14)
+    pools = ds.value(game, "exact", options={"by": "enumeration"}, budget=2**12).values
+    np.testing.assert_allclose(ds.value(game, "exact").values, pools, atol=1e-14)
 
 
 def test_streamed_owners_are_valued_as_owners_in_memory(tmp_path, monkeypatch):
@@ -202,7 +223,7 @@ def test_streamed_owners_are_valued_as_owners_in_memory(tmp_path, monkeypatch):
     table.insert(0, "who", np.repeat([f"owner {j}" for j in range(50)], 16))
     table["y"] = np.concatenate(owners.y)
     table.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
-    monkeypatch.setattr("dushapley.games.marginals.Marginals.block", 16)
+    monkeypatch.setattr("dushapley.games.many.marginals.Marginals.block", 16)
     told = {"scoring": "r2", "at_least": "empty"}
     game = ds.StreamedGame(tmp_path, Ridge(), X, y, owner="who", target="y", **told)
     streamed = ds.value(game, "centres", budget=20 * 51 + 2)
@@ -287,7 +308,7 @@ def test_a_model_with_a_number_of_steps_is_no_pipeline():
 
 def test_steps_that_are_off_are_replaced_by_trainings(monkeypatch):
     game = logistic_game(LogisticRegression())
-    monkeypatch.setattr("dushapley.games.model.newton.TOLERANCE", 0.0)
+    monkeypatch.setattr("dushapley.games.many.newton.TOLERANCE", 0.0)
     work = ds.value(game, "centres", budget=20 * 81 + 2).details["marginals"]
     assert work["centres where steps were off"] == work["centres of more than 60 owners"]
     assert work["updates"] == 0

@@ -30,6 +30,7 @@ from sklearn.tree import DecisionTreeClassifier
 import dushapley as ds
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import choose_plan
+from dushapley.engine.probes import probe_pools
 from dushapley.engine.value import Run
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.games import SmallMLP, SoftmaxRegression
@@ -258,10 +259,10 @@ def test_a_killed_run_loses_only_what_is_in_flight_while_it_probes(tmp_path):
 def test_what_two_trainings_show_counts_not_what_parameters_are_called(model, known):
     game = ds.ModelGame(owners(), model, *TEST)
     result = ds.value(game, "permutation", budget=30)
-    if game.deterministic is None:
+    if game.training.deterministic is None:
         assert result.details["probes"]["same under another seed"] is known
     proven = any("That is evidence, not proof" in note for note in result.notes)
-    assert proven is (known and game.deterministic is None)
+    assert proven is (known and game.training.deterministic is None)
     assert (result.errors["training"] == [0.0] * 4) is known
 
 
@@ -283,8 +284,8 @@ def test_models_of_scikit_learn_that_take_no_seed_are_known():
     ]
     assert [known_chance(model) for model in unknown] == [None] * 6
     scored = ds.ModelGame(owners(), KNeighborsClassifier(), *TEST, scoring=lambda m, X, y: 1.0)
-    assert scored.deterministic is None  # the scorer may draw
-    assert ds.ModelGame(owners(), KNeighborsClassifier(), *TEST).deterministic is True
+    assert scored.training.deterministic is None  # the scorer may draw
+    assert ds.ModelGame(owners(), KNeighborsClassifier(), *TEST).training.deterministic is True
     random = [
         DecisionTreeClassifier(),
         make_pipeline(RandomForestClassifier()),
@@ -308,13 +309,13 @@ def test_names_need_no_second_training_where_rows_have_holes_either(name):
     for X, _ in blocks.values():
         X[::5, 0] = np.nan
     game = ds.ModelGame(ds.Owners.from_arrays(blocks), name, *TEST, task="classification")
-    assert game.deterministic is True
+    assert game.training.deterministic is True
 
 
 def test_our_own_arithmetic_needs_no_second_training():
-    assert ds.ModelGame(owners(), GaussianNB(), *TEST).deterministic is True
-    assert ds.ModelGame(owners(), SoftmaxRegression(), *TEST).deterministic is True
-    assert ds.ModelGame(owners(), SmallMLP(), *TEST).deterministic is False
+    assert ds.ModelGame(owners(), GaussianNB(), *TEST).training.deterministic is True
+    assert ds.ModelGame(owners(), SoftmaxRegression(), *TEST).training.deterministic is True
+    assert ds.ModelGame(owners(), SmallMLP(), *TEST).training.deterministic is False
     random_by_seed = ds.value(ds.ModelGame(owners(), SmallMLP(steps=2), *TEST), "exact")
     assert random_by_seed.unknown == ("training",)
 
@@ -333,7 +334,7 @@ def test_folds_try_one_fold_and_quotes_count_the_training():
     repeated = ds.FoldsGame(
         owners(), lambda *split: ds.ModelGame(split[0], Dice(), *split[1:], repeats=2), 3
     )
-    assert not len(repeated.probe_pools)
+    assert not len(probe_pools(repeated))
 
 
 def test_models_that_differ_where_the_score_does_not_show_it_differ():
@@ -430,7 +431,7 @@ class Counted(LogisticRegression):
 
 def test_probes_are_paid_once_and_quoted(tmp_path):
     game = ds.ModelGame(owners(5), Counted(), *TEST, fingerprint="counted")
-    assert game.probe_pools.sum(axis=1).tolist() == [5, 1, 1, 1, 1, 2, 2]
+    assert probe_pools(game).sum(axis=1).tolist() == [5, 1, 1, 1, 1, 2, 2]
     Counted.fits = 0
     result = ds.value(game, "exact", ledger=tmp_path / "paid.sqlite")
     assert Counted.fits == result.n_trainings == 31 + 7

@@ -9,8 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ import pytest
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.engine.executors import isolation, make_executor, workspace
-from dushapley.engine.executors.dask import Dask
-from dushapley.engine.executors.transport import Shipment
+from dushapley.engine.executors import base, dask, make_executor, worker
+from dushapley.engine.executors.base import Listed
+from dushapley.processes import own_folder
 from extras import needs
 from faults import Driver, kept, payments, sleepy_game, wait_until
 
@@ -31,12 +32,11 @@ slow = pytest.mark.slow
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temporary folder, and with it shared memory, of this test alone."""
+    """A temporary folder of this test alone."""
     folder = tmp_path / "temporary"
     folder.mkdir()
-    monkeypatch.setattr(workspace.tempfile, "tempdir", str(folder))
-    for name in ("TMPDIR", "JOBLIB_TEMP_FOLDER"):
-        monkeypatch.setenv(name, str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
     return folder
 
 
@@ -49,13 +49,22 @@ def in_shared_memory(number: int) -> list[Path]:
 # --- killed -------------------------------------------------------------------------------------
 
 
+def semaphores() -> set[Path]:
+    return set(Path("/dev/shm").glob("sem.*"))
+
+
 @slow
-def test_what_a_killed_group_left_is_swept_by_the_next_run(tmp_path: Path, temporary: Path) -> None:
-    log, ledger = tmp_path / "paid.log", tmp_path / "l.sqlite"
+@pytest.mark.parametrize("executor", ["local", "dask"])
+def test_a_killed_group_leaves_nothing_behind(
+    executor: str, tmp_path: Path, temporary: Path
+) -> None:
+    if executor == "dask":
+        needs("distributed")
+    log, ledger, before = tmp_path / "paid.log", tmp_path / "l.sqlite", semaphores()
     code = (
         "from faults import Path, ds, sleepy_game\n"
         f"game = sleepy_game(0.2, Path({str(log)!r}))\n"
-        f"ds.value(game, 'exact', n_jobs=2, ledger={str(ledger)!r})\n"
+        f"ds.value(game, 'exact', executor={executor!r}, n_jobs=2, ledger={str(ledger)!r})\n"
     )
     group = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -63,60 +72,42 @@ def test_what_a_killed_group_left_is_swept_by_the_next_run(tmp_path: Path, tempo
         start_new_session=True,
     )
     wait_until(lambda: ledger.exists() and kept(ledger))
+    others = psutil.Process(group.pid).children(recursive=True)
     os.killpg(group.pid, signal.SIGKILL)
     group.wait()
-    (folder,) = temporary.glob("dushapley-*/*")
-    (rows,) = folder.iterdir()
-    assert folder.parent.stat().st_mode & 0o077 == rows.stat().st_mode & 0o077 == 0
-    assert in_shared_memory(group.pid)  # joblib's semaphores
+    wait_until(lambda: not any(at_work(process) for process in others))
+    wait_until(lambda: semaphores() <= before)
+    own_folder().rmdir()  # what is on disk is removed by the next that needs a folder
+    assert list(temporary.iterdir()) == in_shared_memory(group.pid) == []
     found = ds.value(sleepy_game(), "exact", ledger=ledger)
     assert 0 < found.n_computed < 128
     assert found.values.tobytes() == ds.value(sleepy_game(), "exact").values.tobytes()
-    assert list(temporary.iterdir()) == in_shared_memory(group.pid) == []
 
 
-def test_folders_of_living_processes_are_left_alone(temporary: Path) -> None:
-    mine = workspace.workspace()
-    (mine.parent / "notes").mkdir()
-    dead = mine.parent / "99999999-1"
-    dead.mkdir()
-    workspace.sweep()
-    assert mine.is_dir()
-    assert not dead.exists()
-    assert (mine.parent / "notes").exists()  # not a name of ours
+def at_work(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
-def test_a_process_whose_end_nobody_has_noticed_is_swept_later(temporary: Path) -> None:
-    mine = workspace.workspace()
-    zombie = subprocess.Popen(["true"])
-    wait_until(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_ZOMBIE)
-    folder, left = mine.parent / f"{zombie.pid}-1", temporary / f"sem.loky-{zombie.pid}-x"
-    (folder / "inside").mkdir(parents=True, mode=0o700)
-    left.touch()
-    workspace.sweep()
-    assert folder.is_dir()  # or nobody would ever look for what joblib left
-    assert not (folder / "inside").exists()
-    zombie.wait()
-    workspace.sweep()
-    assert not folder.exists()
-    assert not left.exists()
+def test_folders_of_living_processes_and_of_others_are_left_alone(temporary: Path) -> None:
+    mine = own_folder()
+    assert mine.stat().st_mode & 0o077 == 0
+    machine = mine.name.rpartition(f"-{os.getpid()}-")[0]
+    dead, other = temporary / f"{machine}-99999999-x", temporary / "dushapley-elsewhere-99999999-x"
+    (dead / "inside").mkdir(parents=True)
+    other.mkdir()
+    again = own_folder()
+    assert {path.name for path in temporary.iterdir()} == {mine.name, again.name, other.name}
 
 
-def test_a_folder_that_ray_made_again_for_all_to_read_is_closed_and_used(temporary: Path) -> None:
-    root = temporary / f"dushapley-{os.getuid()}"
-    (root / "99999999-1" / "ray").mkdir(parents=True)
-    root.chmod(0o755)
-    workspace.sweep()
-    assert not root.exists()  # what is in it can be swept
-    root.mkdir(mode=0o755)
-    assert workspace.workspace(on_disk=True).parent.stat().st_mode & 0o077 == 0
-
-
-def test_a_folder_that_others_can_write_to_is_not_used(temporary: Path) -> None:
-    (temporary / f"dushapley-{os.getuid()}").mkdir()
-    (temporary / f"dushapley-{os.getuid()}").chmod(0o777)
-    with pytest.raises(errors.WorkersLost, match=r"others can enter it.*JOBLIB_TEMP_FOLDER"):
-        workspace.workspace()
+def test_a_folder_is_in_tmp_where_its_name_would_be_too_long(temporary: Path) -> None:
+    folder = own_folder(43)
+    try:
+        assert folder.parent == Path("/tmp")
+        assert len(str(folder)) <= 43
+    finally:
+        folder.rmdir()
 
 
 # --- disks --------------------------------------------------------------------------------------
@@ -200,19 +191,27 @@ def test_a_single_training_of_somebodys_model_never_runs_in_the_parent() -> None
     game = ds.DatasetGame(ds.Owners.from_arrays({"a": [[1.0]]}), lambda X, y: float(os.getpid()))
     executor = make_executor("local", 2, None, float("inf"))
     try:
-        ((_, (outcome,)),) = executor.run(game, [(np.array([[True]]), None)])
+        ((_, answers),) = executor.run(game, Listed([(np.array([[True]]), None, None)]))
     finally:
         executor.close()
-    assert outcome.value != os.getpid()
+    assert answers.values[0] != os.getpid()
 
 
 @slow
 def test_a_process_that_exits_names_pool_and_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "ATTEMPTS", 2)
-    shipment = Shipment(crashing_game("exit"))
-    with pytest.raises(errors.WorkersLost, match=TOLD["exit"]):
-        isolation.pay(shipment, [(0, (LAST_TWO, None))], suspect=True)
-    isolation.dismiss(shipment.token)
+    monkeypatch.setattr(base, "ATTEMPTS", 2)
+    executor = make_executor("local", 2)
+    try:
+        with pytest.raises(errors.WorkersLost, match=TOLD["exit"]):
+            list(executor.run(crashing_game("exit"), Listed([(LAST_TWO, None, None)])))
+    finally:
+        executor.close()
+
+
+def test_a_block_whose_worker_died_is_paid_in_a_process_of_its_own() -> None:
+    parcel = worker.pack(crashing_game("exit"))
+    with pytest.raises(worker.TrainingEnded, match="exit code 3"):
+        worker.pay(parcel, [(0, (LAST_TWO, None, None))], alone=True)
 
 
 @slow
@@ -235,24 +234,24 @@ def test_a_cluster_started_here_tells_of_a_crash_and_is_open_to_nobody(temporary
             with pytest.raises((OSError, TypeError, RuntimeError, ValueError)):
                 client(wrong, timeout=1, set_as_default=False)
         with pytest.raises(errors.WorkersLost, match=TOLD["segfault"]):
-            list(cluster.run(crashing_game("segfault"), [(LAST_TWO, None)]))
+            list(cluster.run(crashing_game("segfault"), Listed([(LAST_TWO, None, None)])))
     finally:
         cluster.close()
-    assert [p for p in temporary.rglob("worker-*") if p.is_dir()] == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_cluster_that_nobody_can_talk_to_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = needs("distributed")
     closed = []
 
-    class Cluster:
-        def close(self) -> None:
-            closed.append(True)
-
     def unreachable(*address: Any, **settings: Any) -> None:
         raise OSError("timed out")
 
-    monkeypatch.setattr(Dask, "_cluster", lambda self, n_jobs: Cluster())
+    def started(n_jobs: int, security: Any, kept: ExitStack) -> str:
+        kept.callback(closed.append, True)
+        return "tls://127.0.0.1:9"
+
+    monkeypatch.setattr(dask, "_started", started)
     silent = type("Client", (distributed.Client,), {"__new__": unreachable})
     monkeypatch.setattr(distributed, "Client", silent)
     with pytest.raises(errors.WorkersLost, match="No Dask scheduler answers"):

@@ -143,7 +143,7 @@ def test_impossible_wishes_are_refused_before_any_training(capsys, folder, monke
     def trains(*_):
         pytest.fail("a model was trained")
 
-    monkeypatch.setattr(ds.ModelGame, "outcomes", trains)
+    monkeypatch.setattr(ds.ModelGame, "evaluate", trains)
     code, out, err = value(capsys, folder, *more)
     assert code == 2
     assert out == ""
@@ -168,7 +168,7 @@ def test_so_do_the_other_commands(capsys, folder, monkeypatch, command, more):
     def trains(*_):
         pytest.fail("a model was trained")
 
-    monkeypatch.setattr(ds.ModelGame, "outcomes", trains)
+    monkeypatch.setattr(ds.ModelGame, "evaluate", trains)
     job = [folder / "owners", "--by-file", "--target", "y", "--test", folder / "test.csv"]
     code, out, err = run(capsys, command, *job, *more)
     assert (code, out) == (2, "")

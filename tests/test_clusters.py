@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
-from platform import libc_ver
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import dushapley as ds
-from dushapley import errors
-from dushapley.engine.executors import remote
-from dushapley.engine.executors.base import Pace, WorkerLost
-from dushapley.engine.executors.isolation import TRAINERS, dismiss, outcomes_within, trainer_for
-from dushapley.engine.executors.remote import Remote
-from dushapley.engine.executors.transport import ALIGNED, Shipment, pack
-from dushapley.games import Outcome
+from dushapley import errors, processes
+from dushapley.engine.executors import Executor, base, local, make_executor, worker
+from dushapley.engine.executors.base import Listed, Pace
+from dushapley.engine.executors.worker import ALIGNED, WorkerLost, pack
+from dushapley.games import Answers, Outcome
+from dushapley.games.model.training import of_another_limit
 from extras import needs
 from faults import Faulty, faulty_game, fill_the_disk, sleepy_game, unimportable_game
 
@@ -42,32 +38,6 @@ def test_dask_gives_the_bits_of_this_process(client: Any, tmp_path: Path) -> Non
     assert client.status == "running"  # it was lent, and is still the owner's
     with ds.Ledger(tmp_path / "l.sqlite", sleepy_game().context) as ledger:
         assert len(ledger) == there.n_computed
-
-
-FAULTS = """
-import numpy as np
-from resource import RUSAGE_SELF, getrusage
-from dushapley.engine.executors.remote import keep_freed_memory
-def faults():
-    before = getrusage(RUSAGE_SELF).ru_minflt
-    for _ in range(100):
-        np.ones(100_000)
-    return getrusage(RUSAGE_SELF).ru_minflt - before
-first = faults()
-keep_freed_memory()
-faults()
-print(first, faults())
-"""
-
-
-@pytest.mark.skipif(libc_ver()[0] != "glibc", reason="only glibc is told by Dask to keep nothing")
-def test_workers_do_not_hand_back_every_array_that_they_will_need_again() -> None:
-    told = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}
-    words = [sys.executable, "-c", FAULTS]
-    ran = subprocess.run(words, env=told, capture_output=True, text=True, check=True)
-    before, after = map(int, ran.stdout.split())
-    assert before > 10_000
-    assert after < 1000
 
 
 def test_a_models_own_error_is_not_tried_again_on_dask(client: Any, tmp_path: Path) -> None:
@@ -181,7 +151,7 @@ def test_unknown_places_are_refused_before_anything_is_paid() -> None:
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     needs("distributed")
-    monkeypatch.setattr(remote, "PATIENCE", 0.4)
+    monkeypatch.setattr(base, "PATIENCE", 0.4)
     with pytest.raises(
         errors.WorkersLost, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"
     ):
@@ -198,7 +168,7 @@ def test_what_is_no_address_is_refused_at_once(wrong: Any) -> None:
 def test_a_scheduler_without_workers_is_not_waited_for_beyond_the_runs_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE", 900.0)
+    monkeypatch.setattr(base, "PATIENCE", 900.0)
     distributed = needs("distributed")
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as nobody,
@@ -245,23 +215,22 @@ def test_a_parcel_unpacks_to_the_same_game() -> None:
         np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         np.arange(9)[::2],
     ]
-    parcel = pack(Shipment(game))
-    again = parcel.shipment.game
+    parcel = pack(game)
+    again = parcel.game
     assert [a.tobytes() for a in again.odd] == [a.tobytes() for a in game.odd]
     assert again.odd[1].flags.f_contiguous
     masks = np.eye(3, dtype=bool)
     assert again(masks).tobytes() == game(masks).tobytes()
     assert all(start % ALIGNED == 0 for start, _ in parcel.bounds)
-    assert (
-        pickle.loads(pickle.dumps(parcel)).__dict__.keys() == pack(Shipment(game)).__dict__.keys()
-    )
+    travelled = pickle.loads(pickle.dumps(parcel))
+    assert travelled.game(masks).tobytes() == game(masks).tobytes()
 
 
 def test_workers_with_other_packages_are_refused() -> None:
-    parcel = pack(Shipment(unimportable_game()))
+    parcel = pack(unimportable_game())
     parcel.packages["numpy"] = "1.0"
     with pytest.raises(errors.WorkersDiffer, match=r"driver: 1\.0.*same versions on all workers"):
-        remote.pay_there(parcel, [])  # before anything is unpacked, which could fail less clearly
+        worker.pay(parcel, [])  # before anything is unpacked, which could fail less clearly
 
 
 def test_groups_follow_the_measured_time() -> None:
@@ -287,7 +256,7 @@ def test_all_but_the_shortest_trainings_travel_alone_so_that_a_kill_loses_few(
     assert pace.size(10_000, 2) == 1
 
 
-class Flaky(Remote):
+class Flaky(Executor):
     """Workers in name only: every group of several blocks dies once, `poison` always."""
 
     def __init__(self, poison: int | None = None) -> None:
@@ -300,35 +269,35 @@ class Flaky(Remote):
     def ship(self, parcel: Any) -> None:
         self.shipped += 1
 
-    def submit(self, group: Any, suspect: bool) -> Any:
-        assert suspect <= (len(group) == 1)
+    def submit(self, group: Any, alone: bool) -> Any:
+        assert alone <= (len(group) == 1)
         self.sizes.append(len(group))
-        return tuple(position for position, _ in group)
+        return tuple(number for number, _ in group)
 
-    def wait(self, handles: Any, seconds: float) -> Any:
-        return handles[:1]
+    def wait(self, futures: Any, seconds: float) -> Any:
+        return futures[:1]
 
-    def result(self, handle: Any) -> Any:
-        if len(handle) > 1 or self.poison in handle:
+    def result(self, future: Any) -> Any:
+        if len(future) > 1 or self.poison in future:
             raise WorkerLost("gone")
-        return 0.0, [(handle[0], [Outcome(float(handle[0]))])]
+        return 0.0, [(future[0], Answers(np.array([float(future[0])])))]
 
-    def cancel(self, handles: Any) -> None:
-        self.cancelled = list(handles)
+    def cancel(self, futures: Any) -> None:
+        self.cancelled = list(futures)
 
     def close(self) -> None:
         pass
 
 
 def test_lost_groups_travel_again_one_by_one() -> None:
-    block = (np.zeros((1, 7), dtype=bool), None)
+    block = (np.zeros((1, 7), dtype=bool), None, None)
     crew = Flaky()
-    found = dict(crew.run(sleepy_game(), [block] * 32))
+    found = dict(crew.run(sleepy_game(), Listed([block] * 32)))
     assert sorted(found) == list(range(32))
     assert max(crew.sizes) > 1
     poisoned = Flaky(poison=5)
     with pytest.raises(errors.WorkersLost, match=r"memory=\.\.\., on_failure='empty'"):
-        list(poisoned.run(sleepy_game(), [block] * 32))
+        list(poisoned.run(sleepy_game(), Listed([block] * 32)))
 
 
 def test_two_runs_on_one_ledger_use_each_others_work(tmp_path: Path) -> None:
@@ -355,10 +324,10 @@ def test_two_runs_on_one_ledger_use_each_others_work(tmp_path: Path) -> None:
 def test_runs_in_step_part_ways(tmp_path: Path) -> None:
     game = sleepy_game()
     with ds.Ledger(tmp_path / "l.sqlite", game.context) as ledger:
-        assert ledger.write([(b"a", Outcome(1.0)), (b"b", Outcome(2.0))]) == 2
-        assert ledger.write([(b"a", Outcome(1.0)), (b"c", Outcome(3.0))]) == 1
-        assert ledger.write([(b"d", Outcome(1.0, "failed"))]) == 1
-        assert ledger.write([(b"d", Outcome(1.5))]) == 1  # a failure tried again is news
+        assert ledger.write([b"a", b"b"], Answers(np.array([1.0, 2.0]))) == 2
+        assert ledger.write([b"a", b"c"], Answers(np.array([1.0, 3.0]))) == 1
+        assert ledger.write([b"d"], Answers.of([Outcome(np.nan, "failed")])) == 1
+        assert ledger.write([b"d"], Answers(np.array([1.5]))) == 1  # one tried again is news
 
 
 # --- limits -------------------------------------------------------------------------------------
@@ -366,9 +335,7 @@ def test_runs_in_step_part_ways(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "stuck", "eat"])
 def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dushapley.engine.executors import isolation
-
-    monkeypatch.setattr(isolation, "GRACE", 0.2)
+    monkeypatch.setattr(local, "GRACE", 0.2)
     eats = fault == "eat"
     game = faulty_game(
         2,
@@ -382,7 +349,7 @@ def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyP
     cause = "OutOfMemory: more than 200 MB" if eats else "TimedOut: no result within 5 s"
     assert list(found.failures) == [cause]
     assert 0 < found.failures[cause] < 3
-    assert isolation.TRAINERS == {}
+    assert children() == []
 
 
 def test_excess_raises_where_no_policy_says_otherwise() -> None:
@@ -390,46 +357,68 @@ def test_excess_raises_where_no_policy_says_otherwise() -> None:
         ds.value(faulty_game(2, Faulty(("hang",)), timeout=0.2), "exact")
 
 
-def test_a_trainer_that_cannot_start_is_no_failed_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dushapley.engine.executors import isolation
-
-    monkeypatch.setattr(isolation, "SERVE", "raise SystemExit(3)")
+def test_a_process_that_cannot_start_is_no_failed_training(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").write_text("raise SystemExit(3)")
+    monkeypatch.setattr(processes, "__file__", str(tmp_path / "broken.py"))
     with pytest.raises(errors.WorkersLost, match="could not start"):
         ds.value(faulty_game(2, timeout=1, on_failure="empty"), "exact")
 
 
-def test_a_run_that_ends_leaves_the_trainers_of_others_alone() -> None:
-    mine, other = (Shipment(faulty_game(2, timeout=5)) for _ in range(2))
-    trainer = trainer_for(other)
+def children() -> list[psutil.Process]:
+    """Child processes under limits that live."""
+    here = psutil.Process().children(recursive=True)
+    return [child for child in here if processes.__file__ in child.cmdline()]
+
+
+def test_a_run_that_ends_leaves_the_processes_of_others_alone() -> None:
+    mine, other = make_executor("local", 1), make_executor("local", 1)
+    pools = [(np.ones((1, 2), dtype=bool), None, None)] * 2
+    found = other.run(faulty_game(2, timeout=5), Listed(pools))
     try:
-        dismiss(mine.token)
-        assert trainer.alive
+        next(found)
+        list(mine.run(faulty_game(2, timeout=5), Listed(pools)))
+        mine.close()
+        assert len(list(found)) == 1
+        assert len(children()) == 1
     finally:
-        dismiss(other.token)
-    assert not trainer.alive
-    assert TRAINERS == {}
+        other.close()
+    assert children() == []
 
 
-def test_a_training_that_nobody_waits_for_is_not_tried_again() -> None:
-    from threading import Thread
+@pytest.mark.parametrize("executor", ["dask", "ray"])
+def test_limits_on_a_cluster_are_refused_before_anything_is_paid(executor: str) -> None:
+    with pytest.raises(errors.InvalidOption, match="limits are the cluster's there"):
+        ds.value(faulty_game(2, timeout=5), "exact", executor=executor)
 
-    shipment = Shipment(faulty_game(2, Faulty(("hang",)), timeout=600))
-    ends: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            outcomes_within(shipment, (np.ones((1, 2), dtype=bool), None))
-        except WorkerLost as error:
-            ends.append(error)
+def test_a_child_runs_functions_and_tells_how_it_ended() -> None:
+    child = processes.Child()
+    assert child.call(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        child.call(divmod, 7, 0)
+    assert child.call(os.getppid) == os.getpid()
+    with pytest.raises(SystemExit, match="enough"):
+        child.call(sys.exit, "enough")
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.1 s"):
+        child.call(time.sleep, 60, seconds=0.1)
+    assert not child.alive
+    child.close()
+    child = processes.Child()
+    with pytest.raises(processes.ChildEnded, match="exit code 3"):
+        child.call(os._exit, 3)
+    child.close()
 
-    at_work = Thread(target=work)
-    at_work.start()
-    while not TRAINERS:
-        time.sleep(0.05)
-    dismiss(shipment.token)
-    at_work.join(120)
-    assert len(ends) == 1
-    assert TRAINERS == {}
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory limits need Linux")
+def test_a_child_is_refused_memory_beyond_its_limit() -> None:
+    child = processes.Child()
+    child.call(processes.limit_memory, 10**8)
+    with pytest.raises(MemoryError):
+        child.call(bytearray, 10**9)
+    assert len(child.call(bytearray, 10**6)) == 10**6
+    child.close()
 
 
 def test_no_training_pays_for_the_imports_of_its_trainer() -> None:
@@ -450,8 +439,9 @@ def test_no_training_pays_for_the_imports_of_its_trainer() -> None:
 
 def test_another_limit_tries_again() -> None:
     def recalled(failure: str, **settings: Any) -> bool:
-        game = faulty_game(2, on_failure="empty", **settings)
-        return game.recall(Outcome(0.0, failure)) is not None
+        training = faulty_game(2, on_failure="empty", **settings).training
+        assert training is not None
+        return not of_another_limit(failure, training.limits)
 
     assert recalled("OutOfMemory: more than 5 MB", memory=5 * 10**6)
     assert not recalled("OutOfMemory: more than 5 MB", memory=10**9)
@@ -469,28 +459,15 @@ def test_impossible_memory_is_refused(wrong: Any) -> None:
 # --- the ledger ---------------------------------------------------------------------------------
 
 
-def filled(path: Path, rows: int = 3000) -> dict[bytes, Outcome]:
-    """A ledger of many pages, and what it holds."""
-    rng = np.random.default_rng(0)
-    held = {rng.bytes(32): Outcome(float(v)) for v in rng.normal(size=rows)}
-    with ds.Ledger(path, "context") as ledger:
-        ledger.write(held.items())
-    return held
-
-
-def read_all(path: Path, held: dict[bytes, Outcome]) -> dict[bytes, Outcome]:
-    with ds.Ledger(path, "context") as ledger:
-        return ledger.read(list(held))
-
-
 def test_numbers_come_back_to_the_last_bit(tmp_path: Path) -> None:
     values = [-0.0, 0.0, 5e-324, 1 / 3, -1e308, 2.0]
     held = {bytes([i]): Outcome(v, spread=abs(v)) for i, v in enumerate(values)}
     with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
-        ledger.write(held.items())
+        ledger.write(list(held), Answers.of(list(held.values())))
         found = ledger.read(list(held))
     for key, outcome in held.items():
-        assert np.float64(found[key].value).tobytes() == np.float64(outcome.value).tobytes()
+        stored = np.float64(outcome.value + 0.0)  # no negative zeros
+        assert np.float64(found[key].value).tobytes() == stored.tobytes()
         assert found[key].spread == outcome.spread
 
 
@@ -505,64 +482,11 @@ def test_runs_that_make_the_ledger_at_the_same_moment(tmp_path: Path) -> None:
         for turn in range(25):
             start.wait(120)
             with ds.Ledger(tmp_path / f"{turn}.sqlite", "context") as ledger:
-                counted += ledger.write([(bytes([number]), Outcome(1.0))])
+                counted += ledger.write([bytes([number])], Answers(np.ones(1)))
         return counted
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(make, range(4))) == [25] * 4
-
-
-def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "l.sqlite"
-    held = filled(path, 10)
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute(
-            "update evaluations set value = '7.5' where key = (select max(key) from evaluations)"
-        )
-    wanted = rf"checksum.*dushapley salvage {re.escape(str(path))} NEW"  # to be typed anywhere
-    with (
-        ds.Ledger(path, "context") as ledger,
-        pytest.raises(errors.LedgerUnreadable, match=wanted),
-    ):
-        ledger.read(list(held))
-    assert ds.salvage(path, tmp_path / "new.sqlite") == 9
-
-
-@pytest.mark.parametrize(("first", "last"), [(40_000, 60_000), (0, 4096), (100, 5000)])
-def test_what_is_intact_of_a_damaged_ledger_is_saved(tmp_path: Path, first: int, last: int) -> None:
-    path, new = tmp_path / "l.sqlite", tmp_path / "new.sqlite"
-    held = filled(path)
-    damaged = bytearray(path.read_bytes())
-    damaged[first:last] = np.random.default_rng(1).bytes(last - first)
-    path.write_bytes(damaged)
-    with pytest.raises(errors.LedgerUnreadable, match="saves what is intact"):
-        read_all(path, held)
-    context = "context" if last == 5000 else None  # its second page tells whose it is
-    saved = ds.salvage(path, new, context=context)
-    lost_pages = -(-last // 4096) - first // 4096
-    assert len(held) - 60 * lost_pages <= saved <= len(held)
-    found = read_all(new, held)
-    assert len(found) == saved
-    assert all(found[key].value == held[key].value for key in found)
-    assert path.read_bytes() == damaged  # evidence is left alone
-
-
-def test_salvage_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from dushapley.cli.main import main
-
-    filled(tmp_path / "l.sqlite", 5)
-    with pytest.raises(SystemExit) as end:
-        main(["salvage", str(tmp_path / "l.sqlite"), str(tmp_path / "new.sqlite")])
-    assert end.value.code == 0
-    assert capsys.readouterr().out.startswith("5 evaluations saved to")
-
-
-def test_salvage_refuses_what_it_cannot_do(tmp_path: Path) -> None:
-    filled(tmp_path / "l.sqlite", 5)
-    with pytest.raises(errors.LedgerUnreadable, match="does not exist"):
-        ds.salvage(tmp_path / "none", tmp_path / "new")
-    with pytest.raises(errors.LedgerUnreadable, match="exists already"):
-        ds.salvage(tmp_path / "l.sqlite", tmp_path / "l.sqlite")
 
 
 def test_a_ledger_that_cannot_grow_keeps_what_it_has(

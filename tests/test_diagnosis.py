@@ -249,7 +249,7 @@ def test_the_ledger_keeps_what_was_measured_to_the_last_bit(tmp_path: Path) -> N
     valuation = valuation_of(game)
     first = ds.diagnose(game, valuation, ledger=tmp_path / "paid.sqlite")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Probes, "outcomes", lambda *_: pytest.fail("it trained again"))
+        patch.setattr(Probes, "evaluate", lambda *_: pytest.fail("it trained again"))
         assert ds.diagnose(game, valuation, ledger=tmp_path / "paid.sqlite") == first
     assert ds.diagnose(game, valuation) == first
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dushapley as ds
 from dushapley.estimators.du import du
 from dushapley.protocol import Problem
+from dushapley_paper.use_cases import RidgeGame
 
 
 def curve(n: np.ndarray) -> np.ndarray:
@@ -73,7 +74,7 @@ def test_plus_plus_is_du(n: int) -> None:
 
 @pytest.mark.parametrize(("n", "cost"), [(1, 2), (2, 4), (3, 14), (10, 182), (20, 762)])
 def test_cost_of_one_replicate(n: int, cost: int) -> None:
-    game = ds.games.RidgeGame([np.eye(3)] * n, np.ones(3), 1.0, 0.5)  # has no formula for du
+    game = RidgeGame([np.eye(3)] * n, np.ones(3), 1.0, 0.5)  # has no formula for du
     assert ds.value(game, "du").n_evaluations == cost
 
 

@@ -292,7 +292,8 @@ def test_half_filled_ledger_gives_the_same_bits(tmp_path: Path) -> None:
     whole = tmp_path / "whole.sqlite"
     first = play(whole, paid_calls)
     with closing(sqlite3.connect(whole, isolation_level=None)) as db:
-        db.execute("delete from plain where id < 0")
+        some = "select key from evaluations order by key limit 20"
+        db.execute(f"delete from evaluations where key in ({some})")
     half_calls: list[int] = []
     resumed = play(whole, half_calls)
     for run in (first, resumed):

@@ -15,11 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
-from dushapley.engine import propagation
+from dushapley.engine import error_bars, plan
 from dushapley.estimators.calibration import student
 from dushapley.estimators.registry import REGISTRY
-from dushapley.games import Game, Outcome
+from dushapley.games import Answers, Game, Outcome, Training
 from dushapley.protocol import Ask, Estimate
+from dushapley.results import influence
 
 BETA = np.array([1.0, -0.5, 0.25, 0.0])
 
@@ -49,14 +50,12 @@ class Rows(Game):
         rng = np.random.default_rng(0)
         self.scores = rng.normal(size=(2**n_players, n_rows))
         self.spread = spread
-        self.repeats, self.deterministic = 4, spread is None
+        self.training = Training(repeats=4, deterministic=spread is None, shift=0.0)
 
     def evaluate(self, queries, draws):
-        return np.array([o.value for o in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries, draws):
         numbers = queries @ (1 << np.arange(self.n_players))
-        return [Outcome(self.scores[k].mean(), None, self.scores[k], self.spread) for k in numbers]
+        parts = [(self.scores[k].mean(), None, self.scores[k], self.spread) for k in numbers]
+        return Answers.of([Outcome(*part) for part in parts])
 
 
 def widened(by_row):
@@ -196,7 +195,8 @@ def test_errors_of_very_many_owners_are_kept_without_their_squares(method, monke
     rows = ds.KNNGame(owners(labels, 5), *labels(60, np.random.default_rng(6)))
     game = rows if method == "knn" else Rows(5, 60, spread=0.05)
     few = ds.value(game, method)
-    monkeypatch.setattr(propagation, "MOST_JOINT", 4)
+    for module in (error_bars, influence, plan):
+        monkeypatch.setattr(module, "MOST_JOINT", 4)
     many = ds.value(game, method)
     assert few.total_covariance is not None
     assert many.total_covariance is None

@@ -285,11 +285,11 @@ def test_small_parts_are_refused_and_counted():
         InProcess(joined(rows, policy)), level="models", test=one(*test), on_refusal="empty"
     )
     pools = np.array([[1, 1, 1, 1, 1], [0.01, 1, 1, 1, 1]])
-    found = game.outcomes(pools, np.array([1, 1]))
+    found = game.evaluate(pools, np.array([1, 1]))
     assert found[0].failure is None
     assert "owner 0 refused" in found[1].failure
-    assert found[1].value == game.nobody.value
-    assert game.account()["federation"]["owners"]["owner 0"]["answered"]["refused"] == 2
+    assert game.costs()["federation"]["owners"]["owner 0"]["answered"]["refused"] == 2
+    assert game(pools, np.array([1, 1]))[1] == game.nobody.value
     strict = ds.FederatedGame(InProcess(joined(rows, policy)), level="models", test=one(*test))
     with pytest.raises(FederationFailed, match="answers of at least 15"):
         strict(pools, np.array([1, 1]))

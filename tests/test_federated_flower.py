@@ -31,10 +31,10 @@ from dushapley.federated.flower.programs import (
     free_port,
     interpreter,
     own_clientapp,
-    own_folder,
 )
 from dushapley.federated.flower.sockets import OwnersHere
 from dushapley.games import SoftmaxRegression
+from dushapley.processes import own_folder
 from extras import skip_unless_required
 from test_federated import encoded, joined, one, split
 
@@ -250,10 +250,10 @@ def test_flower_is_imported_once_for_all_messages(tmp_path, monkeypatch):
 
 KILLED = """
 import os, signal
-from dushapley.federated.flower.programs import own_folder
 from dushapley.federated.flower.sockets import listener
+from dushapley.processes import own_folder
 
-listener(own_folder("link") / "coordinator.sock")
+listener(own_folder(60) / "coordinator.sock")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -263,17 +263,17 @@ def test_keys_of_killed_processes_are_swept_by_the_next_start(tmp_path, monkeypa
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    places = [p / f"dushapley-{os.getuid()}" for p in (tmp_path, Path("/tmp"))]
 
     def keys():
-        return {key for place in places for key in place.glob("*/link-*/coordinator.key")}
+        found = [place.glob("dushapley-*/coordinator.key") for place in (tmp_path, Path("/tmp"))]
+        return {key for some in found for key in some}
 
     before = keys()
     code = subprocess.run([sys.executable, "-c", KILLED], check=False).returncode
     assert code == -signal.SIGKILL
     (key,) = keys() - before
-    assert stat.S_IMODE(key.parents[2].stat().st_mode) == 0o700
-    mine, again = own_folder("node"), own_folder("node")
+    assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    mine, again = own_folder(60), own_folder(60)
     assert not key.exists()
     assert mine.exists()  # what lives is left alone
     for folder in (mine, again):

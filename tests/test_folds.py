@@ -74,7 +74,7 @@ def test_cross_validation_is_the_share_of_rows_predicted_by_others():
             np.concatenate([kept.X[j] for j in order]), np.concatenate([kept.y[j] for j in order])
         )
         right.append(accuracy_score(y, model.predict(X), normalize=False))
-    outcome = game.outcomes(EVERYBODY, None)[0]
+    outcome = game.evaluate(EVERYBODY, None)[0]
     assert outcome.value == pytest.approx(sum(right) / 63)
     assert outcome.scores.mean() == pytest.approx(outcome.value)
     assert "cross-validation" in ds.value(game, "exact").notes[-1]
@@ -91,8 +91,8 @@ def test_folds_keep_a_ledger_and_average_repeats(tmp_path):
     def forest(*split):
         return ds.ModelGame(split[0], RandomForestClassifier(2), *split[1:], repeats=2)
 
-    noisy = ds.FoldsGame(OWNERS, forest, 2).outcomes(EVERYBODY, None)[0]
-    parts = [g.outcomes(EVERYBODY, None)[0].spread for g in ds.FoldsGame(OWNERS, forest, 2).games]
+    noisy = ds.FoldsGame(OWNERS, forest, 2).evaluate(EVERYBODY, None)[0]
+    parts = [g.evaluate(EVERYBODY, None)[0].spread for g in ds.FoldsGame(OWNERS, forest, 2).games]
     assert 0 < noisy.spread < max(parts)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dushapley as ds
 from dushapley.games import mean_estimation
-from dushapley.games.size.precision import effective_rows, expected_inverse
+from dushapley.games.size.regression import effective_rows, expected_inverse
 
 # d, γ, n, and the trace of the mean inverse by an independent simulation
 CASES = [

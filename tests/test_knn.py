@@ -120,7 +120,7 @@ def owners_of(X, y):
         ([[1.0]], [0.5], [[1.0]], [0.5], 1, "regression"),
         ([[1.0]], [0], [[1.0, 2.0]], [0], 1, "columns"),
         ([[1.0]], [0], [[1.0]], [0, 1], 1, "label per row"),
-        ([[1.0]], [0], [[1.0]], [0], 0, "whole number from 1"),
+        ([[1.0]], [0], [[1.0]], [0], 0, "whole number of at least 1"),
     ],
 )
 def test_mistakes_are_taught(X, y, X_test, y_test, k, says):

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dushapley.engine.scores import packed, unpacked
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.engine.ledger import database
-from dushapley.games.base import Game, Outcome
+from dushapley.engine.ledger import TABLES, at_most, packed, unpacked
+from dushapley.games.base import Answers, Game, Outcome, Training
 from dushapley.hashing import digest
 
 
@@ -27,38 +26,27 @@ class Scored(Game):
     """A game that costs something and has scores, made up from the pool alone."""
 
     block = 16
+    training = Training(deterministic=True, on_failure="empty", shift=0.0)
 
     def __init__(self, n_players: int, rows: int, kind: str = "steps", failing: int = 0) -> None:
         self._set_owners(None, None, n_players)
         self.rows, self.kind, self.failing = rows, kind, failing
         self.fingerprint = digest("scored", n_players, rows, kind)
 
-    def evaluate(self, queries: Any, draws: Any) -> Any:
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries: Any, draws: Any) -> list[Outcome]:
-        return [self.outcome(queries[i]) for i in range(len(queries))]
+    def evaluate(self, queries: Any, draws: Any) -> Answers:
+        return Answers.of([self.outcome(pool) for pool in queries])
 
     def outcome(self, pool: Any) -> Outcome:
         number = int(pool @ (1 << np.arange(self.n_players)))
         if number == 0:
-            return Outcome(0.0)
+            return Outcome(0.25, scores=np.linspace(0.0, 0.5, self.rows))
         rng = np.random.default_rng(number)
         if number <= self.failing:
-            return Outcome(0.25, "RuntimeError: by its number", self.nobody)
+            return Outcome(float("nan"), "RuntimeError: by its number")
         scores = rng.random(self.rows) + pool.sum()
         if self.kind == "bits":
             scores = (scores / self.n_players > 0.5).astype(np.float64)
         return Outcome(float(scores.mean()), None, scores)
-
-    @property
-    def nobody(self) -> Any:
-        return np.linspace(0.0, 0.5, self.rows)
-
-    def recall(self, outcome: Outcome) -> Outcome | None:
-        if outcome.failure is None:
-            return outcome
-        return Outcome(0.25, outcome.failure, self.nobody)
 
 
 def bits(v: ds.Valuation) -> tuple[object, ...]:
@@ -110,12 +98,11 @@ def test_a_resumed_run_has_the_error_bars_of_an_uninterrupted_one(
 def test_error_bars_read_scores_as_often_as_memory_asks_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dushapley.engine import propagation, scores
+    from dushapley.engine import evaluator
 
     game = Scored(6, 300)
     whole = ds.value(game, "permutation", budget=100)
-    monkeypatch.setattr(propagation, "MOST_SUMS", 1000)
-    monkeypatch.setattr(scores, "AT_ONCE", 7)
+    monkeypatch.setattr(evaluator, "AT_ONCE", 7)
     parts = ds.value(game, "permutation", budget=100)
     np.testing.assert_allclose(parts.errors["test set"], whole.errors["test set"], rtol=1e-9)
 
@@ -136,28 +123,18 @@ def test_memory_does_not_grow_with_the_scores(kept: bool, tmp_path: Path) -> Non
         assert (tmp_path / "l.sqlite").stat().st_size < 2e9 / 10**6 * 2**12
 
 
-def test_missing_scores_are_noticed(tmp_path: Path) -> None:
+SHORT = packed(np.ones(299))
+
+
+@pytest.mark.parametrize("body", [b"", b"8", b"1" + bytes(6), SHORT, b"x" * 40, "text", 7])
+def test_damaged_scores_are_refused(body: Any, tmp_path: Path) -> None:
     path, game = tmp_path / "l.sqlite", Scored(4, 300)
     ds.value(game, "exact", ledger=path)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("delete from scores where rowid = 5")
-    with pytest.raises(errors.LedgerUnreadable, match=r"scores .* do not match .*salvage"):
+        some = "(select max(key) from evaluations)"
+        db.execute(f"update evaluations set scores = ? where key = {some}", [body])
+    with pytest.raises(errors.LedgerUnreadable, match=r"ledger.* computed again"):
         ds.value(game, "exact", ledger=path)
-    assert ds.salvage(path, tmp_path / "new.sqlite") == 15
-    again = ds.value(game, "exact", ledger=tmp_path / "new.sqlite")
-    assert again.n_computed == 1
-    assert bits(again) == bits(ds.value(game, "exact"))
-
-
-def test_a_damaged_index_of_scores_loses_no_score(tmp_path: Path) -> None:
-    path, game = tmp_path / "l.sqlite", Scored(7, 300)
-    ds.value(game, "exact", ledger=path)
-    content = bytearray(path.read_bytes())
-    content[4 * 4096 : 5 * 4096] = bytes(4096)  # its root
-    path.write_bytes(content)
-    assert ds.salvage(path, tmp_path / "new.sqlite") == 128
-    again = ds.value(game, "exact", ledger=tmp_path / "new.sqlite")
-    assert (again.n_computed, bits(again)) == (0, bits(ds.value(game, "exact")))
 
 
 # --- files that are not what they seem ----------------------------------------------------------
@@ -168,33 +145,34 @@ def opened(path: Path | str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"owner,x,y\nnorth,1,2\n", "is a text file .it begins 'owner,x,y'., not a ledger"),
-        (b"PAR1\x15\x04\x15", "is a Parquet file, not a ledger"),
-        (b"PK\x03\x04\x14\x00", "is a zip or Excel file, not a ledger"),
-        (b"\x1b[2Jx\n", "saves what is intact"),
-    ],
+    "content",
+    [b"owner,x,y\nnorth,1,2\n", b"PAR1\x15\x04\x15", b"PK\x03\x04\x14\x00", b"\x1b[2Jx\n"],
 )
-def test_another_file_is_told_what_it_is(tmp_path: Path, content: bytes, told: str) -> None:
+def test_another_file_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "rows"
     path.write_bytes(content)
-    with pytest.raises(errors.LedgerUnreadable, match=told):
+    with pytest.raises(errors.LedgerUnreadable, match=r"not a readable ledger .*It was left alone"):
         opened(path)
-    if "ledger" in told:
-        with pytest.raises(errors.LedgerUnreadable, match=told):
-            ds.salvage(path, tmp_path / "new")
     assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", [":memory:", "file:l?mode=memory", "l\0.sqlite", "\ud800", ""])
+@pytest.mark.parametrize("name", ["l\0.sqlite", "\ud800", ""])
 def test_a_name_that_keeps_nothing_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(errors.LedgerRefused, match="does not name a file"):
+    with pytest.raises(errors.LedgerUnreadable, match=r"Name a file|name another file"):
         ds.value(Scored(2, 3), "exact", ledger=name)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [":memory:", "file:l?mode=memory"])
+def test_no_name_is_a_wish(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ds.value(Scored(2, 3), "exact", ledger=name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert ds.value(Scored(2, 3), "exact", ledger=name).n_computed == 0
 
 
 def test_names_that_no_file_can_have_are_refused(tmp_path: Path) -> None:
@@ -208,9 +186,9 @@ def test_names_that_no_file_can_have_are_refused(tmp_path: Path) -> None:
 def test_pipes_devices_and_folders_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
-        with pytest.raises(errors.LedgerUnreadable, match="is a device or a pipe"):
+        with pytest.raises(errors.LedgerUnreadable, match="is not a file"):
             opened(path)
-    with pytest.raises(errors.LedgerUnreadable, match="is a folder"):
+    with pytest.raises(errors.LedgerUnreadable, match="is not a file"):
         opened(tmp_path)
 
 
@@ -220,7 +198,7 @@ ENDLESS = (
 )
 
 
-@pytest.mark.parametrize("table", ["about", "evaluations", "more"])
+@pytest.mark.parametrize("table", ["meta", "evaluations", "more"])
 def test_a_view_that_never_ends_is_refused_at_once(table: str, tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     opened(path)
@@ -229,25 +207,22 @@ def test_a_view_that_never_ends_is_refused_at_once(table: str, tmp_path: Path) -
         db.execute(ENDLESS.format(table))
     with pytest.raises(errors.LedgerUnreadable, match=f"not a ledger: it holds {table}"):
         opened(path)
-    assert ds.salvage(path, tmp_path / "new", context="context") == 0
 
 
-def test_a_trigger_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["cheat", "meta"])
+def test_a_trigger_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     opened(path)
     with closing(sqlite3.connect(path)) as db:
-        db.execute("create trigger cheat after insert on evaluations begin delete from scores; end")
-    with pytest.raises(errors.LedgerUnreadable, match="not a ledger: it holds cheat"):
+        db.execute(f"create trigger {name} after insert on evaluations begin delete from meta; end")
+    with pytest.raises(errors.LedgerUnreadable, match=f"not a ledger: it holds {name}"):
         opened(path)
 
 
 def test_a_look_into_a_file_takes_no_longer_than_it_may(tmp_path: Path) -> None:
-    with closing(database.open_database(tmp_path / "l.sqlite")) as db:
+    with closing(sqlite3.connect(tmp_path / "l.sqlite")) as db:
         db.execute(ENDLESS.format("n"))
-        with (
-            pytest.raises(sqlite3.OperationalError, match="interrupted"),
-            database.at_most(db, 0.1),
-        ):
+        with pytest.raises(sqlite3.OperationalError, match="interrupted"), at_most(db, 0.1):
             db.execute("select count(*) from n").fetchone()
 
 
@@ -263,20 +238,77 @@ def test_schemas_that_are_not_text_are_refused_in_words(tmp_path: Path) -> None:
         with pytest.raises(errors.LedgerUnreadable) as refusal:
             opened(tmp_path / "damaged")
         assert "\n" not in str(refusal.value)
-        assert ds.salvage(tmp_path / "damaged", tmp_path / f"new{len(new)}") == 0
 
 
-def test_a_ledger_of_an_earlier_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", ["/2", "/3"])
+def test_a_ledger_of_another_version_is_refused_and_left_alone(older: str, tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     with closing(sqlite3.connect(path)) as db:
-        db.execute("create table about (name text primary key, value text not null) without rowid")
-        db.execute("create table evaluations (key blob primary key, value text) without rowid")
-        db.execute("insert into about values ('format', 'dushapley.ledger/2')")
+        for statement in TABLES.values():
+            db.execute(statement.replace("/4", older))
         db.commit()
     before = path.read_bytes()
-    with pytest.raises(errors.LedgerUnreadable, match="written by an earlier version"):
+    with pytest.raises(errors.LedgerUnreadable, match="not as this version"):
         opened(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("first", "last"), [(20_000, 40_000), (0, 4096), (100, 5000)])
+def test_what_sqlite_finds_damaged_is_refused(tmp_path: Path, first: int, last: int) -> None:
+    path, keys = tmp_path / "l.sqlite", named(3000)
+    with ds.Ledger(path, "context") as ledger:
+        ledger.write(keys, Answers(np.linspace(0, 1, 3000)))
+    damaged = bytearray(path.read_bytes())
+    damaged[first:last] = np.random.default_rng(1).bytes(last - first)
+    path.write_bytes(damaged)
+    with (
+        pytest.raises(errors.LedgerUnreadable, match="It was left alone; name another file"),
+        ds.Ledger(path, "context") as ledger,
+    ):
+        ledger.read(keys)
+
+
+def test_a_ledger_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    path, keys = tmp_path / "l.sqlite", named(3000)
+    with ds.Ledger(path, "context") as ledger:
+        ledger.write(keys, Answers(np.linspace(0, 1, 3000)))
+    path.write_bytes(path.read_bytes()[:40_000])
+    with (
+        pytest.raises(errors.LedgerUnreadable, match="computed again"),
+        ds.Ledger(path, "context") as ledger,
+    ):
+        ledger.read(keys)
+
+
+@pytest.mark.parametrize("column", ["value", "spread", "failure"])
+@pytest.mark.parametrize("wrong", ["'text'", "x'00ff'", "null"])
+def test_an_evaluation_of_another_type_is_refused(column: str, wrong: str, tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    with ds.Ledger(path, "context") as ledger:
+        ledger.write([b"key"], Answers.of([Outcome(0.5, spread=0.1)]))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"update evaluations set {column} = {wrong}")
+    with ds.Ledger(path, "context") as ledger:
+        if (column, wrong) in (("spread", "null"), ("failure", "null"), ("failure", "'text'")):
+            assert ledger.read([b"key"])[b"key"].value == 0.5
+            return
+        with pytest.raises(errors.LedgerUnreadable, match="not what was stored"):
+            ledger.read([b"key"])
+
+
+def test_beginnings_and_members_that_were_never_written_are_refused(tmp_path: Path) -> None:
+    path, pools = tmp_path / "l.sqlite", np.eye(20, dtype=bool)
+    for wrong in (b"x", "text", None):
+        with ds.Ledger(path, "context") as ledger:
+            assert (ledger.begin(b"run", pools) == pools).all()
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("update meta set value = ? where name like 'run %'", [wrong])
+        with (
+            ds.Ledger(path, "context") as ledger,
+            pytest.raises(errors.LedgerUnreadable, match="not a readable ledger"),
+        ):
+            ledger.begin(b"run", pools)
+        path.unlink()
 
 
 # --- values and nothing else --------------------------------------------------------------------
@@ -291,91 +323,34 @@ def test_values_are_kept_to_the_last_bit_and_found_in_any_order(tmp_path: Path) 
     values = np.random.default_rng(0).normal(size=len(keys))
     values[7] = -0.0
     with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
-        assert ledger.is_empty
-        assert ledger.write_values(keys[:300], values[:300]) == 300
-        assert ledger.write_values(keys[200:], values[200:] + 1) == len(keys) - 300
+        assert ledger.write(keys[:300], Answers(values[:300])) == 300
+        assert ledger.write(keys[200:], Answers(values[200:] + 1)) == len(keys) - 300
         assert len(ledger) == len(keys)
-        assert not ledger.is_empty
         values[300:] += 1  # what stood before stands
-        wanted = [*keys[::-1], b"never paid", keys[3], keys[3]]
-        found = ledger.values(wanted)
-        assert found[: len(keys)].tobytes() == values[::-1].tobytes()
-        assert np.isnan(found[len(keys)])
-        assert found[-1] == found[-2] == values[3]
-        assert ledger.read([keys[3], b"never paid"]) == {keys[3]: Outcome(values[3])}
+        found = ledger.read([*keys[::-1], b"never paid", keys[3], keys[3]])
+    assert np.array([found[key].value for key in keys]).tobytes() == (values + 0.0).tobytes()
+    assert b"never paid" not in found
 
 
 def test_a_value_takes_the_place_of_a_failure_and_of_nothing_else(tmp_path: Path) -> None:
     failed, answered, new = named(3)
     with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
-        ledger.write([(failed, Outcome(0.0, "ValueError")), (answered, Outcome(1.0, spread=0.5))])
-        assert ledger.write_values([failed, answered, new], [2.0, 3.0, 4.0]) == 2
+        stands = Answers.of([Outcome(float("nan"), "ValueError"), Outcome(1.0, spread=0.5)])
+        ledger.write([failed, answered], stands)
+        assert ledger.write([failed, answered, new], Answers(np.array([2.0, 3.0, 4.0]))) == 2
         found = ledger.read([failed, answered, new])
         assert [found[key].value for key in (failed, answered, new)] == [2.0, 1.0, 4.0]
         assert len(ledger) == 3
-        assert ledger.write([(new, Outcome(9.0, "ValueError"))]) == 0
+        assert ledger.write([new], Answers.of([Outcome(9.0, "ValueError")])) == 0
         assert ledger.read([new])[new] == Outcome(4.0)
-
-
-def test_two_keys_with_one_number_are_both_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dushapley.engine.ledger import values as plain
-
-    monkeypatch.setattr(plain, "mix", lambda numbers: numbers & np.uint64(3))
-    keys = named(20)
-    with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
-        assert ledger.write_values(keys, np.arange(20.0)) == 20
-        assert ledger.write_values(keys, np.arange(20.0) + 1) == 0
-        assert ledger.values(keys).tolist() == list(range(20))
-        assert len(ledger) == 20
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "update plain set body = zeroblob(48) where id = {}",
-        "update plain set body = 'text' where id = {}",
-        "update plain set body = substr(body, 1, 40) where id = {}",
-        "update plain set body = cast(substr(body, 1, 39) || x'41' || substr(body, 41) as blob) "
-        "where id = {}",
-        "update plain set id = id + 1 where id = {}",
-    ],
-)
-def test_a_damaged_value_is_never_taken_for_one(change: str, tmp_path: Path) -> None:
-    path, keys = tmp_path / "l.sqlite", named(50)
-    with ds.Ledger(path, "context") as ledger:
-        ledger.write_values(keys, np.linspace(0, 1, 50))
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute(change.format(db.execute("select max(id) from plain").fetchone()[0]))
-    with ds.Ledger(path, "context") as ledger:
-        if "id + 1" in change:  # it is not found at all
-            assert np.isnan(ledger.values(keys)).sum() == 1
-        else:
-            with pytest.raises(errors.LedgerUnreadable, match=r"does not match .*salvage"):
-                ledger.values(keys)
-    assert ds.salvage(path, tmp_path / "new.sqlite") == 49
-    with ds.Ledger(tmp_path / "new.sqlite", "context") as ledger:
-        assert np.isnan(ledger.values(keys)).sum() == 1
-
-
-def test_ledgers_of_earlier_days_are_read_and_go_on(tmp_path: Path) -> None:
-    path, keys = tmp_path / "l.sqlite", named(4)
-    with ds.Ledger(path, "context") as ledger:
-        ledger.write([(key, Outcome(float(n))) for n, key in enumerate(keys[:2])])
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("drop table plain")
-    with ds.Ledger(path, "context") as ledger:
-        assert ledger.write_values(keys, [7.0, 7.0, 2.0, 3.0]) == 2
-        assert ledger.values(keys).tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_values_are_stored_and_found_by_the_thousand(tmp_path: Path) -> None:
     keys, values = named(20_000), np.random.default_rng(0).random(20_000)
     with ds.Ledger(tmp_path / "l.sqlite", "context") as ledger:
-        assert ledger.write_values(keys, values) == 20_000
-        found = ledger.values(keys)
-    assert found.tobytes() == values.tobytes()
+        assert ledger.write(keys, Answers(values)) == 20_000
+        found = ledger.read(keys)
+    assert np.array([found[key].value for key in keys]).tobytes() == values.tobytes()
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, ValueError])

@@ -19,7 +19,7 @@ import dushapley as ds
 from dushapley import report
 from dushapley.cli.main import main
 from dushapley.errors import DUShapleyError
-from dushapley.report.logo import embedded
+from dushapley.report.page import embedded
 from dushapley.report.payments import payments_csv, payments_frame, payments_workbook
 from dushapley.results.diagnosis import Diagnosis, OwnerDiagnosis, Reason
 from dushapley.settlement.growth import measure_growth

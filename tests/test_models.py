@@ -61,7 +61,7 @@ def test_utility_is_the_score_of_a_model_trained_on_the_pool():
 def test_scores_of_classes_agree_with_scikit_learn(scoring):
     played = game(scoring=scoring)
     model = LogisticRegression().fit(*played.pool(played.counts(EVERYBODY)[0], None))
-    outcome = played.outcomes(EVERYBODY, None)[0]
+    outcome = played.evaluate(EVERYBODY, None)[0]
     assert outcome.value == pytest.approx(get_scorer(scoring)(model, X_TEST, Y_TEST), abs=1e-12)
     if scoring != "f1":
         assert outcome.scores.mean() == pytest.approx(outcome.value, abs=1e-12)
@@ -80,7 +80,7 @@ def test_scores_of_classes_agree_with_scikit_learn(scoring):
 def test_scores_of_numbers_agree_with_scikit_learn(scoring):
     played = game(Ridge(), scoring=scoring)
     model = Ridge().fit(*played.pool(played.counts(EVERYBODY)[0], None))
-    outcome = played.outcomes(EVERYBODY, None)[0]
+    outcome = played.evaluate(EVERYBODY, None)[0]
     assert outcome.value == pytest.approx(get_scorer(scoring)(model, X_TEST, Y_TEST), abs=1e-12)
 
 
@@ -132,7 +132,7 @@ def test_one_class_is_a_constant_and_missing_classes_have_probability_zero():
     played = ds.ModelGame(owners, LogisticRegression(), X, y)
     assert played([[1, 0]])[0] == pytest.approx(1 / 3)
     likely = ds.ModelGame(owners, LogisticRegression(), X, y, scoring="neg_log_loss")
-    scores = likely.outcomes(np.array([[False, True]]), None)[0].scores
+    scores = likely.evaluate(np.array([[False, True]]), None)[0].scores
     assert scores[2] == np.log(np.finfo(float).eps)
     assert (scores[:2] > -1).all()
     ovr = ds.ModelGame(owners, LogisticRegression(), X, y, scoring="roc_auc_ovr")
@@ -271,12 +271,12 @@ def test_repeats_average_and_report_their_spread():
     apart = rows - rows.mean(axis=0) - rows.mean(axis=1, keepdims=True) + rows.mean()
     n = rows.shape[1]
     luck = (apart**2).sum() / (3 * (n - 1) * n)  # counted by the test set's error
-    outcome = singles[1].outcomes(EVERYBODY, None)[0]
+    outcome = singles[1].evaluate(EVERYBODY, None)[0]
     assert len(each) == 4
     assert outcome.value == pytest.approx(np.mean(each))
     assert outcome.spread == pytest.approx(np.sqrt(np.var(each, ddof=1) - luck))
     assert outcome.spread > 0
-    assert singles[0].outcomes(EVERYBODY, None)[0].spread is None
+    assert singles[0].evaluate(EVERYBODY, None)[0].spread is None
 
 
 @pytest.mark.parametrize(
@@ -417,12 +417,9 @@ class Instant:
     def __init__(self, played):
         self.played = played
 
-    def values(self, queries, draws):
-        return queries.sum(axis=1)
-
-    def outcomes(self, queries, draws):
+    def answers(self, queries, draws):
         assert len(queries) <= self.block
-        return [ds.games.Outcome(float(query.sum())) for query in queries]
+        return ds.games.Answers(queries.sum(axis=1).astype(float))
 
 
 def test_fast_paths_are_asked_first_and_are_part_of_the_key(monkeypatch):

@@ -30,7 +30,7 @@ from dushapley.cli.job import Job
 from dushapley.cli.main import main
 from dushapley.errors import BudgetTooSmall, InvalidGame, InvalidOption, UtilityFailed
 from dushapley.games.model.catalogue import MODELS, make_model
-from dushapley.games.model.description import describe
+from dushapley.games.model.identity import describe
 from extras import needs
 
 

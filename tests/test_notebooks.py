@@ -56,7 +56,7 @@ def test_progress_is_a_bar_below_the_cell(monkeypatch: pytest.MonkeyPatch) -> No
     assert "38/40 evaluations" in shown[-1]["text/plain"]
     assert len(shown) > 5
     with Progress(40) as bar:
-        bar.show_leaders(Estimate(np.ones(1), np.ones(1)), [HOSTILE], Watch(None))
+        bar.show_leaders(Estimate(np.ones(1), np.ones(1)), [HOSTILE], Watch())
     assert "&lt;script" in shown[-1]["text/html"]
     assert "<script" in shown[-1]["text/plain"]
     told = len(shown)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.games.model.description import own_code
+from dushapley.games.model.identity import own_code
 
 MODEL = """
 import my_helpers
@@ -107,10 +107,37 @@ def test_an_edit_counts_once_the_module_is_loaded_again(load: Any, tmp_path: Pat
     assert after["my_helpers"] == before["my_helpers"]
 
 
+PACKAGED = {
+    "my_package/__init__.py": "",
+    "my_package/model.py": "from . import more\nfrom .inner import deep\n",
+    "my_package/more.py": "def f():\n    from ..my_package.inner.deep import PART\n",
+    "my_package/inner/__init__.py": "import my_alone",
+    "my_package/inner/deep.py": "PART = 0.5",
+    "my_package/other.py": "",
+    "my_alone.py": "",
+    "my_caller.py": "from my_package import model",
+}
+
+
+def test_modules_of_a_package_count_where_they_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code in PACKAGED.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(code)
+    importlib.invalidate_caches()
+    importlib.import_module("my_caller")
+    loaded = {f"my_package{end}" for end in ("", ".inner", ".inner.deep", ".model", ".more")}
+    assert set(own_code(["my_caller"])) == {"my_caller", "my_alone", *loaded}
+    for name in ("my_caller", "my_alone", "my_package.other", *loaded):
+        sys.modules.pop(name, None)
+
+
 @pytest.mark.slow
 def test_the_digest_is_the_same_in_every_process(load: Any, tmp_path: Path) -> None:
     load()
-    code = "import my_shifted; from dushapley.games.model.description import own_code as o; "
+    code = "import my_shifted; from dushapley.games.model.identity import own_code as o; "
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed}
         environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dushapley as ds
 from dushapley.data import overlap
-from dushapley.data.files import files_in, owner_name, read_table
+from dushapley.data.files import SourceFile, listing, owner_name
 from dushapley.errors import InvalidOwners, SharedRows
 
 
@@ -231,7 +231,7 @@ def test_bad_paths_are_explained(tmp_path):
         with pytest.raises(InvalidOwners, match=message):
             ds.Owners.from_files(paths, target="ill")
     assert owner_name(tmp_path / "x.CSV.gz") == "x"
-    assert files_in(tmp_path / "a.csv") == [tmp_path / "a.csv"]
+    assert listing(tmp_path / "a.csv").files == [tmp_path / "a.csv"]
 
 
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
@@ -313,7 +313,7 @@ def test_any_bytes_are_a_table_or_explained(tmp_path_factory, content):
     (folder / "three.parquet").write_bytes(content)
     for name in ("one.csv", "two.csv", "three.parquet"):
         with contextlib.suppress(InvalidOwners):
-            assert len(read_table(folder / name).columns) > 0
+            assert len(SourceFile.read(folder / name).table().columns) > 0
     assert read_or_explained(folder)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +16,8 @@ import pytest
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.engine.executors import make_executor, remote
+from dushapley.engine.executors import base, make_executor
+from dushapley.engine.executors.base import Listed
 from extras import needs
 from faults import Faulty, faulty_game, payments, sleepy_game, unimportable_game, wait_until
 
@@ -59,15 +62,55 @@ def test_a_ray_that_cannot_start_says_how_to_go_on(monkeypatch: pytest.MonkeyPat
         raise Exception("The current node timed out during startup.")  # noqa: TRY002 - as Ray does
 
     monkeypatch.setattr(found, "is_initialized", lambda: False)
+    monkeypatch.setattr(found.util, "get_node_ip_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(found, "shutdown", lambda: None)
     monkeypatch.setattr(found, "init", too_slow)
     with pytest.raises(errors.WorkersLost, match=r"could not start.*timed out.*Run again"):
+        ds.value(sleepy_game(), "exact", executor="ray")
+
+
+STARTED_HERE = """
+import psutil
+from dushapley.engine.executors import make_executor
+from dushapley.engine.executors.base import Listed
+from faults import np, sleepy_game
+executor = make_executor("ray", 1)
+paid = list(executor.run(sleepy_game(), Listed([(np.ones((1, 7), dtype=bool), None, None)])))
+everybody = [psutil.Process(), *psutil.Process().children(recursive=True)]
+listening = [c.laddr.ip for p in everybody for c in p.net_connections("inet")
+             if c.status == psutil.CONN_LISTEN]
+executor.close()
+print(len(paid), *sorted(set(listening)))
+"""
+
+
+def test_a_ray_started_here_is_open_to_nobody_else_and_leaves_nothing(tmp_path: Path) -> None:
+    needs("ray")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", STARTED_HERE],
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    paid, *listening = ran.stdout.split()
+    assert paid == "1", ran.stderr
+    assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ray_that_would_listen_to_others_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = needs("ray")
+    monkeypatch.setattr(found, "is_initialized", lambda: False)
+    monkeypatch.setattr(found.util, "get_node_ip_address", lambda: "192.0.2.7")
+    monkeypatch.setattr(found, "init", lambda **_: pytest.fail("it would listen to others"))
+    with pytest.raises(errors.InvalidOption, match="RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 before"):
         ds.value(sleepy_game(), "exact", executor="ray")
 
 
 def test_a_ray_cluster_without_processors_is_not_waited_for_forever(
     ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE", 0.4)
+    monkeypatch.setattr(base, "PATIENCE", 0.4)
     monkeypatch.setattr(ray, "cluster_resources", dict)
     with pytest.raises(errors.WorkersLost, match="has had no processor for 1 s"):
         ds.value(sleepy_game(), "exact", executor="ray")
@@ -82,7 +125,7 @@ def test_ray_workers_killed_one_after_another(ray: Any, tmp_path: Path) -> None:
             wait_until(lambda: len(payments(log)) >= 8 * (len(killed) + 1))
             for child in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):
-                    if (child.cmdline() or [""])[0].startswith("ray::pay_there"):
+                    if (child.cmdline() or [""])[0].startswith("ray::pay"):
                         child.kill()
                         killed.append(child.pid)
                         break
@@ -114,4 +157,4 @@ def test_a_crash_on_ray_names_pool_and_cause(ray: Any) -> None:
 
     executor = make_executor("ray", 2)
     with pytest.raises(errors.WorkersLost, match=TOLD["segfault"]):
-        list(executor.run(crashing_game("segfault"), [(LAST_TWO, None)]))
+        list(executor.run(crashing_game("segfault"), Listed([(LAST_TWO, None, None)])))

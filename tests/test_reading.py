@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import dushapley as ds
-from dushapley.data.files import SourceFile, opened, read_table
+from dushapley.data.files import SourceFile, opened
 from dushapley.data.findings import Finding
 from dushapley.data.formats.reader import mended
 from dushapley.data.intake import take_in
@@ -428,7 +428,7 @@ def test_a_blank_date_is_a_missing_value_also_in_the_test_set(clean: Path, tmp_p
     table = rows(9).astype({"visit": str})
     table.loc[3, "visit"] = ""
     table.to_csv(tmp_path / "test.csv", index=False)
-    test = owners.align(read_table(tmp_path / "test.csv"))
+    test = owners.align(SourceFile.read(tmp_path / "test.csv").table())
     assert test[0][3, 4] is None
     for encode in ("pooled", "training"):
         game = ds.ModelGame(owners, "logistic", *test, encode=encode)
@@ -547,7 +547,10 @@ def test_workbooks_that_would_be_misread_are_refused(
         with zipfile.ZipFile(file, "w") as archive:
             for name, text in WORKBOOK.items():
                 archive.writestr(name, text.replace(old, change) if part in name else text)
-    assert read_table(tmp_path / "plain.xlsx").to_dict("list") == {"age": [1], "t<ä": ["5 & 6"]}
+    assert SourceFile.read(tmp_path / "plain.xlsx").table().to_dict("list") == {
+        "age": [1],
+        "t<ä": ["5 & 6"],
+    }
     refused(tmp_path / "odd.xlsx", "cannot be read faithfully: .*Save it again with one")
 
 
@@ -597,7 +600,7 @@ def test_damaged_files_end_in_sentences(tmp_path: Path) -> None:
     ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InvalidOwners, match=message):
-            read_table(tmp_path / name)
+            SourceFile.read(tmp_path / name).table()
 
 
 def test_damaged_metadata_of_pandas_is_explained(tmp_path: Path) -> None:
@@ -607,7 +610,7 @@ def test_damaged_metadata_of_pandas_is_explained(tmp_path: Path) -> None:
     table = pa.table({"a": [1]}).replace_schema_metadata({b"pandas": b'{"columns": [{}]}'})
     parquet.write_table(table, tmp_path / "odd.parquet")
     with pytest.raises(InvalidOwners, match="cannot be read as Parquet"):
-        read_table(tmp_path / "odd.parquet")
+        SourceFile.read(tmp_path / "odd.parquet").table()
 
 
 # -- tables of workbooks and databases

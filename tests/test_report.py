@@ -18,8 +18,8 @@ from dushapley import report
 from dushapley.errors import DUShapleyError
 from dushapley.estimators import REGISTRY
 from dushapley.report.checks import unlike_the_pool
-from dushapley.report.numbers import decimal, percent, whole
 from dushapley.report.summary import rank_ranges
+from dushapley.report.wording import decimal, percent, whole
 from dushapley.results.citations import PAPERS, bibtex
 from dushapley.results.diagnosis import Alternative, Diagnosis, Matrix, OwnerDiagnosis, Reason
 from dushapley.terminal import decimals_for

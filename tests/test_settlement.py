@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dushapley as ds
 from dushapley.errors import InvalidSettlement
-from dushapley.games import Game, Outcome
+from dushapley.games import Answers, Game, Scores, Training
 from dushapley.report import summarize, text_table
 from dushapley.results.uncertainty import plausible_values
 from dushapley.results.valuation import Valuation
@@ -184,6 +184,7 @@ class FreshRows(Game):
     """Two owners and fresh test rows: equal gains but for noise that all pools share."""
 
     n_players, names, sizes = 2, ("a", "b"), np.ones(2)
+    training = Training(shift=0.0)
 
     def __init__(self, seed: int, rows: int = 200) -> None:
         rng = np.random.default_rng(seed)
@@ -193,11 +194,8 @@ class FreshRows(Game):
         self.scores = np.array([np.zeros(rows), *alone, 1.0 + 2 * hardness + own.sum(axis=0)])
 
     def evaluate(self, queries: Any, draws: Any) -> Any:
-        return np.array([o.value for o in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries: Any, draws: Any) -> list[Outcome]:
-        numbers = queries.astype(int) @ [1, 2]
-        return [Outcome(self.scores[k].mean(), None, self.scores[k], None) for k in numbers]
+        scores = self.scores[queries.astype(int) @ [1, 2]]
+        return Answers(scores.mean(axis=1), Scores(scores))
 
 
 def test_payment_intervals_hold_over_fresh_test_sets() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.cli.main import main
-from dushapley.errors import InvalidOption
+from dushapley.cli.recorded import command_finding
+from dushapley.engine.progress import Watch
+from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.estimators.gp.study import Study
-from dushapley.results.stopping import Standing
 from dushapley.settlement.settlement import Settlement
 
 WORTH = np.random.default_rng(0).random(8)
@@ -29,88 +31,82 @@ def a_game():
     return ds.CallableGame(utilities, 8, fingerprint="roots")
 
 
-def standing(**other):
-    known = {
-        "values": np.array([1.0, 2.0, 4.0]),
-        "sampling": np.array([0.1, 0.1, 0.1]),
-        "total": np.array([0.1, 0.1, 0.1]),
-        "covariance": None,
-        "rest": 0.0,
-        "unknown": False,
-        "replicates": None,
-        "evaluations": 10,
-        "seconds": 5.0,
-        "fresh": True,
-    }
-    return Standing(**known | other)
+def known_to(part):
+    """A test of one's own: every value to ± this part of the sum of all."""
+    return lambda so_far: 1.96 * so_far.std_errors.max() < part * so_far.values.sum()
 
 
-def test_rules_are_about_values_payments_ranks_and_time():
-    now = standing()
-    assert ds.stop.Values(0.07).is_met(now)
-    assert not ds.stop.Values(0.06).is_met(now)
-    assert ds.stop.Ranking(0.99).is_met(now)
-    assert not ds.stop.Ranking(0.99).is_met(standing(total=np.full(3, 1.0)))
-    assert ds.stop.Ranking(0.8, top=1).is_met(standing(total=np.full(3, 1.0)))
-    assert ds.stop.Payments(0.1).is_met(now)
-    assert not ds.stop.Payments(0.01).is_met(now)
-    assert ds.stop.Seconds(5).is_met(now)
-    assert not ds.stop.Seconds(6).is_met(now)
-    for rule in (ds.stop.Values(1), ds.stop.Ranking(0.5), ds.stop.Payments(1)):
-        assert not rule.is_met(standing(total=None))
-        assert not rule.is_met(standing(replicates=5))
-        assert not rule.is_met(standing(fresh=False))
-
-
-def test_rules_are_put_together():
-    rule = ds.stop.Values(0.07) & ds.stop.Seconds(6) | ds.stop.Ranking(0.99)
-    assert repr(rule) == "((Values(0.07) & Seconds(6)) | Ranking(0.99))"
-    assert rule.is_met(standing())
-    assert not (ds.stop.Values(0.07) & ds.stop.Seconds(6)).is_met(standing())
-    far = standing(rest=1.0, total=np.full(3, 1.0))
-    assert (ds.stop.Values(0.1) & ds.stop.Seconds(6)).is_hopeless(far)
-    assert not (ds.stop.Values(0.1) | ds.stop.Seconds(6)).is_hopeless(far)
+def test_a_test_is_asked_with_the_errors_of_all_sources_once_they_can_be_relied_on():
+    seen = []
+    game = a_model_game(GaussianNB())
+    v = ds.value(game, "gp", budget=60, stop=lambda so_far: seen.append(so_far) or False)
+    assert v.n_evaluations == 60
+    errors = {"training": np.zeros(8), "test set": np.full(8, 0.3), "covariance": np.eye(8)}
+    watch = Watch(stop=lambda so_far: seen.append(so_far) or True, errors=lambda _: errors)
+    few = ds.Estimate(np.arange(8.0), np.full(8, 0.4), replicates=5)
+    assert not watch.is_over(10, few)
+    assert watch.is_over(20, replace(few, replicates=30))
+    assert seen[-1].std_errors.tolist() == [0.5] * 8
+    assert seen[-1].covariance.tolist() == (0.25 * np.eye(8)).tolist()
+    assert not Watch(stop=lambda _: True).is_over(10, ds.Estimate(np.arange(8.0)))  # none are known
+    assert not Watch(stop=lambda _: True).is_over(10, ds.Estimate(np.ones(8), np.zeros(8)))
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda: ds.stop.Values(0),
-        lambda: ds.stop.Payments("5%"),
-        lambda: ds.stop.Ranking(1.0),
-        lambda: ds.stop.Ranking(0.9, top=0),
-        lambda: ds.stop.Seconds(-1),
-        lambda: ds.stop.Values(0.1) & 60,
-        lambda: ds.value(a_game(), stop=0.05),
-        lambda: ds.value(a_game(), stop=ds.stop.Values(0.1), precision=0.1),
-    ],
+    "more", [{"stop": 0.05}, {"stop": "0.05"}, {"stop": known_to(0.1), "precision": 0.1}]
 )
-def test_what_is_no_rule_is_refused(make):
+def test_what_is_no_test_is_refused(more):
     with pytest.raises(InvalidOption):
-        make()
+        ds.value(a_game(), **more)
 
 
-def test_a_run_ends_by_its_rule_and_holds_when_computed_again():
+@pytest.mark.parametrize("method", ["gp", "permutation"])
+def test_a_run_ends_by_its_test_and_holds_when_computed_again(method):
     game = a_game()
-    rule = ds.stop.Payments(0.2) & ds.stop.Ranking(0.5, top=2) | ds.stop.Seconds(600)
-    v = ds.value(game, "gp", budget=200, stop=rule)
-    assert v.n_evaluations < 150
-    assert v.details["stop"] == {"rule": repr(rule), "met": True}
-    assert ds.verify(ds.settle(v, pot=100), game).holds
-    by_clock = ds.value(game, "gp", budget=200, stop=ds.stop.Seconds(1e-9))
-    assert by_clock.n_evaluations < 60
-    assert by_clock.complete
-    assert ds.verify(ds.settle(by_clock, pot=100), game).holds
-    unmet = ds.value(game, "permutation", budget=60, stop=ds.stop.Ranking(0.9999))
-    assert unmet.details["stop"]["met"] is False
-    assert "was not met within" in unmet.notes[-1]
+    v = ds.value(game, method, budget=2000, stop=known_to(0.05))
+    assert 40 < v.n_evaluations < 1500
+    assert v.complete
+    assert v.details["stopped_at"] == v.n_evaluations
+    verdict = ds.verify(ds.settle(v, pot=100), game)
+    assert verdict.holds
+    assert f"the run was ended at {v.n_evaluations} evaluations, as recorded" in repr(verdict)
+    assert ds.value(game, method, budget=v.n_evaluations - 1).n_evaluations < v.n_evaluations
 
 
-def test_precision_is_the_rule_of_values():
-    one = ds.value(a_game(), "gp", budget=200, precision=0.05)
-    other = ds.value(a_game(), "gp", budget=200, stop=ds.stop.Values(0.05))
-    assert one.n_evaluations == other.n_evaluations < 200
-    assert one.values.tolist() == other.values.tolist()
+@pytest.mark.parametrize("wish", [{"stop": known_to(0.05)}, {"precision": 0.1}])
+def test_workers_change_neither_where_a_run_ends_nor_what_it_pays(wish):
+    game = ds.CallableGame(utilities, 8, fingerprint="roots", block=1)
+    alone = ds.value(game, "permutation", budget=2000, **wish)
+    assert alone.n_evaluations < 1500
+    together = ds.value(game, "permutation", budget=2000, n_jobs=2, **wish)
+    assert together == alone
+    assert together.n_computed == alone.n_computed == alone.n_distinct
+
+
+def test_where_a_run_is_said_to_have_ended_must_be_where_it_did():
+    game = a_game()
+    v = ds.value(game, "permutation", budget=2000, stop=known_to(0.05))
+    for at in (v.n_evaluations - 10, v.n_evaluations + 10):
+        forged = replace(v, details=dict(v.details) | {"stopped_at": at})
+        assert not ds.verify(ds.settle(forged, pot=100), game).holds
+    with pytest.raises(InvalidSettlement, match="not recorded as it was written"):
+        ds.verify(ds.settle(replace(v, details={"stopped_at": "soon"}), pot=100), game)
+
+
+def test_a_test_that_did_not_end_the_run_is_said():
+    game = a_game()
+    unmet = ds.value(game, "permutation", budget=60, stop=lambda _: False)
+    assert "did not; its budget of 58 evaluations did" in unmet.notes[-1]
+    assert ds.verify(ds.settle(unmet, pot=100), game).holds
+    utility = ds.DatasetGame(spread_owners(), lambda X, _y: float(len(X)) ** 0.5)
+    blind = ds.value(utility, "gp", budget=30, stop=lambda _: True)
+    assert "cannot be judged: the error is unknown: training" in blind.notes[-1]
+    assert blind.n_evaluations < 30
+
+
+def spread_owners():
+    rng = np.random.default_rng(1)
+    return ds.Owners.from_arrays({f"o{j}": rng.normal(size=(6 + j, 2)) for j in range(8)})
 
 
 def test_gp_begins_with_what_others_paid_for(tmp_path):
@@ -232,23 +228,29 @@ def typed(capsys, files, *more):
     return int(ended.value.code or 0), said.out, said.err
 
 
-def test_rules_are_typed_and_a_settlement_by_one_holds(capsys, files):
+def test_a_precision_in_money_is_typed_and_its_settlement_holds(capsys, files):
     settlement, page = files / "s.json", files / "page.html"
     code, out, err = typed(
-        capsys, files, "--method", "gp", "--budget", "22", "--pot", "100",
-        "--stop", "ranking 0.01 top 1 or seconds 600", "--settlement", str(settlement),
-        "--report", str(page), "--no-why", "--pairs",
+        capsys, files, "--method", "gp", "--budget", "22", "--pot", "100", "--currency", "EUR",
+        "--precision", "95 EUR", "--settlement", str(settlement), "--report", str(page), "--no-why",
+        "--pairs",
     )  # fmt: skip
     assert code == 0, err
-    v = Settlement.from_dict(json.loads(settlement.read_text())).valuation
-    assert v.details["stop"] == {"rule": "(Ranking(0.01, top=1) | Seconds(600))", "met": True}
-    assert v.n_evaluations < 22  # so loose a rule is met before
+    settled = Settlement.from_dict(json.loads(settlement.read_text()))
+    v = settled.valuation
+    assert v.details["stopped_at"] == v.n_evaluations < 22  # so loose a wish is met before
+    assert max(settled.high[i] - settled.low[i] for i in range(5)) <= 190
     assert f"by gp: {v.n_evaluations} evaluations" in out.split("Shapley interactions")[1]
     assert "Who is redundant with whom" in page.read_text()
     data = [str(files / f"{name}.csv") for name in ("a", "b", "c", "d", "e", "test")]
     with pytest.raises(SystemExit) as ended:
         main(["verify", str(settlement), *data])
-    assert ended.value.code == 0, capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert ended.value.code == 0, told
+    assert "not looked at: stop" in told
+    stored = json.loads(settlement.read_text())
+    stored["record"]["command"] = stored["record"]["command"].replace("'95 EUR'", "0.95")
+    assert not command_finding(Settlement.from_dict(stored)).holds
 
 
 def test_a_typed_run_learns_from_the_ledger(capsys, files):
@@ -268,15 +270,15 @@ def test_a_typed_run_learns_from_the_ledger(capsys, files):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--stop", "paymnts 0.1"), "Did you mean 'payments'"),
-        (("--stop", "seconds 5 top 3"), "where a rule was needed"),
-        (("--stop", "ranking 1.5"), "between 0 and 1"),
-        (("--stop", "payments 10"), "above 0 and at most 1"),
-        (("--stop", ""), "where a rule was needed"),
-        (("--stop", "values 0.1", "--precision", "0.1"), "'values 0.1 and ...'"),
+        (("--precision", "500"), "with --pot an amount of its currency"),
+        (("--precision", "5 %"), "with --pot an amount of its currency"),
+        (("--precision", "500 EUR", "--pot", "900"), "'500 EUR'"),
+        (("--precision", "500 USD", "--pot", "900", "--currency", "EUR"), "'500 EUR'"),
+        (("--precision", "inf", "--pot", "900"), "'500 EUR'"),
+        (("--precision", "", "--pot", "900"), "'500 EUR'"),
     ],
 )
-def test_rules_that_are_none_are_refused_before_files_are_read(capsys, files, more, message):
+def test_a_precision_that_is_none_is_refused_before_files_are_read(capsys, files, more, message):
     code, out, err = typed(capsys, files, *more)
     assert (code, out) == (2, "")
     assert message in err

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dushapley.engine.propagation import influence_error
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -16,13 +15,13 @@ from sklearn.metrics import get_scorer, make_scorer, matthews_corrcoef
 from sklearn.naive_bayes import GaussianNB
 
 import dushapley as ds
-from dushapley.engine import sheet
 from dushapley.estimators.calibration import student
 from dushapley.games import Regressogram
 from dushapley.games.model.scoring.jackknife import GROUPS
 from dushapley.games.model.scoring.metrics import ROW_METRICS
 from dushapley.games.model.scoring.scorer import Scorer
 from dushapley.report import summarize
+from dushapley.results.influence import influence_error
 from dushapley.results.uncertainty import half_width, remedy
 
 NUMBERS, CLASSES = load_diabetes(return_X_y=True), load_breast_cancer(return_X_y=True)
@@ -350,15 +349,6 @@ def test_more_test_rows_are_advised_where_no_budget_helps() -> None:
     made = ds.ModelGame(played, LDA, X[CUT : CUT + 12], y[CUT : CUT + 12])
     (said,) = ds.what_if(made, ds.Merge("b", "c"), method="exact").verdict()
     assert "within the error: more test rows may settle it" in said
-
-
-@pytest.mark.parametrize("method", ["permutation", "owen"])
-def test_scores_that_go_to_disk_say_the_same(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    errors = []
-    for room in (20_000, 2_000):  # 100 groups of test rows: for 200 pools, or 20 at first
-        monkeypatch.setattr(sheet, "MOST_NUMBERS", room)
-        errors.append(ds.value(game(CLASSES, LDA), method, budget=200).total_errors)
-    np.testing.assert_allclose(errors[0], errors[1], rtol=1e-9)
 
 
 def test_a_budget_that_is_never_spent_takes_no_room() -> None:

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.executors import dask as dask_executor
-from dushapley.engine.executors.transport import Parcel, Shipment, pack
+from dushapley.engine.executors.worker import Parcel, pack
 from extras import needs
 from faults import faulty_game, sleepy_game
 
@@ -148,16 +148,16 @@ def test_workers_run_the_code_that_the_driver_has_now(own_module: Any) -> None:
 
 def arrived(parcel: Parcel) -> Any:
     """The game, as a worker unpacks it."""
-    return pickle.loads(pickle.dumps(parcel)).shipment.game
+    return pickle.loads(pickle.dumps(parcel)).game
 
 
 def test_versions_of_all_that_a_game_is_made_of_are_compared(own_module: Any) -> None:
-    assert set(pack(Shipment(sleepy_game())).packages) == {
+    assert set(pack(sleepy_game()).packages) == {
         "Python", "dushapley", "numpy", "scipy", "sklearn",
     }  # fmt: skip
-    assert "my_level" not in pack(Shipment(game(own_module("mean").Level()))).packages
+    assert "my_level" not in pack(game(own_module("mean").Level())).packages
     lightgbm = needs("lightgbm")
-    parcel = pack(Shipment(game(lightgbm.LGBMRegressor())))
+    parcel = pack(game(lightgbm.LGBMRegressor()))
     assert parcel.packages["lightgbm"] == lightgbm.__version__
     assert arrived(parcel).n_players == 3
     parcel.packages["lightgbm"] = "0.1"
@@ -175,7 +175,7 @@ def test_modules_that_compilers_make_up_have_no_version(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "_made_up_3_2", made_up)
     played = sleepy_game()
     played.extra = made_up.Kind()
-    assert "_made_up_3_2" not in pack(Shipment(played)).packages
+    assert "_made_up_3_2" not in pack(played).packages
 
 
 class Locked:
@@ -212,7 +212,7 @@ def test_a_model_that_calls_exit_has_failed_and_nothing_more(client: Any) -> Non
     owners = ds.Owners.from_arrays({f"o{i}": (ROWS[i:60:3], labels[i:60:3]) for i in range(3)})
     limits: list[dict[str, Any]] = [{}, {"timeout": 60}]
     for place in places(client):
-        for limit in limits if not place else limits[:1]:
+        for limit in limits if "executor" not in place else limits[:1]:
             made = [
                 ds.ModelGame(owners, Leaves(), ROWS[60:], labels[60:], on_failure=policy, **limit)
                 for policy in ("raise", "empty")

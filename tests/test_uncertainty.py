@@ -11,9 +11,9 @@ from scipy.special import ndtr
 from sklearn.linear_model import LogisticRegression
 
 import dushapley as ds
-from dushapley.games import Game, Outcome
+from dushapley.games import Answers, Game, Scores, Training
 from dushapley.report import summarize, text_table
-from dushapley.report.numbers import percent
+from dushapley.report.wording import percent
 from dushapley.results.uncertainty import rank_probabilities, rank_ranges
 
 RNG = np.random.default_rng(7)
@@ -67,18 +67,16 @@ def test_ranges_hold_the_ranks_by_the_same_draws(exact: ds.Valuation) -> None:
 class Twins(Game):
     """Two owners of equal worth, scored on fresh test rows."""
 
-    n_players, names, sizes, deterministic = 2, ("a", "b"), np.ones(2), True
+    n_players, names, sizes = 2, ("a", "b"), np.ones(2)
+    training = Training(deterministic=True, shift=0.0)
 
     def __init__(self, seed: int) -> None:
         gains = np.random.default_rng(seed).normal(1.0, 1.0, size=(2, 100))
         self.scores = np.array([np.zeros(100), *gains, gains.sum(axis=0)])
 
     def evaluate(self, queries: Any, draws: Any) -> Any:
-        return np.array([o.value for o in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries: Any, draws: Any) -> list[Outcome]:
-        numbers = queries.astype(int) @ [1, 2]
-        return [Outcome(self.scores[k].mean(), None, self.scores[k], None) for k in numbers]
+        scores = self.scores[queries.astype(int) @ [1, 2]]
+        return Answers(scores.mean(axis=1), Scores(scores))
 
 
 def test_orders_of_equals_are_seldom_called_sure() -> None:

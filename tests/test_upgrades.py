@@ -20,8 +20,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import dushapley as ds
-from dushapley.games.model import packages
-from dushapley.games.model.packages import blas, packages_of
+from dushapley.games.model import identity
+from dushapley.games.model.identity import blas, packages_of
+from dushapley.hashing import package_version
 
 CODE = """
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -135,43 +136,25 @@ def test_the_truth_is_not_hidden_by_what_was_paid(
         ds.value(other, "exact", ledger=tmp_path / "one")
 
 
-def test_what_a_package_imports_or_requires_counts_too(
+def test_what_a_package_requires_counts_too(install: Callable[..., Any], package: Any) -> None:
+    install("thrown_beneath", "1.0", requires="thrown.aside")
+    needing = install("thrown_away", "1.0", requires='Thrown_Beneath>=1; python_version > "3"')
+    before = game(needing.Upgraded())
+    assert before.packages["thrown-aside"] == before.packages["thrown-beneath"] == "1.0"
+    install("thrown_aside", "2.0")  # required by what is required
+    again = install("thrown_away", "1.0", requires="thrown-beneath")
+    assert game(again.Upgraded()).context != before.context
+    unstated = install("thrown_away", "1.0", requires='thrown-aside; extra == "more"')
+    assert "thrown-aside" not in game(unstated.Upgraded()).packages
+
+
+def test_what_a_package_does_not_state_is_told_apart_by_a_fingerprint(
     install: Callable[..., Any], package: Any
 ) -> None:
-    before = game(package.Upgraded())
-    install("thrown_beneath", "2.0")  # imported by the module of the model
-    assert game(package.Upgraded()).context != before.context
-    needing = install("thrown_away", "1.0", requires='thrown-aside>=1; python_version > "3"')
-    then = game(needing.Upgraded())
-    install("thrown_aside", "2.0")
-    assert game(install("thrown_away", "1.0", "thrown-aside").Upgraded()).context != then.context
-
-
-HIDDEN = {
-    "in a function": {"model.py": "def fit(X):\n    import thrown_aside\n"},
-    "in a module beside it": {
-        "model.py": "from . import (\n    more,  # of it\n)\n",
-        "more.py": "def f():\n    if True: from thrown_aside import x as y\n",
-    },
-    "by name": {"model.py": "import importlib\nf = importlib.import_module('thrown_aside.deep')\n"},
-    "through a package": {"model.py": "import thrown_beneath.core as c, json\n"},
-}
-
-
-@pytest.mark.parametrize("where", HIDDEN)
-def test_what_is_imported_at_any_place_counts(
-    install: Callable[..., Any], package: Any, where: str
-) -> None:
-    home = Path(package.__file__).parent
-    for name, code in HIDDEN[where].items():
-        (home / name).write_text(code)
-    (home.parent / "thrown_beneath" / "core.py").write_text("def f():\n    import thrown_aside\n")
-    (home / "other.py").write_text("import thrown_unused")  # which no model imports
-    model = type("Model", (LogisticRegression,), {"__module__": "thrown_away.model"})()
-    assert packages_of(model)["thrown-aside"] == "1.0"
-    install("thrown_aside", "2.0")
-    assert packages_of(model)["thrown-aside"] == "2.0"
-    assert "thrown-unused" not in packages_of(model)
+    before = game(package.Upgraded())  # its module imports thrown_beneath
+    install("thrown_beneath", "2.0")
+    assert game(install("thrown_away", "1.0").Upgraded()).context == before.context
+    assert game(package.Upgraded(), fingerprint="beneath 2.0").context != before.context
 
 
 @pytest.mark.parametrize("metadata", ["none", "of another name", "of another folder"])
@@ -224,7 +207,7 @@ def test_numpy_scipy_and_the_linear_algebra_are_always_there() -> None:
 def test_versions_are_the_same_in_another_process() -> None:
     code = (
         "import pandas, matplotlib; from sklearn.linear_model import Ridge; "
-        "from dushapley.games.model.packages import packages_of; print(packages_of(Ridge(), 'r2'))"
+        "from dushapley.games.model.identity import packages_of; print(packages_of(Ridge(), 'r2'))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     from sklearn.linear_model import Ridge
@@ -256,7 +239,7 @@ def mixed() -> ds.ModelGame:
 
 def upgrade(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     """Have a package that is really installed say that it is of another version."""
-    real = packages.metadata.distribution
+    real = identity.metadata.distribution
 
     def other(name: str) -> Any:
         found = real(name)
@@ -267,8 +250,13 @@ def upgrade(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
             locate_file=found.locate_file,
         )  # fmt: skip
 
-    monkeypatch.setattr(packages.metadata, "distribution", other)
-    packages._versions.cache_clear()
+    monkeypatch.setattr(identity.metadata, "distribution", other)
+    forget_versions()
+
+
+def forget_versions() -> None:
+    identity._versions.cache_clear()
+    package_version.cache_clear()
 
 
 @pytest.mark.parametrize("package", ["skrub", "pandas", "scikit-learn", "scipy", "numpy"])
@@ -282,11 +270,11 @@ def test_upgrades_beneath_an_encoder_are_never_answered(
         upgrade(patch, package)
         with pytest.raises(ds.errors.LedgerMismatch):
             ds.value(mixed(), "exact", ledger=tmp_path / "ledger")
-    packages._versions.cache_clear()
+    forget_versions()
     with monkeypatch.context() as patch:
-        upgrade(patch, "rich")  # which draws tables on terminals
+        upgrade(patch, "matplotlib")  # which the encoder's package requires for drawing
         assert ds.value(mixed(), "exact", ledger=tmp_path / "ledger").n_computed == 0
-    packages._versions.cache_clear()
+    forget_versions()
 
 
 def test_an_upgraded_score_is_never_answered(

@@ -8,13 +8,12 @@ import pytest
 import dushapley as ds
 from dushapley.errors import DUShapleyError, InvalidGame, InvalidOption, InvalidOwners
 from dushapley.games import (
-    RidgeGame,
     epsilon_from_gamma,
     gamma_from_privacy,
     mean_estimation,
-    ridge_minimiser,
 )
-from dushapley.games.size.binning import Cubes
+from dushapley.games.size.games import cubes
+from dushapley_paper.use_cases import RidgeGame, definition_1, ridge_minimiser
 
 
 def simulated_errors(
@@ -169,7 +168,7 @@ def test_definition_1_of_a_regressogram_against_its_draws() -> None:
             rows = round(k / 3 * int(others.sum()))
             pools = rng.multivariate_hypergeometric(others, rows, size=4000).astype(float)
             drawn[i] += ((w(pools + counts[i]) - w(pools)) @ chance).mean() / 4
-    np.testing.assert_allclose(game.definition_1(), drawn, atol=1e-3)
+    np.testing.assert_allclose(definition_1(game), drawn, atol=1e-3)
     assert np.abs(ds.value(game, "du").values - drawn).max() > 4e-3
 
 
@@ -218,7 +217,7 @@ def test_both_halves_of_the_excess_risk_are_those_of_the_truth(
     risk = game.excess_risk
     assert risk is not None
     grid = np.linspace(0, 1, 160_001)
-    where = Cubes(np.zeros(1), np.ones(1), risk.bins).locate(grid[:, None])
+    where = cubes(grid[:, None], risk.bins)
     truth = np.sin(6 * grid)
     means = (np.bincount(where, truth) / np.bincount(where))[where]
     approximation = np.mean((truth - means) ** 2)

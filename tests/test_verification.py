@@ -13,6 +13,7 @@ import pytest
 
 import dushapley as ds
 from dushapley.errors import InvalidSettlement
+from dushapley.games.base import Training
 from dushapley.settlement.comparison import first_difference
 from dushapley.settlement.settlement import seal
 from dushapley.settlement.verification import file_hashes, verify
@@ -21,7 +22,9 @@ from dushapley.settlement.verification import file_hashes, verify
 class Formula(ds.DatasetGame):
     """A utility of a dataset that trains and tests nothing."""
 
-    judged, deterministic = False, True
+    def __init__(self, *whose: Any, **how: Any) -> None:
+        super().__init__(*whose, **how)
+        self.training = Training(deterministic=True)
 
 
 def game(shift: float = 0.0) -> ds.DatasetGame:

@@ -13,7 +13,7 @@ from dushapley.engine.progress import Progress, Watch
 from dushapley.engine.value import Run
 from dushapley.errors import Stopped
 from dushapley.estimators import calibration
-from dushapley.games import Game, Outcome, classic
+from dushapley.games import Answers, Game, Scores, Training, classic
 from dushapley.protocol import Estimate
 from dushapley.results import uncertainty
 
@@ -75,18 +75,16 @@ class Judged(Game):
         self._set_owners(np.arange(1.0, n_players + 1))
         rng = np.random.default_rng(3)
         self.by_owner = self.sizes + noise * rng.normal(size=(rows, n_players))
-        self.deterministic, self.stop_after, self.asked = deterministic, stop_after, 0
+        self.training = Training(deterministic=deterministic, shift=0.0)
+        self.stop_after, self.asked = stop_after, 0
 
     def evaluate(self, queries, draws):
-        return np.array([o.value for o in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries, draws, twice=False):
         self.asked += len(queries)
         if self.stop_after is not None and self.asked > self.stop_after:
             raise KeyboardInterrupt
         sums = queries @ self.by_owner.T
         rows = sums + 0.1 * sums**2
-        return [Outcome(float(row.mean()), scores=row) for row in rows]
+        return Answers(rows.mean(axis=1), Scores(rows))
 
 
 def part(v, errors):
@@ -132,7 +130,7 @@ def test_the_live_display_shows_the_total():
 
     bar, estimate = Progress(10, show=False), Estimate(np.array([1.0, 2]), np.array([0.1, 0.1]))
     bar._bar, bar._task = Bar(), 0
-    watch = Watch(None, lambda _: {"training": [0.0, 0.0], "test set": [0.3, 0.4]})
+    watch = Watch(errors=lambda _: {"training": [0.0, 0.0], "test set": [0.3, 0.4]})
     assert watch.look(10, estimate)
     assert not watch.look(12, estimate)
     bar.show_leaders(estimate, ["a", "b"], watch)
@@ -157,7 +155,7 @@ def test_a_narrow_terminal_keeps_the_time_left_and_a_resume_counts_what_is_paid(
         bar._began -= 50.0
         bar.advance(5)  # 10 s each, and five are left
         assert (task.completed, task.fields["left"]) == (95, "0:00:50")
-        bar.show_leaders(estimate, names, Watch(None, lambda _: {}))
+        bar.show_leaders(estimate, names, Watch())
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", screen.file.getvalue()).splitlines()
     last = [line for line in lines if "evaluations" in line][-1]
     assert "95/100 evaluations, " in last
@@ -171,14 +169,15 @@ def test_a_stopped_run_holds_no_conversation_again(monkeypatch):
     converse = Run.converse
     monkeypatch.setattr(Run, "converse", lambda run: held.append(1) or converse(run))
     with pytest.raises(Stopped) as stopped:
-        ds.value(Judged(stop_after=50), "permutation", budget=5000)
+        ds.value(Judged(stop_after=60), "stratified-svarm", budget=5000)
     assert len(held) == 1  # it was 101
     v = stopped.value.valuation
     assert v.unknown == ("test set",)
     assert v.total_errors is None
-    with pytest.raises(Stopped) as stopped:
-        ds.value(Judged(8, stop_after=60), "gp", budget=200)
-    assert stopped.value.valuation.total_errors is not None  # by its weights
+    for method in ("permutation", "gp"):  # whose weights are known
+        with pytest.raises(Stopped) as stopped:
+            ds.value(Judged(8, stop_after=60), method, budget=200)
+        assert stopped.value.valuation.total_errors is not None
 
 
 def shown(values, std_errors, **fields):

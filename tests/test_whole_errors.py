@@ -18,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import dushapley as ds
-from dushapley.engine import propagation, sheet
+from dushapley.engine import error_bars
 from dushapley.games import Regressogram, SmallMLP, SoftmaxRegression
 from dushapley.report import render, summarize, text_table
 from dushapley.results.uncertainty import half_width
@@ -57,8 +57,8 @@ ERRORS += ("neg_median_absolute_error", "neg_max_error")
 @pytest.fixture(autouse=True)
 def _few_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which parts are known does not hang on how finely they are measured."""
-    for module, name in ((propagation, "NOISES"), (propagation, "GROUPS"), (sheet, "GROUPS")):
-        monkeypatch.setattr(module, name, 4)
+    for name in ("NOISES", "GROUPS"):
+        monkeypatch.setattr(error_bars, name, 4)
 
 
 def model_game(targets: Any, scoring: Any, **wishes: Any) -> ds.ModelGame:

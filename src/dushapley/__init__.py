@@ -42,7 +42,6 @@ from dushapley.games import (
 from dushapley.games.model.catalogue import models, scores
 from dushapley.hashing import package_version
 from dushapley.protocol import Ask, Estimate, Problem
-from dushapley.results import stopping as stop
 from dushapley.results.citations import bibtex
 from dushapley.results.uncertainty import probability_greater
 from dushapley.results.valuation import Valuation
@@ -116,7 +115,6 @@ __all__ = [
     "report",
     "scores",
     "settle",
-    "stop",
     "value",
     "verify",
     "what_if",

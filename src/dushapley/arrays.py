@@ -13,6 +13,7 @@ Rows = Any
 """A block of rows as models take it: an array, a pandas table or scipy's compressed sparse rows
 (see `dushapley.data.rows`)."""
 FloatArray = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Queries = NDArray[np.bool_] | NDArray[np.float64]

@@ -90,15 +90,6 @@ class Ask:
         Shape (m,): which random draw of rows each pool uses. Pools with the same draw id hold the
         same rows of every owner who gives the same count. Needed for true fractions of games with
         rows, ignored elsewhere.
-    lag
-        How many of the pools asked last, these included, need not be answered yet: what is sent
-        are the answers to all before them that were not sent already. By it a method that learns
-        from answers keeps workers busy while it thinks, and what it learns from is fixed: never
-        what happens to have arrived.
-    around
-        Whether every owner's marginal around each pool is wanted instead of the pool's worth: what
-        one inside brings to the others, what one outside would bring. Answers have shape (m, I),
-        and each pool counts as I + 1 evaluations. Only of games that know how (`Problem.around`).
 
     Examples
     --------
@@ -111,18 +102,10 @@ class Ask:
     queries: Queries
     so_far: Estimate | Callable[[], Estimate | None] | None = None
     draws: IntArray | None = None
-    lag: int = 0
-    around: bool = False
 
     def estimate(self) -> Estimate | None:
         """The estimate before the answers, made now if it has to be."""
         return self.so_far() if callable(self.so_far) else self.so_far
-
-    @property
-    def cost(self) -> int:
-        """Evaluations that it counts as."""
-        m, n_players = self.queries.shape
-        return m * (n_players + 1) if self.around else m
 
 
 Conversation = Generator[Ask, FloatArray, Estimate]
@@ -156,8 +139,6 @@ class Problem:
     known
         Pools whose worth was paid before and that a method may ask first, for nothing: `budget`
         counts them. Shape (m, I), never nobody or everybody; empty unless the user wants it.
-    around
-        Whether the game tells every owner's marginal around a pool at once (`Ask.around`).
 
     Examples
     --------
@@ -181,7 +162,6 @@ class Problem:
     rng: np.random.Generator
     batch: int = 64
     known: BoolArray | None = None
-    around: bool = False
 
     def round_after(self, asked: int) -> int:
         """Pools of a round that begins after so many: `batch`, and later a sixteenth of those.

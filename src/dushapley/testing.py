@@ -37,6 +37,7 @@ from dushapley.estimators.exact import bits
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import find
 from dushapley.games import (
+    Answers,
     Game,
     KNNGame,
     LinearRegressionGame,
@@ -66,7 +67,7 @@ class CountingGame(Game):
         vars(self)["fractions"] = game.fractions
         self.asked = 0
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers | FloatArray:
         self.asked += len(queries)
         return self.game.evaluate(queries, draws)
 
@@ -115,7 +116,7 @@ def run(
         batch=2**16,
     )
     while (ask := talk.ask()) is not None:
-        talk.tell(game.evaluate(ask.queries, ask.draws))
+        talk.tell(Answers.of(game.evaluate(ask.queries, ask.draws)).values)
     assert talk.estimate is not None
     return talk.estimate
 

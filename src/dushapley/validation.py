@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -10,6 +11,7 @@ from functools import wraps
 from inspect import Signature, signature
 from math import inf, isfinite
 from numbers import Real
+from pathlib import Path
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
@@ -234,6 +236,38 @@ def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
     if fractions in ("exact", "rows", "none"):
         return fractions
     raise InvalidGame(f"fractions is {fractions!r}; choose 'exact', 'rows' or 'none'.")
+
+
+def place_of(name: object, names: Sequence[str], error: type[DUShapleyError]) -> int:
+    """Position of an owner by name; refuse one that is not there, naming those that are."""
+    if name not in names:
+        raise error(
+            f"There is no owner {name!r:.100}.{suggestion(str(name), tuple(names))} Owners are "
+            f"asked for by name: {', '.join(map(repr, names[:20]))}{', ...' * (len(names) > 20)}."
+        )
+    return names.index(str(name))
+
+
+def read_json(
+    path: str | os.PathLike[str],
+    kind: str,
+    written: str,
+    error: type[DUShapleyError],
+    longer: int = 1,
+) -> Any:
+    """Read a JSON file of this kind as `strict_json` does; refuse what is none with this error.
+
+    `written` says when or by what such files are.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            size = min(os.fstat(file.fileno()).st_size, longer * MOST_BYTES)
+            return strict_json(file.read(size + 1), longer=longer)
+    except (OSError, ValueError) as why:
+        raise error(
+            f"{os.fspath(path)} is not a readable {kind} ({why}). Pass the JSON file that was "
+            f"written {written}."
+        ) from why
 
 
 def check_format(data: object, wanted: str, error: type[DUShapleyError]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dushapley.arrays import FloatArray
-from dushapley.games.size.precision import effective_rows
+from dushapley.games.size.regression import effective_rows
 from dushapley.guarantees.uniformity import distance_to_uniform
 from dushapley_paper.experiment import (
     ClaimVerdict,

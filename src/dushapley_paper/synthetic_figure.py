@@ -6,7 +6,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.engine.value import value
-from dushapley.games.size.linear import LinearRegressionGame
+from dushapley.games.size.regression import LinearRegressionGame
 from dushapley_paper.accuracy import EFFORTS, MONTE_CARLO, Effort, error_curves, exact_values
 from dushapley_paper.curves import below_rivals, best_rival, draw_curves, ratio_rows
 from dushapley_paper.experiment import (

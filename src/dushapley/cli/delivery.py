@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,17 +22,9 @@ from dushapley.hashing import digest
 from dushapley.report import owner_page, report, summarize, text_table
 from dushapley.results.diagnosis import Diagnosis
 from dushapley.settlement.interactions import Interactions
-from dushapley.settlement.money import (
-    NO_CAP,
-    check_cap,
-    check_currency,
-    check_decimals,
-    check_floor,
-    check_pot,
-    rule_text,
-)
+from dushapley.settlement.money import agreed_terms, rule_text
 from dushapley.terminal import output, say
-from dushapley.validation import suggestion
+from dushapley.validation import LARGEST, suggestion
 
 SETTLEMENT = Path("settlement.json")
 """Where a settlement is written unless told otherwise."""
@@ -71,30 +64,24 @@ class Pot:
                 "--currency, --negative, --floor and --cap say how a pot is shared; pass --pot "
                 "AMOUNT with them."
             )
+        if self.pot is None:
+            return
         try:
-            check_floor(self.floor, self.negative)
-            limit = check_cap(self.cap, self.negative)
-            if self.pot is not None:
-                check_pot(self.pot, check_decimals(None, check_currency(self.currency)))
+            limit = self.agreed()["cap"]
         except InvalidSettlement as error:
             raise InvalidOption(str(error)) from error
         if limit is not None:
             say(f"warning: {rule_text(self.negative, limit)} Agree on that before anybody is paid.")
 
+    def agreed(self) -> dict[str, Any]:
+        """Pot and rule, checked and complete."""
+        names = ("currency", "negative", "floor", "cap")
+        return agreed_terms(self.pot, **{name: getattr(self, name) for name in names})
+
     @property
     def terms(self) -> str:
         """Pot and rule, as a settlement of them would say; "" without a pot."""
-        if self.pot is None:
-            return ""
-        cap = check_cap(self.cap, self.negative)
-        settled = {
-            "pot": str(check_pot(self.pot, check_decimals(None, self.currency))),
-            "currency": self.currency,
-            "negative": self.negative,
-            "floor": check_floor(self.floor, self.negative),
-            "cap": None if cap == NO_CAP else cap,
-        }
-        return terms_of(settled)
+        return "" if self.pot is None else terms_of(self.agreed())
 
     def shared(
         self,
@@ -105,10 +92,26 @@ class Pot:
         """The pot, shared by the values."""
         assert self.pot is not None
         self._refuse_no_gain(result)
-        return ds.settle(
-            result, self.pot, currency=self.currency, negative=self.negative, floor=self.floor,
-            cap=self.cap, record=record, diagnosis=diagnosis,
-        )  # fmt: skip
+        return ds.settle(result, record=record, diagnosis=diagnosis, **self.agreed())
+
+    def known_within(self, amount: float, game: ds.Game) -> Callable[[ds.Estimate], bool]:
+        """Whether every payment, as it would be by an estimate, is known to ± this amount."""
+
+        def is_known(so_far: ds.Estimate) -> bool:
+            valued = ds.Valuation(
+                owners=game.names, sizes=game.sizes, values=so_far.values,
+                std_errors=so_far.std_errors, covariance=so_far.covariance, method="", seed=0,
+                n_evaluations=2, n_distinct=2, n_computed=2, u_empty=0.0,
+                u_full=float(so_far.values.sum()),
+            )  # fmt: skip
+            try:
+                settled = self.shared(valued)
+            except InvalidSettlement:  # there is no gain so far
+                return False
+            ends = zip(settled.low or (), settled.high or (), strict=True)
+            return settled.low is not None and max(h - low for low, h in ends) <= 2 * amount
+
+        return is_known
 
     def _refuse_no_gain(self, result: ds.Valuation) -> None:
         """Refuse to share where all data are worth no more than none, unless all get the same."""
@@ -121,6 +124,33 @@ class Pot:
             "features or labels that owners and test file write differently would do this: look at "
             "the files. To pay everybody the same all the same, pass --negative floor --floor 1."
         )
+
+
+def precision_of(typed: str | None, currency: str | None) -> tuple[float | None, float | None]:
+    """A part of the spread of the values, or an amount of the pot; the other is None.
+
+    Up to 1 without a currency it is a part. Without a pot, `currency` is None.
+
+    Examples
+    --------
+    >>> precision_of("0.05", "EUR"), precision_of("500", "EUR"), precision_of("500 EUR", "EUR")
+    ((0.05, None), (None, 500.0), (None, 500.0))
+    """
+    if typed is None:
+        return None, None
+    try:
+        number, *unit = typed.split()
+        amount = float(number)
+    except ValueError:
+        amount, unit = float("nan"), []
+    if amount <= 1 and not unit:
+        return amount, None
+    if currency is None or " ".join(unit) not in ("", currency) or not 0 < amount < LARGEST:
+        raise InvalidOption(
+            f"--precision is {typed!r:.60}; it must be a part of the spread of the values, above 0 "
+            "and at most 1 (0.05), or with --pot an amount of its currency (500, '500 EUR')."
+        )
+    return None, amount
 
 
 @dataclass(frozen=True)

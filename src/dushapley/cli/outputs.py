@@ -21,6 +21,7 @@ from typer import Option
 
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.hashing import digest
+from dushapley.settlement.money import NO_CAP
 from dushapley.terminal import printable
 
 Force = Annotated[
@@ -65,8 +66,9 @@ def identity(record: Mapping[str, Any]) -> str:
 
 def terms_of(settled: Mapping[str, Any]) -> str:
     """What makes two settlements share the same money by the same rule, from a stored one."""
-    names = ("pot", "currency", "negative", "floor", "cap")
-    return digest("terms", *(str(settled.get(name)) for name in names))
+    cap = None if settled.get("cap") == NO_CAP else settled.get("cap")
+    names = ("pot", "currency", "negative", "floor")
+    return digest("terms", *(str(settled.get(name)) for name in names), str(cap))
 
 
 def stamp(job: str) -> str:

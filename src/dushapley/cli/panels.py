@@ -19,7 +19,7 @@ PANELS = {
         "memory", "encode", "backend", "model_seed",
     ),
     "How values are estimated": (
-        "method", "option", "budget", "precision", "stop", "max_seconds", "learn_from_ledger",
+        "method", "option", "budget", "precision", "max_seconds", "learn_from_ledger",
         "seed", "methods", "budgets", "seeds", "reference",
     ),
     "Where it runs and is kept": ("jobs", "executor", "address", "ledger", "no_ledger", "yes"),

@@ -61,7 +61,7 @@ def quote(
         frame = frame.drop_duplicates(["method", "evaluations"])
     if usual is not None:
         say(saving(frame, 6 * game.n_players))
-    if one_of(game).is_endless and game.at_least is None:
+    if one_of(game).is_endless and one_of(game).at_least is None:
         say(ENDLESS)
     if (why := most_trainings(game)) > 0:
         say(f"With --pot or --report, why adds up to {why:,} trainings (--no-why leaves them out).")

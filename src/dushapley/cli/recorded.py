@@ -6,31 +6,27 @@ import json
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from dushapley.cli import options as o
 from dushapley.cli.data import Inputs
+from dushapley.cli.delivery import precision_of
 from dushapley.cli.job import Job
-from dushapley.cli.stopping import stop_rule
 from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
 from dushapley.games.model.catalogue import MODELS
-from dushapley.settlement.money import (
-    DEFAULT_FLOOR,
-    NO_CAP,
-    check_cap,
-    check_decimals,
-    check_floor,
-    check_pot,
-)
+from dushapley.settlement.money import NO_CAP, agreed_terms
 from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import Finding, same_notes
 from dushapley.validation import is_number, is_whole
 
 OLDER = {"cap": NO_CAP, "encode": "pooled"}
 """What options meant that were not typed, in versions whose settlements are still verified."""
+TERMS = ("pot", "currency", "negative", "floor", "cap")
+"""Options that say what is shared and how."""
+MONEY = "money"
+"""A precision that was typed as an amount; how large is between the command and its pot."""
 FILES = ("files", "test")
 """Fields of a job that are files: recorded by name, and found by whoever verifies."""
 
@@ -165,18 +161,14 @@ def expected(stored: Settlement) -> dict[str, Any]:
     """What the command must have said, by option."""
     v = stored.valuation
     asked = {"method": v.method_asked, "option": dict(v.options), "budget": v.budget}
-    stop = v.details.get("stop")
-    ended = {"stop": stop.get("rule") if isinstance(stop, Mapping) else stop}
-    ended = ended if v.n_evaluations else {}  # a formula has nothing to stop
-    terms = ("pot", "currency", "negative", "floor", "cap", "decimals")
+    wish = {"precision": MONEY if "stopped_at" in v.details else v.precision}
     return {
         **stored.record["job"],
         **asked,
-        "precision": v.precision,
-        **ended,
+        **(wish if v.n_evaluations else {}),  # a formula has nothing to stop
         "learn_from_ledger": v.details.get("learned") is not None,
         "seed": v.seed,
-        **{name: getattr(stored, name) for name in terms},
+        **stored.terms,
     }
 
 
@@ -190,19 +182,14 @@ def agrees(given: Mapping[str, Any], name: str, wanted: Any) -> bool:
             files = [typed] if name == "test" else list(typed or ())
             names = [Path(file).name for file in files if file]
             return names == ([wanted] if isinstance(wanted, str) else list(wanted or ()))
-        if name == "stop":
-            return wanted == (None if typed is None else repr(stop_rule(typed)))
+        if name == "precision":
+            of_spread, amount = precision_of(typed, str(given.get("currency") or ""))
+            return bool(wanted == (MONEY if amount else of_spread))
         if name == "learn_from_ledger":
             return bool(typed) or not wanted  # of an empty ledger there was nothing to learn
-        if name == "pot":
-            return check_pot(typed, 18) == wanted
-        if name == "floor":
-            part = check_floor(typed, str(given.get("negative"))) or wanted
-            return wanted is None or Fraction(part or DEFAULT_FLOOR) == Fraction(wanted)
-        if name == "cap":
-            return check_cap(typed, str(given.get("negative"))) == wanted
-        if name == "decimals":
-            return check_decimals(None, str(given.get("currency") or "")) == wanted
+        if name in TERMS or name == "decimals":
+            asked: dict[str, Any] = {term: given.get(term) for term in TERMS}
+            return bool(agreed_terms(asked.pop("pot"), **asked)[name] == wanted)
         if name == "option":
             return o.method_options(typed or []).items() <= dict(wanted).items()
         if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):

@@ -25,7 +25,7 @@ from dushapley.hashing import digest
 from dushapley.report import owner_page, summarize, text_table
 from dushapley.report import report as page_of
 from dushapley.report.letters import check_shown
-from dushapley.report.logo import embedded
+from dushapley.report.page import embedded
 from dushapley.report.payments import payments_csv, payments_parquet, payments_workbook
 from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import as_stored, offline_findings

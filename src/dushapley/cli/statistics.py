@@ -16,7 +16,7 @@ from dushapley.data.reading import Reading
 from dushapley.data.summaries import Statistics
 from dushapley.errors import InvalidOption, InvalidOwners
 from dushapley.games.model.catalogue import check_task, choose
-from dushapley.report.numbers import plural
+from dushapley.report.wording import plural
 from dushapley.terminal import output, say
 
 

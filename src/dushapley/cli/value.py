@@ -10,11 +10,10 @@ from typing import Annotated
 from typer import Context, Exit, Option
 
 from dushapley.cli import options as o
-from dushapley.cli.delivery import Delivery
+from dushapley.cli.delivery import Delivery, precision_of
 from dushapley.cli.job import Job
 from dushapley.cli.pairs import measured_pairs, pairs_cost
 from dushapley.cli.quote import agree_on_plan
-from dushapley.cli.stopping import stop_rule
 from dushapley.cli.why import (
     alternatives,
     diagnosed,
@@ -36,15 +35,11 @@ def value(
     means: o.Means,
     wanted: Delivery,
     precision: Annotated[
-        float | None,
-        Option(help="Stop when 95% intervals (of the total error) are this part of the spread."),
-    ] = None,
-    stop: Annotated[
         str | None,
         Option(
-            help="Stop when this is known, like 'payments 0.1 and ranking 0.95 top 3 or seconds "
-            "600'; also values.",
-            metavar="RULE",
+            help="Stop when 95% intervals (of the total error) are ± this part of the spread of "
+            "the values, say 0.05; or of payments ± this much of the pot, say '500 EUR'.",
+            metavar="P",
         ),
     ] = None,
     learn_from_ledger: Annotated[
@@ -70,8 +65,8 @@ def value(
 
         dushapley value owners --by-file --target y --test test.csv --pot 100000
     """
-    check_wishes(precision, executor, means.jobs, address, max_seconds)
-    rule = stop_rule(stop, precision)
+    part, amount = precision_of(precision, wanted.currency if wanted.pot else None)
+    check_wishes(part, executor, means.jobs, address, max_seconds)
     wanted.refuse_outputs(job, means)
     game = job.game()
     others = job.others()
@@ -79,9 +74,9 @@ def value(
     command = shlex.join(["dushapley", *(context.obj or ())])
     with Run(
         game, asked.method, options=asked.options, budget=asked.budget_of(game), seed=asked.seed,
-        precision=precision, stop=rule, max_seconds=max_seconds, n_jobs=means.jobs,
-        executor=executor, address=address, ledger=means.ledger_of(game),
-        learn_from_ledger=learn_from_ledger,
+        precision=part, stop=None if amount is None else wanted.known_within(amount, game),
+        max_seconds=max_seconds, n_jobs=means.jobs, executor=executor, address=address,
+        ledger=means.ledger_of(game), learn_from_ledger=learn_from_ledger,
     ) as run:  # fmt: skip
         asks_why = is_asked_why(wanted.asks_why, game.n_players)
         apart = most_trainings(game) if asks_why else 0

@@ -17,13 +17,16 @@ from dushapley.cli.quote import agree_on_evaluations
 from dushapley.cli.recorded import command_finding, intake_finding, recorded, recorded_job
 from dushapley.data.files import SourceFile, sources
 from dushapley.errors import InvalidSettlement
-from dushapley.games import Game
-from dushapley.results.valuation import Valuation
 from dushapley.settlement.comparison import TOLERANCE, first_difference, scale_of
 from dushapley.settlement.growth import measure_growth
-from dushapley.settlement.replay import refuse_endless
 from dushapley.settlement.settlement import Settlement
-from dushapley.settlement.verification import Finding, as_stored, value_findings, verdict_on
+from dushapley.settlement.verification import (
+    Finding,
+    as_stored,
+    refuse_endless,
+    value_findings,
+    verdict_on,
+)
 from dushapley.terminal import output
 from dushapley.validation import MOST_COUNT
 
@@ -67,7 +70,9 @@ def verify(
         game = job.game()
         trusted = o.default_ledger(game.context) if from_ledger and game.context else ledger
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
-        most = agreed_evaluations(stored.valuation, game, means, ask=trusted is None)
+        most = MOST_COUNT if yes else None
+        if trusted is None and stored.valuation.fingerprint == game.fingerprint:
+            agree_on_evaluations(game, refuse_endless(stored.valuation, game, most), means)
         found = value_findings(data, game, ledger=trusted, n_jobs=jobs, most_evaluations=most)
         asked = "--no-why" not in record["command"].split()
         found += [NO_REASONS] * (asked and "diagnosis" not in data)
@@ -100,16 +105,6 @@ def growth_finding(settled: Settlement, game: Any, ledger: Path | None, jobs: in
     slack = TOLERANCE * scale_of(v)
     difference = first_difference(stored, again, ("growth",), TOLERANCE, lambda _: slack, v.owners)
     return [Finding("growth", difference is None, difference or "the same, measured again")]
-
-
-def agreed_evaluations(stored: Valuation, game: Game, means: o.Means, *, ask: bool) -> int | None:
-    """How many evaluations may be made, after asking where they are many; None: the usual."""
-    if stored.fingerprint != game.fingerprint:
-        return None  # another game, so nothing will be paid
-    plan = refuse_endless(stored, game, MOST_COUNT if means.yes else None)
-    if ask:
-        agree_on_evaluations(game, plan.budget, means)
-    return plan.budget if means.yes else None
 
 
 def refuse_other_files(files: Sequence[SourceFile], recorded: Sequence[Any]) -> None:

@@ -148,11 +148,6 @@ class Listing(NamedTuple):
     skipped: tuple[Finding, ...]
 
 
-def files_in(paths: PathLike | Iterable[Any]) -> list[Path]:
-    """The files themselves; `listing` says more."""
-    return listing(paths).files
-
-
 def listing(paths: PathLike | Iterable[Any]) -> Listing:
     """The files themselves; a folder stands for its tables, in the order of their names.
 
@@ -228,8 +223,3 @@ def owner_name(path: Path) -> str:
         if path.name.lower().endswith(ending) and len(path.name) > len(ending):
             return path.name[: -len(ending)]
     return path.name
-
-
-def read_table(path: PathLike) -> pd.DataFrame:
-    """One table, or an explanation of why it cannot be read."""
-    return SourceFile.read(path).table()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SPACES, APOSTROPHES, MINUS = "[ \u00a0\u202f\u2009]", "['’]", "−"
 PROBED = 50
 """Different entries that are looked at before all of a column is."""
-EXACT = 2**53
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,15 @@ from dushapley.validation import refuse
 Kind = Literal["regression", "classification", "bins"]
 
 FORMAT = "dushapley.statistics/1"
-ARRAYS: dict[str, tuple[str, ...]] = {
-    "regression": ("mean", "scatter"),
-    "classification": ("classes", "counts", "means", "squares", "scatter"),
-    "bins": ("edges", "column", "counts", "means", "squares"),
-}
-"""Arrays that each kind of statistics consists of."""
+ARRAYS: dict[str, dict[str, str]] = {
+    "regression": {"mean": "z", "scatter": "zz"},
+    "classification": {
+        "classes": "c", "counts": "c", "means": "cd", "squares": "cd", "scatter": "dd",
+    },
+    "bins": {"edges": "e", "column": "", "counts": "b", "means": "b", "squares": "b"},
+}  # fmt: skip
+"""Arrays that each kind of statistics consists of, with their axes: d features, z of them with the
+target, c classes, b bins between e edges."""
 KINDS = {"classes": "iufbU", "column": "iu"}
 """Kinds of arrays that hold something other than decimal numbers."""
 MOST_BYTES, MOST_ROWS = 2**28, 2**53
@@ -114,41 +117,30 @@ class Statistics:
 
     def check(self) -> None:
         """Refuse arrays that cannot be statistics of any rows."""
-        for name, shape in self._shapes().items():
-            array = self.arrays[name]
-            if array.shape != shape or array.dtype.kind not in KINDS.get(name, "f"):
-                raise self._impossible(
-                    f"{name} has shape {array.shape} and type {array.dtype}, which must be {shape} "
-                    + ("of decimal numbers" if name not in KINDS else "")
-                )
-        numbers = [a for a in self.arrays.values() if a.dtype.kind == "f"]
-        if not 1 <= self.n_rows <= MOST_ROWS or not all(np.isfinite(a).all() for a in numbers):
-            raise InvalidOwners(
-                f"Statistics of {self.name!r} hold {self.n_rows} rows and numbers that are missing "
-                "or infinite; all must be finite. Mend the rows and write the file again."
-            )
         fault = self._fault()
         if fault:
-            raise self._impossible(fault)
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        d, c = self.n_features, self.arrays.get("classes", np.empty(0)).size
-        bins = self.arrays.get("edges", np.empty(0)).size + 1
-        shapes: dict[str, dict[str, tuple[int, ...]]] = {
-            "regression": {"mean": (d + 1,), "scatter": (d + 1, d + 1)},
-            "classification": {
-                "classes": (c,), "counts": (c,), "means": (c, d), "squares": (c, d),
-                "scatter": (d, d),
-            },
-            "bins": {
-                "edges": (bins - 1,), "column": (), "counts": (bins,), "means": (bins,),
-                "squares": (bins,),
-            },
-        }  # fmt: skip
-        return shapes[self.kind]
+            raise InvalidOwners(
+                f"Statistics of {self.name!r}: {fault}. Write the file again from the rows."
+            )
 
     def _fault(self) -> str:
         """What no rows could have given; "" where there is nothing."""
+        axes = {"d": self.n_features, "z": self.n_features + 1}
+        axes["c"] = self.arrays.get("classes", np.empty(0)).size
+        axes["e"] = self.arrays.get("edges", np.empty(0)).size
+        axes["b"] = axes["e"] + 1
+        for name, letters in ARRAYS[self.kind].items():
+            array, shape = self.arrays[name], tuple(axes[letter] for letter in letters)
+            kinds = KINDS.get(name, "f")
+            if array.shape != shape or array.dtype.kind not in kinds:
+                return (
+                    f"{name} has shape {array.shape} and type {array.dtype}; it needs shape "
+                    f"{shape} and a type of {' or '.join(map(repr, kinds))}"
+                )
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                return f"{name} holds numbers that are missing or infinite; all must be finite"
+        if not 1 <= self.n_rows <= MOST_ROWS:
+            return f"they are of {self.n_rows} rows"
         counts = self.arrays.get("counts", np.array([float(self.n_rows)]))
         if (counts < (self.kind == "classification")).any() or counts.sum() != self.n_rows:
             return f"counts add up to {counts.sum():g} of {self.n_rows} rows, or some are too small"
@@ -163,11 +155,6 @@ class Statistics:
         if not possible.all() or not np.allclose(scatter, scatter.T, rtol=SLACK, atol=0):
             return "scatter is not a matrix of squares and products"
         return ""
-
-    def _impossible(self, fault: str) -> InvalidOwners:
-        return InvalidOwners(
-            f"Statistics of {self.name!r}: {fault.strip()}. Write the file again from the rows."
-        )
 
 
 def _arrays(content: bytes) -> dict[str, Array]:
@@ -242,7 +229,13 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
     makers = {"regression": regression_statistics, "classification": classification_statistics}
     if chosen not in makers:
         raise InvalidOwners(f"kind is {kind!r}; choose 'regression' or 'classification'.")
-    refuse_wide(owners)
+    needed = sum(8 * (X.shape[1] + 1) ** 2 for X in owners.X if X.ndim == 2)
+    if needed > MOST_SCATTER:
+        raise InvalidOwners(
+            f"Statistics of {owners.X[0].shape[1]:,} columns take {needed:,} bytes for "
+            f"{len(owners)} owners; at most {MOST_SCATTER:,} are computed. Leave out columns, or "
+            "let models be trained on the rows."
+        )
     columns = () if owners.columns is None else (*owners.columns, str(owners.target))
     statistics = []
     for name, X, y in zip(owners.names, owners.X, owners.y, strict=True):
@@ -256,22 +249,6 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
         made.check()
         statistics.append(replace(made, columns=columns))
     return tuple(statistics)
-
-
-def scatter_bytes(owners: Owners) -> int:
-    """Memory that the co-moments of all owners' columns take together."""
-    widths = [X.shape[1] + 1 if X.ndim == 2 else 1 for X in owners.X]
-    return sum(8 * width**2 for width in widths)
-
-
-def refuse_wide(owners: Owners) -> None:
-    """Refuse rows of so many columns that their co-moments do not fit."""
-    if scatter_bytes(owners) > MOST_SCATTER:
-        raise InvalidOwners(
-            f"Statistics of {owners.X[0].shape[1]:,} columns take {scatter_bytes(owners):,} bytes "
-            f"for {len(owners)} owners; at most {MOST_SCATTER:,} are computed. Leave out columns, "
-            "or let models be trained on the rows."
-        )
 
 
 def _kind(owners: Owners) -> Kind:

@@ -19,10 +19,10 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, Fractions, Queries
+from dushapley.arrays import BoolArray, Fractions, IntArray, Queries
 from dushapley.engine.dialogue import ROUND, Dialogue, foreseen
-from dushapley.engine.error_bars import Carrier, kept_covariance
-from dushapley.engine.executors.base import one_blas_thread
+from dushapley.engine.error_bars import Carrier
+from dushapley.engine.executors.worker import one_blas_thread
 from dushapley.engine.history import run_history
 from dushapley.engine.plan import Plan
 from dushapley.engine.transcript import Transcript
@@ -46,7 +46,7 @@ from dushapley.results.schema import (
     wrong,
 )
 from dushapley.results.valuation import Valuation
-from dushapley.validation import check_whole, is_number, is_partial, pool_name, refuse, strict_json
+from dushapley.validation import check_whole, is_number, is_partial, pool_name, read_json, refuse
 
 FORMAT = "dushapley.asktell/1"
 
@@ -149,13 +149,10 @@ class AskTell(Dialogue):
         self.budget, self._options = budget, dict(options or {})
         self._method = method if isinstance(method, str) else self.plan.method.name
         self._foreseen = foreseen(self)
-        self._n_taken = self._n_answered = 0  # rounds
-        self._numbers: dict[bytes, int] = {}
         self._questions: list[Question] = []
-        self._handed = 0  # questions that were handed out, the first so many
-        self._again: list[Question] = []  # handed out before `load`, and to be handed out again
-        self._outcomes: dict[int, Outcome] = {}
-        self._rounds: deque[list[int]] = deque()  # taken, and not all told
+        self._asked = 0  # questions that were ever handed out, the first so many
+        self._handed = 0  # those since `load`: others are handed out again
+        self._rounds: deque[IntArray] = deque()  # numbers of rounds taken, and not all told
         self._transcript = Transcript(self.plan.budget)
 
     @property
@@ -167,12 +164,17 @@ class AskTell(Dialogue):
     @property
     def n_told_pools(self) -> int:
         """Different pools whose worth is known."""
-        return len(self._outcomes)
+        return self._transcript.n_known
 
     @property
     def unanswered(self) -> list[Question]:
         """Questions that were handed out, and of which nothing was told: to try again, say."""
-        return [q for q in self._questions[: self._handed] if q.number not in self._outcomes]
+        return self._untold(0, self._asked)
+
+    def _untold(self, start: int, end: int) -> list[Question]:
+        """Those of some questions of which nothing was told."""
+        numbers = self._transcript.unknown(np.arange(start, end))
+        return [self._questions[number] for number in numbers.tolist()]
 
     @overload
     def ask(self) -> Ask | None: ...
@@ -189,14 +191,14 @@ class AskTell(Dialogue):
         if most is None:
             return super().ask()
         check_whole(most, "most", least=0)
-        open_ = [q for q in self._again if q.number not in self._outcomes]
-        again, self._again = open_[:most], open_[most:]
-        most -= len(again)
-        while len(self._questions) - self._handed < most and self._take():
+        while (
+            len(ready := self._untold(self._handed, len(self._questions))) < most and self._take()
+        ):
             pass
-        handed = self._questions[self._handed : self._handed + most]
-        self._handed += len(handed)
-        return again + handed
+        handed = ready[:most]
+        self._handed = max([self._handed, *(question.number + 1 for question in handed)])
+        self._asked = max(self._asked, self._handed)
+        return handed
 
     @one_blas_thread()
     def tell(
@@ -225,99 +227,91 @@ class AskTell(Dialogue):
             self._tell_round(question)  # type: ignore[arg-type]
             return
         known = question.number if isinstance(question, Question) else question
-        if not isinstance(known, (int, np.integer)) or not 0 <= known < self._handed:
+        if not isinstance(known, (int, np.integer)) or not 0 <= known < self._asked:
             raise ProtocolViolated(
-                f"No question has the number {known!r}; {self._handed} were asked, from 0 on. Tell "
+                f"No question has the number {known!r}; {self._asked} were asked, from 0 on. Tell "
                 "what `ask` gave, or its number."
             )
-        if (before := self._outcomes.get(int(known))) is not None:
-            if value is not None and before.failure is None and before.value == value:
-                return
+        stands = self._transcript.outcome(int(known))
+        if stands is None:
+            outcome = self._outcome(self._questions[known], value, noise, failure)
+            self._transcript.learn_one(int(known), outcome)
+            self._deliver()
+        elif value is None or stands.value != value:
             raise ProtocolViolated(
-                f"Question {known} was told before, as {before.failure or before.value}. An answer "
+                f"Question {known} was told before, as {stands.failure or stands.value}. An answer "
                 "stands: tell each question once."
             )
-        self._outcomes[int(known)] = self._outcome(
-            self._questions[int(known)], value, noise, failure
-        )
-        self._deliver()
 
     def _outcome(
         self, question: Question, value: float | None, noise: float | None, failure: str | None
     ) -> Outcome:
         pool = pool_name(question.pool, self.names)
-        if (value is None) == (failure is None):
-            raise ProtocolViolated(f"Of {pool}, tell either a value or a failure=.")
-        if failure is not None:
-            if question.number == 0:
-                raise ProtocolViolated(
-                    "Nobody's pool was told as a failure, but failures count as what it is worth. "
-                    "Tell its value: that of the best guess without any data."
-                )
-            return Outcome(float("nan"), str(failure).splitlines()[0][:200] or "failure")
-        if not is_number(value) or not np.isfinite(value):
-            raise ProtocolViolated(
+        sound = value is None or (is_number(value) and np.isfinite(value))
+        refuse(
+            ProtocolViolated,
+            (
+                (value is None) == (failure is None),
+                f"Of {pool}, tell either a value or a failure=.",
+            ),
+            (
+                failure is not None and question.number == 0,
+                "Nobody's pool was told as a failure, but failures count as what it is worth. "
+                "Tell its value: that of the best guess without any data.",
+            ),
+            (
+                not sound,
                 f"Of {pool} the value {value!r} was told; it must be a finite number. Tell a "
-                "failure= where there is none."
-            )
-        if noise is not None and not is_number(noise, above=-1e-300):
-            raise ProtocolViolated(f"Of {pool} the noise {noise!r} was told; it must be 0 or more.")
+                "failure= where there is none.",
+            ),
+            (
+                noise is not None and not is_number(noise, above=-1e-300),
+                f"Of {pool} the noise {noise!r} was told; it must be 0 or more.",
+            ),
+        )
+        if value is None:
+            return Outcome(float("nan"), str(failure).splitlines()[0][:200] or "failure")
         return Outcome(float(value) + 0.0, spread=None if noise is None else float(noise))
 
     def _take(self) -> bool:
         """Take the next round, and number its pools."""
         ask = next(self._foreseen, None)
-        if ask is None:  # as far as questions depend on no answer; else the one that is open
-            ask = super().ask() if self._n_taken == self._n_answered else None
+        if ask is None and not self._rounds:  # the rest depends on answers, all of which are in
+            ask = super().ask()
         if ask is None:
             return False
-        self._n_taken += 1
-        partial = is_partial(ask.queries)
-        draws = [None] * len(ask.queries) if ask.draws is None else ask.draws.tolist()
-        numbers = []
-        for row, draw, part in zip(ask.queries, draws, partial.tolist(), strict=True):
-            used = draw if part and self.fractions == "rows" else None
-            key = row.astype(np.float64).tobytes() + repr(used).encode()
-            n = self._numbers.setdefault(key, len(self._numbers))
-            if n == len(self._questions):
-                members = tuple(np.array(self.names, dtype=object)[np.asarray(row) > 0])
-                self._questions.append(Question(n, row, members, used))
-            numbers.append(n)
+        partial = is_partial(ask.queries) & (self.fractions == "rows")
+        draws = partial if ask.draws is None else ask.draws
+        used = [int(draw) if part else None for draw, part in zip(draws, partial, strict=True)]
+        rows = ask.queries.astype(np.float64)
+        keys = [row.tobytes() + repr(draw).encode() for row, draw in zip(rows, used, strict=True)]
+        numbers, new = self._transcript.number(keys)
+        for place in new.tolist():
+            pool = ask.queries[place]
+            members = tuple(np.array(self.names, dtype=object)[np.asarray(pool) > 0])
+            self._questions.append(Question(len(self._questions), pool, members, used[place]))
         self._rounds.append(numbers)
         self._deliver()
         return True
 
     def _deliver(self) -> None:
         """Answer rounds of the conversation, in their order, as far as all is told."""
-        while self._rounds and all(n in self._outcomes for n in self._rounds[0]):
+        while self._rounds and not len(self._transcript.unknown(self._rounds[0])):
             numbers, ask = self._rounds.popleft(), super().ask()
             assert ask is not None
-            self._record(ask, numbers)
-            super().tell([self._value(n) for n in numbers])
-
-    def _record(self, ask: Ask, numbers: list[int]) -> None:
-        """Remember a round that is all told."""
-        places = np.array(numbers, dtype=np.int64)
-        self._transcript.learn(places, Answers.of([self._outcomes[n] for n in numbers]))
-        self._transcript.add(ask, places)
-        self._n_answered += 1
-
-    def _value(self, n: int) -> float:
-        """What a pool counts as; a failure as nobody's, which is told first of all."""
-        outcome = self._outcomes[n]
-        return outcome.value if outcome.failure is None else self._outcomes[0].value
+            self._transcript.add(ask, numbers)
+            super().tell(self._transcript.at(numbers))
 
     def _tell_round(self, values: ArrayLike) -> None:
         while not self._rounds and self._take():
             pass
-        ask, numbers = super().ask(), list(self._rounds[0]) if self._rounds else []
-        super().tell(values)
-        self._rounds.popleft()
-        self._handed = max(self._handed, *(n + 1 for n in numbers))
-        for n, value in zip(numbers, np.asarray(values, dtype=np.float64).tolist(), strict=True):
-            self._outcomes.setdefault(n, Outcome(value))
-        if ask is not None:
-            self._record(ask, numbers)
+        ask = super().ask()
+        super().tell(values)  # which refuses what is told too much
+        assert ask is not None
+        numbers = self._rounds.popleft()
+        self._asked = max(self._asked, int(numbers.max()) + 1)
+        self._transcript.learn(numbers, Answers(np.asarray(values, dtype=np.float64)))
+        self._transcript.add(ask, numbers)
         self._deliver()
 
     @one_blas_thread()
@@ -344,21 +338,13 @@ class AskTell(Dialogue):
             lambda: iter(()),
         )
         errors, _ = carrier.errors()
-        trail = run_history(self.sizes, self._transcript, self._transcript.values, estimate)
-        return Valuation(
+        trail = run_history(self.sizes, self._transcript, estimate)
+        return self.plan.valuation(
+            estimate,
             owners=self.names,
             sizes=self.sizes,
-            values=estimate.values,
-            std_errors=estimate.std_errors,
-            covariance=kept_covariance(estimate),
-            method=self.plan.label,
             seed=self.seed,
             budget=self.budget,
-            options=dict(self.plan.options),
-            biased=self.plan.method.is_biased(self.plan.options),
-            guarantee=estimate.guarantee,
-            notes=(*((self.plan.reason,) if self.plan.reason else ()), *estimate.notes),
-            version=package_version("dushapley"),
             n_evaluations=max(self.n_told, self.n_told_pools),
             n_distinct=self.n_told_pools,
             n_computed=self.n_told_pools,
@@ -366,19 +352,18 @@ class AskTell(Dialogue):
             u_empty=self.empty,
             u_full=self.full,
             complete=self.finished,
-            failures=dict(sorted(Counter(self._failures()).items())),
+            failures=dict(sorted(Counter(self._transcript.failures.values()).items())),
             errors=errors,
             details={**estimate.details, "trail": trail},
         )
 
-    def _failures(self) -> list[str]:
-        return [o.failure for o in self._outcomes.values() if o.failure is not None]
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store what was asked and told as JSON; all of it or, if that fails, nothing."""
+        outcomes = ((n, self._transcript.outcome(n)) for n in range(self._asked))
         told = [
             [n, None if o.failure else o.value, o.spread, o.failure]
-            for n, o in sorted(self._outcomes.items())
+            for n, o in outcomes
+            if o is not None
         ]
         stored = {
             "format": FORMAT,
@@ -392,7 +377,7 @@ class AskTell(Dialogue):
             "seed": self.seed,
             "batch": self.batch,
             "known": None if self.known is None else self.known.astype(int).tolist(),
-            "asked": self._handed,
+            "asked": self._asked,
             "questions": self._digest(),
             "told": told,
         }
@@ -403,8 +388,7 @@ class AskTell(Dialogue):
 
     def _digest(self) -> str:
         """Which pools were handed out: another version of a method might ask others."""
-        asked = list(self._numbers)[: self._handed]
-        return sha256(*asked).hex()
+        return sha256(*self._transcript.keys[: self._asked]).hex()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, method: Method | None = None) -> Self:
@@ -436,22 +420,24 @@ class AskTell(Dialogue):
 
     @one_blas_thread()
     def _restore(self, stored: Mapping[str, Any], path: Path) -> None:
-        self._handed = stored["asked"]
-        self._outcomes = {
+        self._asked = stored["asked"]
+        told = {
             n: Outcome(float("nan") if value is None else value, failure, spread=noise)
             for n, value, noise, failure in stored["told"]
         }
-        while len(self._questions) < self._handed and self._take():
-            pass
-        short = len(self._questions) < self._handed
-        if short or any(n >= self._handed for n in self._outcomes):
+        numbered = 0
+        while len(self._questions) < self._asked and self._take():
+            numbers = range(numbered, numbered := len(self._questions))
+            for n in told.keys() & numbers:
+                self._transcript.learn_one(n, told[n])
+            self._deliver()
+        if len(self._questions) < self._asked or any(n >= self._asked for n in told):
             raise ProtocolViolated(f"{path} tells of more questions than the method asks.")
         if self._digest() != stored["questions"]:
             raise ProtocolViolated(
                 f"{path} holds answers to other questions than {self._method} asks today: it was "
                 f"saved by dushapley {stored['version']}, or changed since. Go on with that one."
             )
-        self._again = self.unanswered
 
 
 TOLD: tuple[Rule, ...] = whole(), optional(number()), optional(number(least=0)), optional(text(200))
@@ -491,14 +477,8 @@ STORED = fields(
 
 def _read(path: Path) -> dict[str, Any]:
     """What was saved, checked field by field."""
-    try:
-        refuse(ProtocolViolated, (not path.is_file(), f"The conversation {path} is not a file."))
-        stored = strict_json(path.read_bytes(), longer=100)  # an answer to each of many questions
-    except (OSError, ValueError) as error:
-        raise ProtocolViolated(
-            f"The conversation {path} cannot be read ({error}). Name a file that was saved by "
-            "AskTell.save."
-        ) from error
+    longer = 100  # an answer to each of many questions
+    stored = read_json(path, "conversation", "by AskTell.save", ProtocolViolated, longer)
     if fault := STORED(stored, ""):
         raise ProtocolViolated(
             f"The conversation {path} cannot be used: {fault}. Use it as it was saved."

@@ -2,14 +2,13 @@
 
 `Dialogue` is the rule book of a run. It asks ∅ and the grand coalition first, hands every round of
 the estimator on, counts the budget, refuses answers that are not numbers, and keeps the estimate so
-far. `Ahead` takes rounds before their turn has come: of a method whose questions depend on no
-answer from a second conversation on made-up answers, of any other those that it asked while
-answers were out. Answers go in by the order of questions, so no bit depends on who was first.
+far. `foreseen` takes rounds before their turn has come, of methods whose questions depend on no
+answer: from a second conversation on made-up answers. Answers go in by the order of questions, so
+no bit depends on who was first.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,6 @@ from dushapley.errors import (
     InvalidGame,
     InvalidOption,
     ProtocolViolated,
-    UtilityFailed,
 )
 from dushapley.estimators.method import Method
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
@@ -56,6 +54,9 @@ class Dialogue:
     [3.1, 3.2, 2.7]
     """
 
+    each = 1
+    """Evaluations that a pool counts as."""
+
     def __init__(
         self,
         method: str | Method | Plan,
@@ -69,7 +70,6 @@ class Dialogue:
         seed: int = 0,
         batch: int = ROUND,
         known: BoolArray | None = None,
-        around: bool = False,
     ) -> None:
         self.n_players = check_whole(n_players, "n_players")
         self.names = check_names(names, self.n_players)
@@ -86,16 +86,12 @@ class Dialogue:
         self.batch = batch
         self.known = None if known is None else pools_between(known, self.n_players)
         self._check_budget()
-        self.around = around
-        self.n_asked = self.n_told = self.rounds = 0
+        self.n_asked = self.n_told = 0
         self.empty = self.full = float("nan")
         self.finished = False
         self._so_far: Ask | Estimate | None = None
         self._talk: Conversation | None = None
-        self._lag = self._sent = 0
-        self._answers: deque[FloatArray] = deque()  # told, and not yet sent
-        self._gains: FloatArray | None = None  # marginals, likewise
-        self.open: deque[Ask] = deque()
+        self._round: Ask | None = None  # and not yet answered
         self._open(Ask(ends(self.n_players)))
 
     def _check_budget(self) -> None:
@@ -113,7 +109,7 @@ class Dialogue:
 
     def again(self) -> Dialogue:
         """The same conversation from its beginning."""
-        return Dialogue(
+        return type(self)(
             self.plan,
             self.n_players,
             sizes=self.sizes,
@@ -122,7 +118,6 @@ class Dialogue:
             seed=self.seed,
             batch=self.batch,
             known=self.known,
-            around=self.around,
         )
 
     @property
@@ -134,16 +129,13 @@ class Dialogue:
 
     def ask(self) -> Ask | None:
         """The round to tell next, or None when there are no more."""
-        return self.open[0] if self.open else None
+        return self._round
 
     def tell(self, values: ArrayLike) -> None:
-        """Answer the oldest open round, one number per pool."""
-        if not self.open:
+        """Answer the open round, one number per pool."""
+        if self._round is None:
             raise ProtocolViolated("Nothing was asked; the conversation is over.")
-        if self.open[0].around:  # gigabytes, so not copied
-            self._tell_marginals(np.asarray(values, dtype=np.float64))
-            return
-        queries = self.open[0].queries
+        queries = self._round.queries
         answers = np.asarray(values, dtype=np.float64) + 0.0  # no negative zeros: SQLite has none
         if answers.shape != (len(queries),):
             raise ProtocolViolated(
@@ -158,40 +150,25 @@ class Dialogue:
         self.hear(answers)
 
     def hear(self, answers: FloatArray) -> None:
-        """Take in answers to the oldest open round that are known to be sound."""
-        self.open.popleft()
-        self.n_told += len(answers)
+        """Take in answers to the open round that are known to be sound."""
+        self._round, self.n_told = None, self.n_asked
         if self._talk is None:
             self.empty, self.full = float(answers[0]), float(answers[1])
             self._begin()
         else:
-            self._answers.append(answers)
-            self._advance()
-
-    def _tell_marginals(self, gains: FloatArray) -> None:
-        """Answer a round that asks for marginals: one number per pool and owner."""
-        ask = self.open.popleft()
-        if gains.shape != ask.queries.shape:
-            raise ProtocolViolated(
-                f"The answers have shape {gains.shape}; marginals of shape {ask.queries.shape} "
-                "were asked for. Tell one number for each pool and owner."
-            )
-        refuse_odd_gains(gains, self.names)
-        self.n_told += ask.cost
-        self._gains = gains
-        self._advance()
+            self._advance(answers)
 
     def stop(self) -> None:
-        """End the conversation with the estimate so far; open rounds are taken back."""
+        """End the conversation with the estimate so far; an open round is taken back."""
         _ = self.estimate  # made before the method is left
-        self.n_asked -= sum(ask.cost for ask in self.open)
-        self.open.clear()
+        self._round, self.n_asked = None, self.n_told
         if self._talk is not None:
             self._talk.close()
 
     def _begin(self) -> None:
         if self.n_players == 1:  # efficiency leaves nothing to estimate
-            self._finish(Estimate(np.array([self.full - self.empty])))
+            only = np.array([self.full - self.empty])
+            self._finish(Estimate(only, weights=np.array([[-1.0, 1.0]])))
             return
         problem = Problem(
             n_players=self.n_players,
@@ -204,12 +181,10 @@ class Dialogue:
             rng=np.random.default_rng(self.seed),
             batch=self.batch,
             known=self.known,
-            around=self.around,
         )
         self._talk = self.plan.method.run(problem)
-        self._sent = 2
         try:
-            self._advance(start=True)
+            self._advance(None)
         except (MemoryError, OverflowError) as error:
             raise InvalidOption(
                 f"{self.plan.method.name} plans all of its budget of {self.plan.budget:,} "
@@ -217,34 +192,15 @@ class Dialogue:
                 "budget, or choose a method that goes on as long as it may (permutation, svarm)."
             ) from error
 
-    def _advance(self, *, start: bool = False) -> None:
-        """Let the method speak as long as it has all the answers that it waits for."""
+    def _advance(self, answers: FloatArray | None) -> None:
+        """Let the method speak until it asks for something; None starts it."""
         assert self._talk is not None
-        while not self.finished and (owed := self.n_asked - self._lag) <= self.n_told:
-            answers = None if start else self._taken(owed - self._sent)
-            start = False
+        while self._round is None and not self.finished:
             try:
-                ask = self._talk.send(answers)  # type: ignore[arg-type]  # None starts it
+                self._open(self._talk.send(answers))  # type: ignore[arg-type]
             except StopIteration as stop:
                 self._finish(stop.value)
-                return
-            self._lag = max(0, ask.lag)
-            self._open(ask)
-
-    def _taken(self, count: int) -> FloatArray:
-        """The next answers that were told, exactly so many."""
-        self._sent += max(0, count)
-        if self._gains is not None:
-            gains, self._gains = self._gains, None
-            return gains
-        parts = []
-        while count > 0:
-            first = self._answers.popleft()
-            parts.append(first[:count])
-            if len(first) > count:
-                self._answers.appendleft(first[count:])
-            count -= len(parts[-1])
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
+            answers = np.empty(0)
 
     def _open(self, ask: Ask) -> None:
         if ask.so_far is not None:
@@ -253,19 +209,17 @@ class Dialogue:
             return
         if ask.queries.shape[1:] != (self.n_players,):
             raise ProtocolViolated(f"{self.plan.method.name} asked for shape {ask.queries.shape}.")
-        self.n_asked += ask.cost
+        self.n_asked += len(ask.queries) * self.each
         if self.n_asked > self.plan.budget:
             raise ProtocolViolated(
                 f"{self.plan.method.name} asked {self.n_asked} pools, more than its budget of "
                 f"{self.plan.budget}: a mistake in the method, not in your game."
             )
         ask.queries.setflags(write=False)  # the estimator still needs them as they are
-        self.open.append(ask)
-        self.rounds += 1
+        self._round = ask
 
     def _finish(self, estimate: Estimate) -> None:
         self._so_far, self.finished = estimate, True
-        self.open.clear()
 
 
 def foreseen(talk: Dialogue, *, all_: bool = True) -> Iterator[Ask]:
@@ -282,16 +236,6 @@ def foreseen(talk: Dialogue, *, all_: bool = True) -> Iterator[Ask]:
         yield ask
         copy.hear(np.linspace(0, 1, len(ask.queries)))
         rounds -= 1
-
-
-def refuse_odd_gains(gains: FloatArray, names: Sequence[str]) -> None:
-    """Refuse marginals that are not numbers, or whose squares are none."""
-    if not (gains.min() > -1e150 and gains.max() < 1e150):  # NaN is neither
-        centre, owner = np.argwhere(~(np.abs(gains) < 1e150))[0].tolist()
-        raise UtilityFailed(
-            f"The marginal of {names[owner]!r} around a pool came to {gains[centre, owner]}; "
-            "values need finite numbers below 1e150. Mend the utility, or leave the owner out."
-        )
 
 
 def ends(n_players: int) -> BoolArray:

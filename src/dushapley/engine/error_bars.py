@@ -29,11 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.engine.dialogue import Dialogue
 from dushapley.engine.plan import Plan
 from dushapley.engine.transcript import Transcript
@@ -48,8 +49,6 @@ GROUPS = 100
 """Groups of test rows left out in turn: a standard error from them is right to about 7%."""
 NOISES = 100
 """Replays with noise on the utilities."""
-MOST_SUMS = 2**23
-"""Sums of scores over groups that are held at a time."""
 
 Begin = Callable[[], Dialogue | None]
 """Starts the same conversation anew; None where there is no time for that."""
@@ -58,14 +57,14 @@ Weigh = Callable[[BoolArray], FloatArray]
 
 
 def known_weights(plan: Plan, n_players: int) -> Weigh | None:
-    """How the pools of a run weigh, where that is known before any answer."""
+    """How the pools of a run weigh, where that is known before any answer.
+
+    One owner's value is the difference of the two pools there are, whatever the method.
+    """
+    if n_players == 1:
+        return None
     weights = coalition_weights if plan.enumerates(n_players) else plan.method.weights
     return None if weights is None else lambda pools: weights(pools, plan.options)
-
-
-def kept_covariance(estimate: Estimate) -> FloatArray | None:
-    """That between owners as results keep it: not of very many, whose files nobody could read."""
-    return None if len(estimate.values) > MOST_JOINT else estimate.covariance
 
 
 @dataclass(frozen=True)
@@ -113,23 +112,19 @@ class Carrier:
         n, stated = len(self.sizes), self.estimate.weights
         weigh = known_weights(self.plan, n)
         sums = np.zeros((self.transcript.n_answers, n))
-        if n == 1:
-            sums[:2, 0] = -1.0, 1.0
-        elif weigh is not None:
-            self._add_known(sums, weigh)
+        if weigh is not None:
+            rounds = zip(self.transcript.asks, self.transcript.numbers, strict=True)
+            (_, ends), *others = rounds
+            for ask, numbers in others:
+                columns = weigh(np.asarray(ask.queries, dtype=np.bool_)).T
+                places = np.append(numbers, ends)
+                np.add.at(sums, places, columns / (self.estimate.replicates or 1))
         elif stated is not None:
             asked = np.concatenate(self.transcript.numbers)[: stated.shape[1]]
             np.add.at(sums, asked, stated.T)  # none of answers that were not used yet
         else:
             return None
         return sums.T
-
-    def _add_known(self, sums: FloatArray, weigh: Weigh) -> None:
-        rounds = zip(self.transcript.asks, self.transcript.numbers, strict=True)
-        (_, ends), *others = rounds
-        for ask, numbers in others:
-            columns = weigh(np.asarray(ask.queries, dtype=np.bool_)).T
-            np.add.at(sums, np.append(numbers, ends), columns / (self.estimate.replicates or 1))
 
     def influence(self) -> FloatArray | None:
         """Values by test row, shape (rows, I); None where they are not known."""
@@ -140,32 +135,24 @@ class Carrier:
         weights = self.weights()
         if weights is None:
             return self._jackknife(first[1].rows)
-        sums: FloatArray | float = 0.0
-        for start, scores in self.scores():
-            sums = sums + scores.fold(weights[:, start : start + len(scores)])
+        sums = sum(
+            scores.fold(weights[:, start : start + len(scores)])
+            for start, scores in chain([first], blocks)
+        )
         return np.transpose(sums)
 
     def _jackknife(self, rows: int) -> FloatArray | None:
         """Values without each group of test rows, as values plus influence of the group."""
         groups = min(rows, GROUPS)
         member = np.random.default_rng(0).permutation(rows) % groups
-        left_out = self._replays(self._without_groups(member))
+        inside = (member == np.arange(groups)[:, None]).astype(np.float64)
+        sums = np.hstack([inside @ scores.matrix().T for _, scores in self.scores()])
+        without = (sums.sum(axis=0) - sums) / (rows - inside.sum(axis=1, keepdims=True))
+        left_out = self._replays(without)
         if left_out is None:
             return None
         mean = left_out.mean(axis=0)
         return np.asarray(mean - (groups - 1) * (left_out - mean))
-
-    def _without_groups(self, member: IntArray) -> Iterator[FloatArray]:
-        """Utilities without each group; scores are read as often as memory asks for."""
-        size, n = np.bincount(member), self.transcript.n_answers
-        for some in np.array_split(np.arange(len(size)), -(-len(size) * n // MOST_SUMS)):
-            sums, whole = np.empty((len(some), n)), np.empty(n)
-            inside = (member == some[:, None]).astype(np.float64)
-            for start, scores in self.scores():
-                rows = scores.matrix().T
-                sums[:, start : start + rows.shape[1]] = inside @ rows
-                whole[start : start + rows.shape[1]] = rows.sum(axis=0)
-            yield from (whole - sums) / (len(member) - size[some, None])
 
     def _replay(self, utilities: FloatArray) -> FloatArray | None:
         """Values of the same conversation on other utilities; None if it cannot be had."""
@@ -181,7 +168,7 @@ class Carrier:
 
     def _replays(self, utilities: Iterable[FloatArray]) -> FloatArray | None:
         """Values on several utilities; None as soon as one conversation goes another way."""
-        replayed = []
+        replayed: list[FloatArray] = []
         for values in map(self._replay, utilities):
             if values is None:
                 return None

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from sys import modules
+from functools import cached_property
 from time import monotonic
 from typing import Any
 
@@ -21,14 +19,14 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.error_bars import Begin, Carrier, by_source, known_weights
 from dushapley.engine.executors import Executor
-from dushapley.engine.executors.base import Block, one_blas_thread
+from dushapley.engine.executors.worker import Numbered, one_blas_thread
 from dushapley.engine.history import MOST_POOLS, run_history
 from dushapley.engine.ledger import Ledger, Row, roster_of
 from dushapley.engine.plan import Plan, trainings_each
-from dushapley.engine.probes import Probes, Task
+from dushapley.engine.probes import Probes, Task, no_pools, together
 from dushapley.engine.progress import Progress
 from dushapley.engine.transcript import Transcript
-from dushapley.errors import ProtocolViolated, UtilityFailed
+from dushapley.errors import LedgerUnreadable, ProtocolViolated, UtilityFailed
 from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored
 from dushapley.games.model.training import of_another_limit
 from dushapley.games.rows import blocks
@@ -97,7 +95,7 @@ class Evaluator:
         self.store = ledger
         self.transcript = Transcript(plan.budget)
         self.rounds: deque[Round] = deque()
-        self.waiting = Waiting(game.block)
+        self.waiting = no_pools(game.n_players)
         self.out: dict[int, Task] = {}
         self.results: Iterator[tuple[int, Answers]] = iter(())
         self.unwritten: list[Row] = []
@@ -146,7 +144,7 @@ class Evaluator:
             new = self._look_up(keys, numbers, new)
         if len(new):
             some = None if draws is None else draws[new]
-            self.waiting.add(Task(numbers[new], queries[new], some))
+            self.waiting = together([self.waiting, Task(numbers[new], queries[new], some)])
         self.bar.advance(len(keys) - len(new), found=True)
         self.rounds.append(Round(ask, numbers))
 
@@ -169,23 +167,30 @@ class Evaluator:
             return False
         return not of_another_limit(found.failure, training.limits)
 
-    def take(self) -> Block | None:
+    def take(self) -> Numbered | None:
         """The next block to compute, taking rounds ahead to fill it; None: none for now."""
-        task = self.probes.take()
+        task = self.probes.take() if self.probes.waiting else self._cut()
         if task is None:
-            while not self.waiting.is_full and self.may_ask(self.n_taken) and self._take():
-                pass
-            if not self.waiting.count:
-                return None
-            task = self.waiting.cut()
-        self.out[self.n_blocks] = task
+            return None
         self.n_blocks += 1
-        return task.block
+        self.out[self.n_blocks] = task
+        return self.n_blocks, task.block
+
+    def _cut(self) -> Task | None:
+        """The first pools that wait, as many as a block holds or as there are."""
+        block = self.game.block
+        while len(self.waiting) < block and self.may_ask(self.n_taken) and self._take():
+            pass
+        if not len(self.waiting):
+            return None
+        first = self.waiting.part(slice(block))
+        self.waiting = self.waiting.part(slice(block, None))
+        return first
 
     @property
     def left(self) -> int:
         """Blocks that may still be asked for, about."""
-        asked = self.plan.budget - self.n_taken + self.waiting.count
+        asked = self.plan.budget - self.n_taken + len(self.waiting)
         return -(-asked // self.game.block)
 
     def _receive(self) -> None:
@@ -193,7 +198,6 @@ class Evaluator:
         assert self.executor is not None
         done = next(self.results, None)
         if done is None:
-            self.n_blocks = 0
             self.results = self.executor.run(self.game, self)
             done = next(self.results, None)
         if done is None:
@@ -232,7 +236,8 @@ class Evaluator:
             self.store = Ledger(None)
         if self.store is None or (self.ledger is None and answers.scores is None):
             return
-        members = self.store.members_of(self.roster, queries) if self.ledger else None
+        kept = self.ledger is not None
+        members = self.store.members_of(self.roster, queries) if kept else None
         self.unwritten += self.store.rows(keys, answers, members)
         if self.game.block == 1 or monotonic() - self.committed > OFTEN:
             self._commit()
@@ -270,15 +275,17 @@ class Evaluator:
     def _compute(self, rounds: list[Round]) -> None:
         """Compute rounds without naming their pools, and fold their scores."""
         asks = [round_.ask for round_ in rounds]
-        queries, draws = _joined(asks)
-        queries, draws = self.game.check(queries, draws)
-        self.folded.begin(asks)
-        step = self.game.block if is_scored(self.game) else len(queries)
-        values = []
+        nothing = np.zeros(0, dtype=np.int64)
+        asked = together([Task(nothing, ask.queries, ask.draws) for ask in asks])
+        queries, draws = self.game.check(asked.queries, asked.draws)
+        whole = self.game.block >= BULK_BLOCK or not is_scored(self.game)
+        step = len(queries) if whole else self.game.block
+        values, start = [], 0
         for part in blocks(queries, draws, step):
             answers = Answers.of(self.game.evaluate(*part))
             values.append(answers.values)
-            self.folded.add(answers.scores, len(answers))
+            self.folded.add(asks, start, answers)
+            start += len(answers)
             if self.ledger is not None:
                 self._record_values(part[0], answers)
         self._share(rounds, np.concatenate(values))
@@ -309,9 +316,8 @@ class Evaluator:
         """What was computed, and what else a valuation says of the answers."""
         details = dict(final.details)
         if not self.game.cheap:
-            with blas_limit(self.game):
-                values = self.transcript.values
-                details["trail"] = run_history(self.game.sizes, self.transcript, values, final)
+            with one_blas_thread():
+                details["trail"] = run_history(self.game.sizes, self.transcript, final)
         training = self.game.training
         if training is not None and training.deterministic is None:
             details["probes"] = self.probes.account()
@@ -331,7 +337,7 @@ class Evaluator:
         """Standard errors by source of this estimate; none where nothing is trained or tested."""
         if self.game.training is None:
             return {}
-        with blas_limit(self.game):
+        with one_blas_thread():
             if self.folded.sums is not None:
                 return self._folded_errors(estimate)
             carrier = Carrier(
@@ -368,19 +374,18 @@ class Evaluator:
             yield from self._scores_again()
             return
         self._commit()
-        ends = range(0, self.transcript.n_answers, AT_ONCE)
-        rows = 0
-        for start in ends if self.store is not None else ():
-            keys = self.transcript.keys[start : min(start + AT_ONCE, self.transcript.n_answers)]
-            stored = self._scores_of(keys)
+        keys, rows = self.transcript.keys[: self.transcript.n_answers], 0
+        for start in range(0, len(keys), AT_ONCE) if self.store is not None else ():
+            stored = self._stored(keys[start : start + AT_ONCE])
             rows = rows or max(map(len, stored.values()), default=0)
             if rows:
-                numbers = range(start, start + len(keys))
-                found = [stored.get(key) for key in keys]
-                pairs = zip(numbers, found, strict=True)
-                yield start, Scores(np.stack([self._row(n, f, rows) for n, f in pairs]))
+                matrix = [
+                    self._row(number, stored.get(key), rows)
+                    for number, key in enumerate(keys[start : start + AT_ONCE], start)
+                ]
+                yield start, Scores(np.stack(matrix))
 
-    def _scores_of(self, keys: list[bytes]) -> dict[bytes, FloatArray]:
+    def _stored(self, keys: list[bytes]) -> dict[bytes, FloatArray]:
         assert self.store is not None
         return self.store.scores(keys)
 
@@ -390,12 +395,18 @@ class Evaluator:
         A utility fixed beforehand (nobody's, number 0) is the same on every test set, and one that
         failed has nobody's; any other without scores might be anything.
         """
-        if stored is not None:
-            return stored
-        if number in self.transcript.failures:
-            nobody = self._scores_of(self.transcript.keys[:1]).get(self.transcript.keys[0])
-            return self._row(0, nobody, rows)
-        return np.full(rows, self.transcript.at(slice(1))[0] if number == 0 else np.nan)
+        if stored is None and number in self.transcript.failures:
+            number, key = 0, self.transcript.keys[0]
+            stored = self._stored([key]).get(key)
+        if stored is None:
+            return np.full(rows, self.transcript.at(slice(1))[0] if number == 0 else np.nan)
+        if len(stored) != rows:
+            raise LedgerUnreadable(
+                f"The ledger {self.store and self.store.path} is damaged: of some pool it holds "
+                f"{len(stored)} scores, and {rows} of others. It was left alone; name another "
+                "file, and what it held is computed again."
+            )
+        return stored
 
     def _scores_again(self) -> Iterator[tuple[int, Scores]]:
         """Scores of pools that cost nothing, asked again."""
@@ -418,7 +429,7 @@ class Evaluator:
         """There are no more questions: drain the executor, and commit what is left."""
         self.settle()
         self.may_ask = lambda _: False
-        if not self.out and not self.waiting.count:
+        if not self.out and not len(self.waiting):
             deque(self.results, maxlen=0)
         self.results = iter(())
         self._commit()
@@ -438,68 +449,6 @@ class Round:
     ask: Ask
     numbers: IntArray
     values: FloatArray | None = None
-
-
-class Waiting:
-    """Pools that wait to be computed, cut into blocks of constant size."""
-
-    def __init__(self, block: int) -> None:
-        self.block, self.count = block, 0
-        self.parts: deque[Task] = deque()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there are enough for a block."""
-        return self.count >= self.block
-
-    def add(self, part: Task) -> None:
-        """Queue these pools behind the others."""
-        self.parts.append(part)
-        self.count += len(part.numbers)
-
-    def cut(self) -> Task:
-        """The first pools, as many as a block holds or as there are."""
-        taken, room = [], min(self.block, self.count)
-        self.count -= room
-        while room > 0:
-            part = self.parts.popleft()
-            if len(part.numbers) > room:
-                self.parts.appendleft(_some(part, slice(room, None)))
-                part = _some(part, slice(room))
-            taken.append(part)
-            room -= len(part.numbers)
-        return taken[0] if len(taken) == 1 else _together(taken)
-
-
-def _some(part: Task, which: slice) -> Task:
-    draws = None if part.draws is None else part.draws[which]
-    return Task(part.numbers[which], part.queries[which], draws)
-
-
-def _together(parts: list[Task]) -> Task:
-    """Parts of several rounds as one block."""
-    return Task(
-        np.concatenate([part.numbers for part in parts]),
-        np.concatenate([part.queries for part in parts]),
-        _joined_draws([part.draws for part in parts], [len(part.numbers) for part in parts]),
-    )
-
-
-def _joined(asks: list[Ask]) -> tuple[Queries, IntArray | None]:
-    """Pools of several rounds, and their draws."""
-    if len(asks) == 1:
-        return asks[0].queries, asks[0].draws
-    counts = [len(ask.queries) for ask in asks]
-    queries = np.concatenate([ask.queries for ask in asks])
-    return queries, _joined_draws([ask.draws for ask in asks], counts)
-
-
-def _joined_draws(draws: list[IntArray | None], counts: list[int]) -> IntArray | None:
-    """Draw ids of several parts; whole owners need none."""
-    if all(ids is None for ids in draws):
-        return None
-    pairs = zip(draws, counts, strict=True)
-    return np.concatenate([np.zeros(m, np.int64) if ids is None else ids for ids, m in pairs])
 
 
 class Folded:
@@ -524,54 +473,42 @@ class Folded:
         self.sums: FloatArray | None = None
         self.needs_questions = False
         self.ends = np.zeros((2, 0))  # scores of nobody and everybody, who are asked first
-        self.end_weights = np.tile([-1.0, 1.0] if n_players == 1 else [0.0, 0.0], (n_players, 1))
-        self._weights, self._at = np.zeros((n_players, 0)), 0
-        self._begun = False
+        self.weights = np.zeros((n_players, 2))  # of the round whose pools come in
+        self.end_weights = np.zeros((n_players, 2))
 
-    def begin(self, asks: list[Ask]) -> None:
-        """Have the weights ready of rounds that are about to be answered."""
-        if self.weigh is None:
-            return
-        columns = [np.zeros((self.n_players, 0 if self._begun else 2))]
-        for ask in asks[0 if self._begun else 1 :]:
-            weights = self.weigh(np.asarray(ask.queries, dtype=np.bool_))
-            columns.append(weights[:, :-2])
-            self.end_weights += weights[:, -2:]
-        self._weights, self._at, self._begun = np.concatenate(columns, axis=1), 0, True
+    def add(self, asks: list[Ask], start: int, answers: Answers) -> None:
+        """Take in the scores of pools of some rounds, from this place on, round by round.
 
-    def add(self, scores: Scores | None, count: int) -> None:
-        """Take in the scores of the next pools of these rounds."""
-        start, self._at = self._at, self._at + count
+        So a block that is cut elsewhere adds up the same numbers in the same order.
+        """
+        scores, stop = answers.scores, start + len(answers)
         if scores is None:
             return
         if self.weigh is None:
             self.needs_questions = True
             return
-        if self.sums is None:
-            self.ends = scores.fold(np.eye(2, count))
+        first = 0
+        for ask in asks:
+            last = first + len(ask.queries)
+            inside = slice(max(first, start) - start, min(last, stop) - start)
+            if inside.start < inside.stop:
+                self._add(ask, scores, inside, start - first)
+            first = last
+
+    def _add(self, ask: Ask, scores: Scores, some: slice, shift: int) -> None:
+        """Fold some pools of one round: those from `shift` places further on in it."""
+        assert self.weigh is not None
+        if self.sums is None:  # nobody and everybody
+            self.ends = scores.fold(np.eye(2), some)
             self.sums = np.zeros((self.n_players, self.ends.shape[1]))
-        self.sums += scores.fold(self._weights[:, start : self._at])
+            return
+        own = slice(some.start + shift, some.stop + shift)
+        if own.start == 0:
+            self.weights = self.weigh(np.asarray(ask.queries, dtype=np.bool_))
+            self.end_weights += self.weights[:, -2:]
+        self.sums += scores.fold(self.weights[:, own], some)
 
     def influence(self, estimate: Estimate) -> FloatArray:
         """Values by test row, shape (rows, I)."""
         assert self.sums is not None
         return (self.sums + self.end_weights @ self.ends).T / (estimate.replicates or 1)
-
-
-def blas_limit(game: Game) -> AbstractContextManager[Any]:
-    """One BLAS thread, on whose number results depend: workers have one each, so has the parent.
-
-    Looking for BLAS libraries takes milliseconds. Games that cost nothing use numpy's and SciPy's
-    alone, which are looked up once; others may have loaded more of them since.
-    """
-    if game.cheap:
-        limit: AbstractContextManager[Any] = _known_blas("scipy.linalg" in modules).limit(limits=1)
-        return limit
-    return one_blas_thread()
-
-
-@cache
-def _known_blas(_with_scipy: bool) -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

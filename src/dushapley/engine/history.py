@@ -7,7 +7,6 @@ the same whether these were computed or found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,21 +24,21 @@ ENOUGH_PAIRS = 0.6
 BANDWIDTH, RIDGE, LEAST_POOLS = 0.2, 0.05, 1.5
 """Of the local regression: width in shares of all rows, penalty, least pools per slope."""
 
-Pools = dict[bytes, tuple[FloatArray, float]]
-"""As many pools as there is room for, by what they hold, with their worth."""
+Key = tuple[int, bytes]
+"""What a pool holds: who is in it as a whole, bit by bit, and the parts of others by their draw."""
+Pools = dict[Key, int]
+"""As many pools as there is room for, by what they hold: their places."""
 
 
-def run_history(
-    sizes: FloatArray, transcript: Transcript, values: FloatArray, final: Estimate
-) -> dict[str, Any]:
+def run_history(sizes: FloatArray, transcript: Transcript, final: Estimate) -> dict[str, Any]:
     """What to show of a run.
 
     Parameters
     ----------
     sizes
         Rows of each owner.
-    transcript, values
-        What was asked, which of the different pools answered it, and what these are worth.
+    transcript
+        What was asked, and what it came to.
     final
         What the method made of it.
 
@@ -51,25 +50,27 @@ def run_history(
         and "without" (worth of each owner alone, and of all but it; None where not asked).
     """
     steps: list[tuple[int, Estimate]] = []
-    pools: Pools = {}
-    asked, room = 0, max(64, min(MOST_POOLS, MOST_ENTRIES // len(sizes)))
+    known: dict[Key, tuple[FloatArray, float]] = {}
+    values, asked = transcript.values, 0
+    room = max(64, min(MOST_POOLS, MOST_ENTRIES // len(sizes)))
     for ask, answers in zip(transcript.asks, transcript.numbers, strict=True):
         if (so_far := ask.estimate()) is not None:
             steps.append((asked, so_far))
         asked += len(answers)
-        some = np.asarray(ask.queries, dtype=np.float64)[: room - len(pools)]
-        if len(some):
-            draws = None if ask.draws is None else [draw.tobytes() for draw in ask.draws]
-            worth = values[answers[: len(some)]].tolist()
-            pools |= zip(_keys(some, draws), zip(some, worth, strict=True), strict=True)
-    held = np.array([holds for holds, _ in pools.values()])
-    worth = np.array([value for _, value in pools.values()])
+        some = np.asarray(ask.queries, dtype=np.float64)[: room - len(known)]
+        worth = values[answers[: len(some)]].tolist()
+        known |= zip(_keys(some, ask.draws), zip(some, worth, strict=True), strict=True)
+    places = {key: place for place, key in enumerate(known)}
+    pools, worth = (np.array(part) for part in zip(*known.values(), strict=True))
+    each = [1 << i for i in range(len(sizes))]
+    ends = [[(who, b"") for who in each], [(sum(each) ^ who, b"") for who in each]]
+    alone, without = ([known[key][1] if key in known else None for key in keys] for keys in ends)
     return {
         "history": _history([*steps, (asked, final)]),
-        "curve": _curve(sizes, held, worth),
-        "stages": _stages(sizes, pools, held, worth),
-        "alone": _ends(pools, np.eye(len(sizes))),
-        "without": _ends(pools, 1 - np.eye(len(sizes))),
+        "curve": _curve(sizes, pools, worth),
+        "stages": _stages(sizes, places, pools, worth),
+        "alone": alone,
+        "without": without,
     }
 
 
@@ -92,14 +93,14 @@ def _curve(sizes: FloatArray, pools: FloatArray, worth: FloatArray) -> dict[str,
 
 
 def _stages(
-    sizes: FloatArray, known: Pools, pools: FloatArray, worth: FloatArray
+    sizes: FloatArray, places: Pools, pools: FloatArray, worth: FloatArray
 ) -> dict[str, Any]:
     """Gain of each owner by how much of the others' rows the pool holds.
 
     The mean over pairs of pools that differ by the owner alone; where the method asked for
     too few such pairs, the slopes of a local regression on who is in the pool.
     """
-    sums, squares, counts = _pairs(sizes, _finder(known, pools), pools, worth)
+    sums, squares, counts = _pairs(sizes, places, pools, worth)
     unknown = np.full(sums.shape, np.nan)
     means = np.divide(sums, counts, out=unknown.copy(), where=counts > 0)
     left = np.maximum(squares - sums * np.nan_to_num(means), 0.0)
@@ -114,22 +115,19 @@ def _stages(
     return {"gains": gains, "std_errors": errors_of, "fitted": fitted}
 
 
-Finder = Callable[[IntArray, int], IntArray]
-"""(numbers of pools, owner) -> numbers of the same pools without the owner; −1 where unknown."""
-
-
 def _pairs(
-    sizes: FloatArray, without_of: Finder, pools: FloatArray, worth: FloatArray
+    sizes: FloatArray, places: Pools, pools: FloatArray, worth: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Sum, sum of squares and number of the gains seen, by owner and stage."""
-    n = len(sizes)
+    n, keys = len(sizes), list(places)
     sums, counts = np.zeros((n, STAGES)), np.zeros((n, STAGES), dtype=np.int64)
     squares = np.zeros((n, STAGES))
     others = np.maximum(sizes.sum() - sizes, 1e-300)
     rows = pools @ sizes
     for i in range(n):
         inside = np.flatnonzero(pools[:, i] == 1)
-        before = without_of(inside, i)
+        held = [keys[place] for place in inside.tolist()]
+        before = np.array([places.get((who ^ 1 << i, part), -1) for who, part in held], dtype=int)
         inside, before = inside[before >= 0], before[before >= 0]
         stage = np.minimum(STAGES - 1, (STAGES * rows[before] / others[i]).astype(np.int64))
         gains = worth[inside] - worth[before]
@@ -137,45 +135,6 @@ def _pairs(
         squares[i] = np.bincount(stage, gains**2, STAGES)
         counts[i] = np.bincount(stage, minlength=STAGES)
     return sums, squares, counts
-
-
-def _finder(known: Pools, pools: FloatArray) -> Finder:
-    """Finds coalitions by sums of random numbers, one an owner; pools of parts by all they hold."""
-    if bool(is_partial(pools).any()):
-        return _slow_finder(known, pools)
-    whole = pools == 1
-    drawn = np.random.default_rng(0).integers(2**63, size=pools.shape[1], dtype=np.uint64)
-    marks: np.ndarray[Any, np.dtype[np.uint64]] = np.asarray(drawn)
-    sums = np.asarray((whole * marks).sum(axis=1, dtype=np.uint64))
-    order = np.argsort(sums, kind="stable")
-    ranked = sums[order]
-
-    def find(inside: IntArray, owner: int) -> IntArray:
-        wanted = sums[inside] - marks[owner]
-        place = np.minimum(np.searchsorted(ranked, wanted), len(order) - 1)
-        likely = np.flatnonzero(ranked[place] == wanted)
-        found = order[place[likely]]
-        others = whole[inside[likely]]
-        others[:, owner] = False
-        same = (whole[found] == others).all(axis=1)
-        without = np.full(len(inside), -1)
-        without[likely[same]] = found[same]
-        return without
-
-    return find
-
-
-def _slow_finder(known: Pools, pools: FloatArray) -> Finder:
-    position = {key: number for number, key in enumerate(known)}
-    draws = [key[pools[0].nbytes :] for key in known]
-
-    def find(inside: IntArray, owner: int) -> IntArray:
-        without = pools[inside]
-        without[:, owner] = 0.0
-        keys = _keys(without, [draws[number] for number in inside.tolist()])
-        return np.array([position.get(key, -1) for key in keys], dtype=np.int64)
-
-    return find
 
 
 def _slopes(
@@ -205,22 +164,19 @@ def _slopes(
     return slopes, errors
 
 
-def _ends(known: Pools, coalitions: FloatArray) -> list[float | None]:
-    """Worth of each of these coalitions, None where it was not asked."""
-    pairs = [known.get(key) for key in _keys(coalitions, None)]
-    return [None if pair is None else pair[1] for pair in pairs]
-
-
 def _thinned(items: list[Any], most: int) -> list[Any]:
     """At most so many of these, evenly spread."""
     even = np.linspace(0, len(items) - 1, min(most, len(items)))
     return [items[i] for i in dict.fromkeys(even.round().astype(int).tolist())]
 
 
-def _keys(pools: FloatArray, draws: list[bytes] | None) -> list[bytes]:
+def _keys(pools: FloatArray, draws: IntArray | None) -> list[Key]:
     """Whole owners need no draw to be known by; parts of them do."""
-    bits, partial = np.packbits(pools == 1, axis=1), is_partial(pools)
-    keys: list[bytes] = bits.view(f"V{bits.shape[1]}").ravel().tolist()
-    for row in np.flatnonzero(partial).tolist():
-        keys[row] = pools[row].tobytes() + (b"" if draws is None else draws[row])
-    return keys
+    whole, partial = pools == 1, is_partial(pools).tolist()
+    drawn = np.zeros(len(pools), dtype=np.int64) if draws is None else draws
+    rest = [
+        row.tobytes() + draw.tobytes() if part else b""
+        for row, draw, part in zip(np.where(whole, 0.0, pools), drawn, partial, strict=False)
+    ]
+    bits = np.packbits(whole, axis=1, bitorder="little")
+    return list(zip((int.from_bytes(row.tobytes(), "little") for row in bits), rest, strict=True))

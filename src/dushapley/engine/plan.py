@@ -14,7 +14,10 @@ from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, FALLBACK, coalition_methods, find
 from dushapley.estimators.semivalues import SHAPLEY, chance_of_joining, not_shapley
 from dushapley.games.base import Game, is_scored
+from dushapley.hashing import package_version
 from dushapley.protocol import Estimate
+from dushapley.results.uncertainty import MOST_JOINT
+from dushapley.results.valuation import Valuation
 from dushapley.validation import check_budget
 
 MOST_CHEAP, MOST_PAID = 2**24, 2**12
@@ -59,10 +62,34 @@ class Plan:
         exact = self.formula is not None and self.formula.details.get("exact")
         return bool(exact) or self.method.name == "exact"
 
+    @property
+    def is_biased(self) -> bool:
+        """Whether values are, even on average, others than this game's Shapley values."""
+        return self.method.is_biased(self.options) and not self.is_exact
+
     def enumerates(self, n_players: int) -> bool:
         """Whether all coalitions are asked, so that there is no sampling error."""
         every = self.method.name == "gp" and self.budget >= 2**n_players  # which then asks all
         return self.method.name == "exact" or n_players == 1 or every
+
+    def valuation(
+        self, estimate: Estimate, *, notes: tuple[str, ...] = (), **found: Any
+    ) -> Valuation:
+        """A result: what the method made of it, and what else was `found`."""
+        reason = (self.reason,) if self.reason else ()
+        many = len(estimate.values) > MOST_JOINT  # pairs of so many fill files nobody could read
+        return Valuation(
+            values=estimate.values,
+            std_errors=estimate.std_errors,
+            covariance=None if many else estimate.covariance,
+            method=self.label,
+            options=dict(self.options),
+            biased=self.is_biased,
+            guarantee=estimate.guarantee,
+            notes=(*reason, *estimate.notes, *notes),
+            version=package_version("dushapley"),
+            **found,
+        )
 
     def trained_beside(self, game: Game) -> int:
         """Trainings that u(all) takes beside a formula of another game (`knn` on a model)."""
@@ -127,52 +154,55 @@ def _chosen_plan(
 ) -> Plan:
     check_budget(budget)
     if method == AUTO and not options:
-        formula = game.closed_form("exact")
+        chosen = _by_game(game, budget)
+        return chosen or make_plan(AUTO, game.n_players, game.fractions, None, budget)
+    if method != AUTO:
+        plain = find(method)
+        complete = plain.complete(options)
+        formula = game.closed_form(plain.name, _wishes(plain, complete))
         if formula is not None:
-            reason = "auto: the game has a formula for its exact values."
-            return Plan(find("exact"), {}, 0, f"{AUTO} → exact", reason, formula)
-        if game.cheap and budget is None and 1 < game.n_players <= MOST_FREE:
-            return _free_plan(game.n_players)
-        if _has_many(game, budget):
-            return _many_plan(game.n_players, budget)
-    elif method != AUTO:
-        chosen = find(method)
-        complete = chosen.complete(options)
-        formula = game.closed_form(chosen.name, _wishes(chosen, complete))
-        if formula is not None:
-            notes = not_shapley(complete.get("semivalue", SHAPLEY))
-            formula = replace(formula, notes=(*formula.notes, *notes))
-            return Plan(chosen, complete, 0, chosen.name, formula=formula)
-        if chosen.name == "exact" and budget is None:
+            notes = (*formula.notes, *not_shapley(complete.get("semivalue", SHAPLEY)))
+            return _planned(plain, game.n_players, options, formula=replace(formula, notes=notes))
+        if plain.name == "exact" and budget is None:
             _refuse_endless(game)
     return make_plan(method, game.n_players, game.fractions, options, budget)
 
 
-def _free_plan(n_players: int) -> Plan:
-    reason = (
-        f"auto: evaluations of this game are free, so exact, by all {all_coalitions(n_players)} "
-        "coalitions."
-    )
-    chosen = find("exact")
-    return Plan(chosen, chosen.complete(None), 2**n_players, f"{AUTO} → exact", reason)
+def _by_game(game: Game, budget: int | None) -> Plan | None:
+    """What `auto` takes for what the game can do; None: that hangs on the budget alone."""
+    n = game.n_players
+    formula = game.closed_form("exact")
+    if formula is not None:
+        reason = "auto: the game has a formula for its exact values."
+        return _planned("exact", n, reason=reason, formula=formula)
+    if game.cheap and budget is None and 1 < n <= MOST_FREE:
+        reason = f"auto: evaluations of this game are free, so exact, by all {all_coalitions(n)}"
+        return _planned("exact", n, reason=f"{reason} coalitions.")
+    afforded = budget is None or budget >= (ENOUGH + 2) * (n + 1) + 2  # for intervals
+    if n >= MANY and afforded and game.marginals() is not None:
+        reason = (
+            f"auto: {n:,} owners, whose marginals around a pool this game tells at once, so "
+            "centres: everybody's marginal around some random pools."
+        )
+        return _planned("centres", n, budget=budget, reason=reason)
+    return None
 
 
-def _has_many(game: Game, budget: int | None) -> bool:
-    """Whether owners are many, their marginals cheap, and the budget enough for intervals."""
-    least = (ENOUGH + 2) * (game.n_players + 1) + 2
-    afforded = budget is None or budget >= least
-    return game.n_players >= MANY and afforded and game.marginals() is not None
-
-
-def _many_plan(n_players: int, budget: int | None) -> Plan:
-    chosen = find("centres")
-    options = chosen.complete(None)
-    reason = (
-        f"auto: {n_players:,} owners, whose marginals around a pool this game tells at once, so "
-        "centres: everybody's marginal around some random pools."
-    )
-    price = _price(chosen, options, n_players, budget)
-    return Plan(chosen, options, price, f"{AUTO} → centres", reason)
+def _planned(
+    method: str | Method,
+    n_players: int,
+    options: Mapping[str, Any] | None = None,
+    *,
+    budget: int | None = None,
+    reason: str = "",
+    formula: Estimate | None = None,
+) -> Plan:
+    """A method with complete options and its price; the reason is that of `auto`."""
+    chosen = find(method)
+    complete = chosen.complete(options)
+    price = 0 if formula is not None else _price(chosen, complete, n_players, budget)
+    label = f"{AUTO} → {chosen.name}" if reason else chosen.name
+    return Plan(chosen, complete, price, label, reason, formula)
 
 
 def _wishes(method: Method, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,31 +235,41 @@ def make_plan(
     """Choose, check and price what will run; what needs no look at the game is refused here."""
     granted = check_budget(budget)
     if method == AUTO:
-        return _auto_plan(n_players, options, granted)
+        refuse_options_of_auto(options)
+        return _by_budget(n_players, granted)
     chosen = find(method)
-    complete = chosen.complete(options)
-    refuse_unless_applicable(chosen, complete, fractions)
-    return Plan(chosen, complete, _price(chosen, complete, n_players, granted), chosen.name)
+    need = chosen.need(chosen.complete(options))
+    if need == "coalitions" or (need == "fractions" and fractions != "none"):
+        return _planned(chosen, n_players, options, budget=granted)
+    others = ", ".join(name for name in coalition_methods() if name != chosen.name)
+    refusals = {
+        "fractions": "draws part of an owner's rows, but this game knows whole owners only: it was "
+        "given sums or utilities, not rows. Use a method that asks for whole owners: "
+        f"{others}.",
+        # a game that has rows answers by its closed form and never comes here
+        "rows": "needs the owners' rows and a test set with class labels as a game of nearest "
+        f"neighbours (KNNGame), which this game is not. Choose among: {others}.",
+        "formula": "asks no questions: it is computed from a game's own formula, and this game has "
+        "none for it. It needs the owners' sizes and a curve of the pooled size (SizeGame, "
+        "RegressogramGame); for any other game use du.",
+    }
+    raise MethodNotApplicable(f"{chosen.name} {refusals[need]}")
 
 
-def _auto_plan(n_players: int, options: Mapping[str, Any] | None, budget: int | None) -> Plan:
-    refuse_options_of_auto(options)
+def _by_budget(n_players: int, budget: int | None) -> Plan:
+    """What `auto` takes for what may be asked."""
     granted = 6 * n_players if budget is None else budget
     everyone = f"auto: all {all_coalitions(n_players)} coalitions"
     if 2**n_players <= granted * (STRETCH if budget is None else 1):
         fit = f"fit the budget of {granted:,}"
         if 2**n_players > granted:
             fit = f"are hardly more than the budget of {granted:,} that nobody chose"
-        reason = f"{everyone} {fit}, so exact."
-        chosen, price = find("exact"), 2**n_players
-    else:
-        chosen = find(FALLBACK)
-        price = _price(chosen, chosen.complete(None), n_players, granted)
-        reason = (
-            f"{everyone} exceed the budget of {granted:,}, so {FALLBACK}, which learns from the "
-            "pools it asks and is the most accurate method at such budgets."
-        )
-    return Plan(chosen, chosen.complete(None), price, f"{AUTO} → {chosen.name}", reason)
+        return _planned("exact", n_players, reason=f"{everyone} {fit}, so exact.")
+    reason = (
+        f"{everyone} exceed the budget of {granted:,}, so {FALLBACK}, which learns from the "
+        "pools it asks and is the most accurate method at such budgets."
+    )
+    return _planned(FALLBACK, n_players, budget=granted, reason=reason)
 
 
 def refuse_options_of_auto(options: Mapping[str, Any] | None) -> None:
@@ -245,8 +285,9 @@ def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: i
         least, default = method.least(n_players, options), method.default(n_players, options)
     granted = max(default, least) if budget is None else budget
     if granted < least:
-        methods = (name for name in coalition_methods() if name != CHANCE)
-        cheaper = [name for name in methods if _costs(name, n_players) <= granted]
+        others = [find(name) for name in coalition_methods() if name != CHANCE]
+        costs = {other.name: other.least(n_players, other.complete(None)) for other in others}
+        cheaper = [name for name, cost in costs.items() if cost <= granted]
         named = f": {', '.join(cheaper)}" if cheaper else ""
         raise BudgetTooSmall(
             f"{method.name} was given a budget of {granted:,} evaluations; for {n_players} owners "
@@ -254,34 +295,6 @@ def _price(method: Method, options: Mapping[str, Any], n_players: int, budget: i
             f"a cheaper method{named}."
         )
     return granted
-
-
-def _costs(name: str, n_players: int) -> float:
-    """Least evaluations of a method with its usual options."""
-    method = find(name)
-    return method.least(n_players, method.complete(None))
-
-
-def refuse_unless_applicable(
-    method: Method, options: Mapping[str, Any], fractions: Fractions
-) -> None:
-    """Refuse a method whose questions this game cannot answer."""
-    need = method.need(options)
-    if need == "coalitions" or (need == "fractions" and fractions != "none"):
-        return
-    others = ", ".join(name for name in coalition_methods() if name != method.name)
-    refusals = {
-        "fractions": "draws part of an owner's rows, but this game knows whole owners only: it was "
-        "given sums or utilities, not rows. Use a method that asks for whole owners: "
-        f"{others}.",
-        # a game that has rows answers by its closed form and never comes here
-        "rows": "needs the owners' rows and a test set with class labels as a game of nearest "
-        f"neighbours (KNNGame), which this game is not. Choose among: {others}.",
-        "formula": "asks no questions: it is computed from a game's own formula, and this game has "
-        "none for it. It needs the owners' sizes and a curve of the pooled size (SizeGame, "
-        "RegressogramGame); for any other game use du.",
-    }
-    raise MethodNotApplicable(f"{method.name} {refusals[need]}")
 
 
 def all_coalitions(n_players: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +43,36 @@ class Task:
     draws: IntArray | None = None
     seed: int | None = None
 
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def part(self, some: slice) -> Task:
+        """Some of these pools."""
+        draws = None if self.draws is None else self.draws[some]
+        return Task(self.numbers[some], self.queries[some], draws)
+
     @property
     def block(self) -> tuple[Queries, IntArray | None, int | None]:
         """As executors take it."""
         return self.queries, self.draws, self.seed
+
+
+def no_pools(n_players: int) -> Task:
+    """Return a task without pools."""
+    return Task(np.zeros(0, dtype=np.int64), np.zeros((0, n_players), dtype=np.bool_))
+
+
+def together(tasks: Sequence[Task]) -> Task:
+    """Return the pools of several tasks as one; whole owners need no draws."""
+    some = [task for task in tasks if len(task.queries)]
+    if len(some) == 1:
+        return some[0]
+    numbers = np.concatenate([task.numbers for task in some])
+    queries = np.concatenate([task.queries for task in some])
+    if all(task.draws is None for task in some):
+        return Task(numbers, queries)
+    draws = [np.zeros(len(t.queries), np.int64) if t.draws is None else t.draws for t in some]
+    return Task(numbers, queries, np.concatenate(draws))
 
 
 class Probes:
@@ -74,10 +100,11 @@ class Probes:
         self, game: Game, n_pools: int, known: Callable[[list[bytes]], dict[bytes, float]]
     ) -> None:
         self.pools = probe_pools(game)[:n_pools]
-        self.n_out = self.n_trained = 0
+        self.n_out = 0
         self.keys = [game.reseeded(seed).keys(self.pools, None) for seed in SEEDS if n_pools]
         stored = known([key for keys in self.keys for key in keys]) if n_pools else {}
         self.voices = np.array([[stored.get(key, np.inf) for key in keys] for keys in self.keys])
+        self.n_trained = int((self.voices != np.inf).sum())  # by a run that was killed, say
         self.waiting = deque(
             Task(np.array([place]), self.pools[[place]], seed=seed)
             for place in range(len(self.pools))

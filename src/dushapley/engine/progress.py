@@ -1,11 +1,11 @@
-"""How far a run is: shown with the time left, and judged by the precision wanted."""
+"""How far a run is: shown with the time left, and whether it may end before its budget."""
 
 from __future__ import annotations
 
 import html
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -14,7 +14,6 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.protocol import Estimate
-from dushapley.results.stopping import Standing, Stop
 from dushapley.results.uncertainty import half_width, with_errors
 from dushapley.terminal import short_name
 
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
 FRAME = 0.1
 """Seconds for which leaders are shown at least."""
+ENOUGH_REPLICATES = 30
+"""Below this many replicates a standard error is too uncertain to end a run."""
+Stop = Callable[[Estimate], bool]
+"""Whether a run may end with this estimate, whose errors are those of all sources."""
 
 
 class Progress:
@@ -192,43 +195,58 @@ class Watch:
 
     Attributes
     ----------
-    stop
-        The rule that ends the run, if there is one.
+    precision, stop
+        What ends the run, if anything, as `value` takes it.
+    ends_at
+        Evaluations at which a run that is computed again ended; they alone decide.
     errors
         Standard errors by source of an estimate; none where there is only sampling.
-    began
-        When the run began.
     looked
         Evaluations that had been answered at the last look.
     rest, unknown
         Variances of training and test set, and which of the two is unknown, at the last look.
     joint
-        Covariance of the total errors between owners at the last look, where it is known.
+        Covariance of the errors between owners at the last look, where it is known.
     """
 
-    stop: Stop | None
+    precision: float | None = None
+    stop: Stop | None = None
+    ends_at: int | None = None
     errors: Callable[[Estimate], Mapping[str, Any]] = field(default=lambda _: {}, repr=False)
-    began: float = field(default_factory=monotonic)
     looked: int = 0
     rest: FloatArray | float = 0.0
     unknown: tuple[str, ...] = ()
     joint: FloatArray | None = None
 
+    @property
+    def may_end(self) -> bool:
+        """Whether the run may end before its budget."""
+        return (self.precision, self.stop, self.ends_at) != (None, None, None)
+
     def is_time(self, answered: int) -> bool:
-        """Whether the total may be looked at after so many evaluations."""
-        return answered >= AFTER_ALL * self.looked
+        """Whether the run may end after so many evaluations, of all the counts after the last."""
+        if self.ends_at is not None:
+            return answered >= self.ends_at
+        return self.may_end and answered >= AFTER_ALL * self.looked
+
+    def is_over(self, answered: int, estimate: Estimate) -> bool:
+        """Whether the run has what it was to find, or can never find it."""
+        looked = self.look(answered, estimate)
+        if self.ends_at is not None:
+            return self.is_time(answered)
+        return looked and (self._is_found(estimate) or self._is_hopeless(estimate))
 
     def look(self, answered: int, estimate: Estimate) -> bool:
         """Look at the total, if it is time; whether it was."""
-        reached = self.stop is not None and self.stop.is_met(self.standing(answered, estimate))
-        growth = AFTER_ALL if reached else AGAIN
+        soon = self.is_time(answered) and self._is_found(estimate)
+        growth = AFTER_ALL if soon else AGAIN
         if estimate.std_errors is None or answered < growth * self.looked:
             return False
         errors = self.errors(estimate)
         parts = {name: errors[name] for name in ("training", "test set") if errors}
         self.unknown = tuple(name for name, part in parts.items() if part is None)
         self.rest = sum((np.square(p) for p in parts.values() if p is not None), np.zeros(1))
-        joint = errors.get("covariance") if errors else _sampled(estimate)
+        joint = errors.get("covariance") if errors else estimate.covariance
         self.joint = None if joint is None else np.asarray(joint, dtype=np.float64)
         self.looked = answered
         return True
@@ -239,29 +257,40 @@ class Watch:
             return None
         return np.sqrt(estimate.std_errors**2 + self.rest)
 
-    def is_over(self, answered: int, estimate: Estimate) -> bool:
-        """Whether the run has what it was to find, or can never find it."""
-        looked = self.look(answered, estimate)
-        now = self.standing(answered, estimate, fresh=looked)
-        return self.stop is not None and self.stop.ends(now)
+    def _is_found(self, estimate: Estimate) -> bool:
+        """Whether what was wanted is known, by errors that can be relied on."""
+        total, joint = self.total(estimate), None
+        if total is not None and self.joint is not None:
+            joint = with_errors(self.joint, total)
+        whole = replace(estimate, std_errors=total, covariance=joint)
+        if self.precision is not None:
+            return is_within(whole, self.precision)
+        if self.stop is None or reliable_errors(whole) is None:
+            return False
+        return bool(self.stop(whole))
 
-    def standing(self, answered: int, estimate: Estimate, *, fresh: bool = True) -> Standing:
-        """What is known now."""
-        return Standing(
-            estimate.values,
-            estimate.std_errors,
-            self.total(estimate),
-            self.joint,
-            rest=float(np.sqrt(np.max(self.rest))),
-            unknown=bool(self.unknown),
-            replicates=estimate.replicates,
-            evaluations=answered,
-            seconds=monotonic() - self.began,
-            fresh=fresh,
-        )
+    def _is_hopeless(self, estimate: Estimate) -> bool:
+        """Whether the rest alone exceeds the precision wanted, or is unknown.
+
+        An early estimate tells the rest roughly: then it has to exceed the wish twice.
+        """
+        if self.unknown or self.precision is None or estimate.std_errors is None:
+            return bool(self.unknown)
+        rest = float(np.sqrt(np.max(self.rest)))
+        limit = self.precision * float(np.ptp(estimate.values))
+        sure = rest >= float(estimate.std_errors.max()) or half_width(rest) > 2 * limit
+        return half_width(rest) > limit and sure
 
 
-def _sampled(estimate: Estimate) -> FloatArray | None:
-    if estimate.covariance is None or estimate.std_errors is None:
-        return None
-    return with_errors(estimate.covariance, estimate.std_errors)
+def is_within(whole: Estimate, precision: float) -> bool:
+    """Whether each value is known to ± this part of their spread, by errors of all sources."""
+    known = reliable_errors(whole)
+    spread = float(np.ptp(whole.values))
+    return known is not None and half_width(float(known.max())) <= precision * spread
+
+
+def reliable_errors(whole: Estimate) -> FloatArray | None:
+    """Standard errors that may end a run; None where they rest on too little, or none varied."""
+    few = whole.replicates is not None and whole.replicates < ENOUGH_REPLICATES
+    known = whole.std_errors
+    return known if known is not None and known.any() and not few else None

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from dushapley.arrays import BoolArray
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.engine.plan import Plan
+from dushapley.engine.progress import ENOUGH_REPLICATES, Watch, is_within
 from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.games.base import Game, is_scored
 from dushapley.games.rows import DatasetGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.results.stopping import ENOUGH_REPLICATES, Standing, Stop, Values
 from dushapley.results.uncertainty import ADAPTIVE, half_width, remedy
 from dushapley.results.valuation import Valuation
 
@@ -124,71 +124,62 @@ def _shortfall(valuation: Valuation) -> tuple[str, ...]:
     )
 
 
-def judged(
-    valuation: Valuation, estimate: Estimate | None, rule: Stop | None, seconds: float
-) -> Valuation:
+def judged(valuation: Valuation, estimate: Estimate, watch: Watch, *, ended: bool) -> Valuation:
     """Say so when what the run was to find was not found, and what would help.
 
     Parameters
     ----------
     valuation, estimate
         What was found, and what the method made of it.
-    rule
-        When the run was to end, if not by its budget.
-    seconds
-        How long it took.
+    watch
+        What was to end the run before its budget.
+    ended
+        Whether that ended it.
     """
-    if rule is None or estimate is None:
-        return valuation
-    total = valuation.total_errors
-    certain = total is None and not valuation.unknown
-    now = Standing(
-        estimate.values,
-        estimate.std_errors,
-        total,
-        valuation.total_covariance,
-        rest=0.0,
-        unknown=bool(valuation.unknown),
-        replicates=estimate.replicates,
-        evaluations=valuation.n_evaluations,
-        seconds=seconds,
-        fresh=True,
+    if watch.precision is not None:
+        said = _on_precision(valuation, estimate, watch.precision)
+        return replace(valuation, notes=(*valuation.notes, *said))
+    return replace(
+        valuation,
+        notes=(*valuation.notes, *_on_test(valuation, ended)),
+        details={**valuation.details, "stopped_at": valuation.n_evaluations},
     )
-    met = certain or rule.is_met(now)
-    if valuation.precision is None:
-        told = {"stop": {"rule": repr(rule), "met": met}}
-        valuation = replace(valuation, details={**valuation.details, **told})
-    if met:
-        return valuation
-    return replace(valuation, notes=(*valuation.notes, _unmet(valuation, estimate, rule)))
 
 
-def _unmet(valuation: Valuation, estimate: Estimate, rule: Stop) -> str:
-    """Why the run ended without what it was to find."""
-    asked = (
-        f"The wanted precision of {rule.precision:g} "
-        if isinstance(rule, Values)
-        else f"The rule {rule!r} "
-    )
+def _on_precision(valuation: Valuation, estimate: Estimate, wish: float) -> tuple[str, ...]:
+    """Why a precision was not reached, if it was not."""
+    asked, total = f"The wanted precision of {wish:g}", valuation.total_errors
     if valuation.unknown:
-        unknown = f"cannot be judged: the error is {valuation.interval_meaning}. "
-        return f"{asked}{unknown}{remedy(valuation)}"
-    if isinstance(rule, Values):
-        return asked + _shortage(valuation, rule.precision, estimate)
-    evaluations = f"{valuation.n_evaluations:,} evaluations"
-    return f"{asked}was not met within {evaluations}; raise the budget, or ask for less."
+        return (f"{asked} {_unknown(valuation)}",)
+    if total is None or is_within(replace(estimate, std_errors=total), wish):
+        return ()
+    return (f"{asked} {_shortage(valuation, wish, estimate, total)}",)
 
 
-def _shortage(valuation: Valuation, wish: float, estimate: Estimate) -> str:
-    """Why a precision was not reached: for lack of evaluations, or by what they cannot remove."""
+def _on_test(valuation: Valuation, ended: bool) -> tuple[str, ...]:
+    """Why a test of the user's own did not end a run, if it did not."""
+    if valuation.unknown:
+        return (f"The test that was to end the run {_unknown(valuation)}",)
+    if ended or valuation.total_errors is None:
+        return ()
+    spent = f"its budget of {valuation.n_evaluations:,} evaluations did"
+    return (f"The test that was to end the run did not; {spent}. Raise it, or ask for less.",)
+
+
+def _unknown(valuation: Valuation) -> str:
+    return f"cannot be judged: the error is {valuation.interval_meaning}. {remedy(valuation)}"
+
+
+def _shortage(
+    valuation: Valuation, wish: float, estimate: Estimate, total_errors: FloatArray
+) -> str:
+    """Whether evaluations were lacking, or the rest is what they cannot remove."""
     spread = float(np.ptp(valuation.values)) or 1.0
     fixed = np.zeros(1)
     for name in ("training", "test set"):
         fixed = fixed + np.square(valuation.errors.get(name) or [0.0])
     rest, total = (
-        half_width(float(np.max(errors))) / spread
-        for errors in (np.sqrt(fixed), valuation.total_errors)
-        if errors is not None
+        half_width(float(np.max(errors))) / spread for errors in (np.sqrt(fixed), total_errors)
     )
     evaluations = f"{valuation.n_evaluations:,} evaluations"
     if total <= wish:  # so what is missing is trust in it

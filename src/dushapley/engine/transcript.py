@@ -80,6 +80,14 @@ class Transcript:
         """Remember what one pool came to."""
         self.learn(np.array([number]), Answers.of([outcome]))
 
+    def outcome(self, number: int) -> Outcome | None:
+        """What one pool came to; None where it is still open."""
+        if len(self.unknown(np.array([number]))):
+            return None
+        spread = float(self._spreads[number])
+        known = None if np.isnan(spread) else spread
+        return Outcome(float(self._values[number]), self.failures.get(number), spread=known)
+
     def unknown(self, numbers: IntArray) -> IntArray:
         """Those of these numbers whose pools are still open."""
         return numbers[~self._known[numbers]]

@@ -7,7 +7,7 @@ survives a kill, workers, progress, clean stops.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
@@ -18,20 +18,27 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.engine.dialogue import ROUND, Dialogue, ends, foreseen, pools_between
-from dushapley.engine.error_bars import Begin, formula_errors, kept_covariance
+from dushapley.engine.error_bars import Begin, formula_errors
 from dushapley.engine.evaluator import (
     BULK_BLOCK,
     BULK_ROUND,
     LEAST_BULK,
     Evaluator,
-    blas_limit,
     is_bulk,
 )
-from dushapley.engine.executors import Executor, OutOfTime, check_executor, make_executor
+from dushapley.engine.executors import (
+    Executor,
+    OutOfTime,
+    check_executor,
+    check_limits,
+    make_executor,
+)
 from dushapley.engine.executors.base import Listed, seconds_left
+from dushapley.engine.executors.worker import limits_of, one_blas_thread
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
+from dushapley.engine.many import CentresDialogue, CentresDriver, with_marginals
 from dushapley.engine.plan import Plan, choose_plan
-from dushapley.engine.progress import Progress, Watch
+from dushapley.engine.progress import Progress, Stop, Watch
 from dushapley.engine.quote import seconds_each
 from dushapley.engine.remarks import judged, remarked
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
@@ -39,15 +46,16 @@ from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
-from dushapley.hashing import digest, package_version
+from dushapley.games.many.marginals import Marginals
+from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.results.stopping import Stop, check_stop
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import json_text
 from dushapley.validation import check_seed, is_number, spoken
 
 CHEAP_BATCH, CHEAP_CELLS = 2**16, 2**21
 """Pools of a round where they cost nothing: many, but no more than fit in memory."""
+Answering = Evaluator | CentresDriver
 IGNORED = "Evaluations of this game cost nothing, so nothing was kept in the ledger."
 
 
@@ -93,8 +101,12 @@ def value(
         A run that cannot get there, because more evaluations would not help, ends as soon as that
         is known; one that does not get there says so.
     stop
-        When to end before the budget is spent: rules of `dushapley.stop`, put together with ``&``
-        and ``|``. ``ds.stop.Payments(0.1) & ds.stop.Ranking(0.95, top=3) | ds.stop.Seconds(600)``.
+        Instead of `precision`: a function of the `Estimate` so far that says whether the run may
+        end. The estimate has values, and `std_errors` and `covariance` of all sources; the function
+        is called after fixed counts of evaluations, once these errors are known and rest on enough
+        (30 replicates, where a method counts them), perhaps twice for one estimate. A run whose
+        errors cannot be known ends at once, as with `precision`. At how many evaluations it ended
+        is kept in ``details["stopped_at"]``, and `verify` ends it there.
     seed
         Drives the estimator. Same inputs and seed, same bits.
     n_jobs
@@ -164,6 +176,8 @@ class Run:
     ----------
     known
         Pools that `gp` begins with: those of the ledger with `learn_from_ledger`, or as given.
+    ends_at
+        Evaluations at which a run that is computed again ended.
     plan
         What will run, and why.
     influence
@@ -195,26 +209,30 @@ class Run:
     learn_from_ledger: bool = False
     progress: bool | None = None
     known: BoolArray | None = None
+    ends_at: int | None = None
     plan: Plan = field(init=False)
     influence: FloatArray | None = field(init=False, default=None)
     n_tried: int = field(init=False, default=0)
+    marginals: Marginals | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        with blas_limit(self.game):  # a formula has the same bits as well
+        with one_blas_thread():  # a formula has the same bits as well
             self.plan = choose_plan(self.game, self.method, self.options, self.budget)
         check_wishes(self.precision, self.executor, self.n_jobs, self.address, self.max_seconds)
+        check_limits(self.executor, limits_of(self.game))
+        check_stop(self.stop, self.precision)
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
-        self._ignored = self.ledger if self.game.cheap else None
+        self.plan, self.marginals = with_marginals(self.game, self.plan)
+        self._free = self.game.cheap and self.marginals is None
+        self._ignored = self.ledger if self._free else None
         if self._ignored is not None:
             self.ledger = None
         refuse_nameless(self.game, self.ledger)
-        self.stop = check_stop(self.stop, self.precision)
         self.seed = check_seed(self.seed)
         if self.learn_from_ledger:
             refuse_learning(self.plan, self.ledger or self._ignored)
         self._paid: Ledger | None = None
-        self._seconds = 0.0
         self._begin_with(self.known)
 
     def __enter__(self) -> Self:
@@ -315,33 +333,37 @@ class Run:
     def _pay(self, talk: Dialogue, kept: ExitStack) -> Valuation:
         with ExitStack() as stack:
             until = monotonic() + (float("inf") if self.max_seconds is None else self.max_seconds)
-            watch = Watch(self.stop)
-            shown = False if self.game.cheap and self.progress is None else self.progress
+            watch = Watch(self.precision, self.stop, self.ends_at)
+            shown = False if self._free and self.progress is None else self.progress
             bar = Progress(self.plan.budget, show=shown)
             evaluator = self._evaluator(talk, watch, bar, until, stack)
             kept.callback(evaluator.close)  # error bars read from it when workers are gone
             stack.enter_context(bar)
-            stack.enter_context(blas_limit(self.game))
+            stack.enter_context(one_blas_thread())
             try:
-                self._drive(talk, evaluator, watch, bar, until)
+                ended = self._drive(talk, evaluator, watch, bar, until)
                 evaluator.finish()
             except (KeyboardInterrupt, OutOfTime) as why:
                 raise self._stopped(talk, evaluator, late=isinstance(why, OutOfTime)) from None
         valuation = self._valuation(talk, evaluator, self.converse)
-        valuation = replace(valuation, precision=self.precision)
         self.influence = evaluator.influence
-        return judged(valuation, talk.estimate, self.stop, self._seconds)
+        assert talk.estimate is not None
+        return judged(valuation, talk.estimate, watch, ended=ended) if watch.may_end else valuation
 
     def _evaluator(
         self, talk: Dialogue, watch: Watch, bar: Progress, until: float, stack: ExitStack
-    ) -> Evaluator:
-        here = self.executor == "local" and self.n_jobs == 1 and self.stop is None
+    ) -> Answering:
+        if self.marginals is not None:
+            executor = make_executor(self.executor, self.n_jobs, self.address, until)
+            stack.callback(executor.close)
+            return CentresDriver(self.game, self.marginals, executor, self._paid, bar)
+        here = self.executor == "local" and self.n_jobs == 1 and not watch.may_end
         if self.game.cheap or (here and is_bulk(self.game, self.plan)):
             ahead = iter(()) if self.game.cheap else foreseen(talk)
             return Evaluator(self.game, self.plan, ahead, None, self._paid, bar)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
-        several = executor.workers() > 1 or self.game.block > ROUND
+        several = not here or self.game.block > ROUND
         return Evaluator(
             self.game,
             self.plan,
@@ -349,12 +371,13 @@ class Run:
             executor,
             self._paid,
             bar,
-            lambda asked: self.stop is None or not watch.is_time(asked),
+            lambda asked: not watch.is_time(asked),
         )
 
     def converse(self) -> Dialogue:
         """A new conversation with the method; each call starts another one."""
-        return Dialogue(
+        kind = Dialogue if self.marginals is None else CentresDialogue
+        return kind(
             self.plan,
             self.game.n_players,
             sizes=self.game.sizes,
@@ -366,8 +389,10 @@ class Run:
         )
 
     def _drive(
-        self, talk: Dialogue, evaluator: Evaluator, watch: Watch, bar: Progress, until: float
-    ) -> None:
+        self, talk: Dialogue, evaluator: Answering, watch: Watch, bar: Progress, until: float
+    ) -> bool:
+        """Let the method ask until it is done, or the watch ends it; whether that did."""
+
         def begin() -> Dialogue:
             seconds_left(until)
             return self.converse()
@@ -379,7 +404,7 @@ class Run:
         watch.errors = errors
         while (ask := talk.ask()) is not None:
             seconds_left(until)
-            wanted = self.stop is not None or bar.is_stale
+            wanted = watch.is_time(talk.n_told) or bar.is_stale
             so_far = ask.estimate() if wanted else None
             if so_far is not None:
                 over = watch.is_over(talk.n_told, so_far)
@@ -387,13 +412,13 @@ class Run:
                 if over:
                     talk.stop()
                     talk.finished = True  # the user's wish is the plan
-                    break
+                    return True
             talk.tell(evaluator.answer(ask))
-        self._seconds = monotonic() - watch.began
+        return False
 
     def _from_formula(self, formula: Estimate) -> Valuation:
         self.influence = formula.scores
-        with blas_limit(self.game):
+        with one_blas_thread():
             empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
         nothing = dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0)
         return self._built(
@@ -402,11 +427,11 @@ class Run:
             u_full=full,
             n_trainings=self.plan.trained_beside(self.game),
             details=formula.details,
-            errors=formula_errors(formula, biased=self._is_biased),
+            errors=formula_errors(formula, biased=self.plan.is_biased),
             **nothing,
         )
 
-    def _valuation(self, talk: Dialogue, evaluator: Evaluator, begin: Begin) -> Valuation:
+    def _valuation(self, talk: Dialogue, evaluator: Answering, begin: Begin) -> Valuation:
         assert talk.estimate is not None
         account = evaluator.account(talk.estimate, begin)
         account["n_computed"] += self.n_tried
@@ -420,35 +445,21 @@ class Run:
         )
         return remarked(valuation, self.game, self.plan, self.known)
 
-    @property
-    def _is_biased(self) -> bool:
-        """Whether values are, even on average, others than this game's Shapley values."""
-        return self.plan.method.is_biased(self.plan.options) and not self.plan.is_exact
-
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
-        reason = (self.plan.reason,) if self.plan.reason else ()
-        if self._ignored is not None:
-            reason = (*reason, IGNORED)
         counted["details"] = {**counted.get("details", {}), **self.game.costs()}
-        return Valuation(
+        return self.plan.valuation(
+            estimate,
+            notes=(*(() if self._ignored is None else (IGNORED,)), *self.game.notes),
             owners=self.game.names,
             sizes=self.game.sizes,
-            values=estimate.values,
-            std_errors=estimate.std_errors,
-            covariance=kept_covariance(estimate),
-            method=self.plan.label,
             seed=self.seed,
             budget=self.budget,
-            options=dict(self.plan.options),
-            biased=self._is_biased,
+            precision=self.precision,
             fingerprint=self.game.fingerprint,
-            guarantee=estimate.guarantee,
-            notes=(*reason, *estimate.notes, *self.game.notes),
-            version=package_version("dushapley"),
             **counted,
         )
 
-    def _stopped(self, talk: Dialogue, evaluator: Evaluator, *, late: bool) -> Stopped:
+    def _stopped(self, talk: Dialogue, evaluator: Answering, *, late: bool) -> Stopped:
         ledger = (
             f"All of it is in the ledger {os.fspath(self.ledger)}; run the same again to go on."
             if self.ledger is not None
@@ -494,6 +505,20 @@ def check_wishes(
     if max_seconds is not None and not is_number(max_seconds, above=0):
         raise InvalidOption(
             f"max_seconds is {max_seconds!r}; it must be a positive number of seconds."
+        )
+
+
+def check_stop(stop: object, precision: object) -> None:
+    """Refuse what cannot say whether a run may end, and a second wish beside it."""
+    if stop is not None and not callable(stop):
+        raise InvalidOption(
+            f"stop is {stop!r:.60}; it must be a function of the estimate so far that says whether "
+            "the run may end."
+        )
+    if stop is not None and precision is not None:
+        raise InvalidOption(
+            f"A function to stop by was given beside precision={precision!r}, of which either ends "
+            "a run. Let the function test the precision too."
         )
 
 

@@ -6,7 +6,7 @@ them at once (sums, neighbours, Newton steps), a pool tells something about ever
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from dushapley.estimators.calibration import Extremes, Spread
 from dushapley.estimators.method import Keeps, Method, Option
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
+SoFar = Callable[[], Estimate | None]
+Marginals = Callable[[Problem, BoolArray, SoFar], Generator[Ask, FloatArray, FloatArray]]
+"""Asks for every owner's marginal around each of some pools, shape (m, I)."""
 OFFSET = 3
 """Owners by which a pool counts as larger in the powers of its size: tiny pools are alike."""
 ROUND = 64
@@ -67,20 +70,28 @@ def centres(problem: Problem) -> Conversation:
     Cost: (K+2)(I+1)+2 evaluations, of which K+2 are trainings and the rest small changes where the
     game knows marginals around a pool; of any other game each is a pool of its own.
     """
+    return (yield from by_marginals(problem, pool_by_pool))
+
+
+def by_marginals(problem: Problem, marginals: Marginals, *, ranked: bool = False) -> Conversation:
+    """Run the method on marginals however they are asked for.
+
+    `ranked` spreads the first members of pools over what owners are worth alone: questions then
+    depend on the first answers.
+    """
     count = problem.budget // (problem.n_players + 1) - 2
     rounds = max(1, count // ROUND)
-    strata = count // (2 * rounds)
-    sizes = Sizes(problem.n_players, strata, problem.options["power"] or POWER)
+    sizes = Sizes(problem.n_players, count // (2 * rounds), problem.options["power"] or POWER)
     ends = np.repeat([[False], [True]], problem.n_players, axis=1)
-    known = yield from marginals(problem, ends, None)
+    known = yield from marginals(problem, ends, lambda: None)
     tally = Tally(problem, known.sum(axis=0) / (problem.n_players + 1))
     order = np.arange(problem.n_players)
-    if problem.around and problem.n_players > FEW:  # pools of other games are asked ahead
+    if ranked and problem.n_players > FEW:
         order = np.argsort(known[0], kind="stable")
     for _ in range(rounds):
         drawn, weights = sizes.draw(problem.rng)
         pools = drawn_pools(problem.rng, drawn, order)
-        gains = yield from marginals(problem, pools, tally)
+        gains = yield from marginals(problem, pools, tally.estimate)
         tally.add(gains, weights)
     estimate = tally.estimate(final=True)
     assert estimate is not None
@@ -135,13 +146,10 @@ def drawn_pools(rng: np.random.Generator, sizes: IntArray, order: IntArray) -> B
     return pools
 
 
-def marginals(
-    problem: Problem, pools: BoolArray, tally: Tally | None
+def pool_by_pool(
+    problem: Problem, pools: BoolArray, so_far: SoFar
 ) -> Generator[Ask, FloatArray, FloatArray]:
-    """Every owner's marginal around every pool: asked for at once, or pool by pool."""
-    so_far = None if tally is None else tally.estimate
-    if problem.around:
-        return (yield Ask(pools, so_far, around=True))
+    """Every owner's marginal around every pool, from what I + 1 pools are worth."""
     at_once = max(1, problem.batch // (problem.n_players + 1))
     parts = []
     for start in range(0, len(pools), at_once):

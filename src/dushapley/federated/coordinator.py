@@ -174,18 +174,16 @@ class Federation:
         fault = schema_fault(answer.about)
         if fault is not None:
             raise FederationFailed(f"{name} cannot join: its schema is wrong ({fault}).")
-        before = self.members.get(name)
-        if before is None:
-            self.members[name] = Member(name, address, answer.about)
-        else:
-            if name not in replaceable and self._is_there(before.address, question):
+        member = self.members.setdefault(name, Member(name, address, answer.about))
+        if member.address != address:  # started again, or another of the same name
+            if name not in replaceable and self._is_there(member.address, question):
                 raise FederationFailed(
                     f"Two owners call themselves {name!r}. Start one of them by another --name."
                 )
-            self._strange.add(before.address)
-            before.address = address
-            before.schema = answer.about if self.agreement is None else before.schema
-        self._count(self.members[name], question, reply, "schema")
+            self._strange.add(member.address)
+            member.address = address
+            member.schema = answer.about if self.agreement is None else member.schema
+        self._count(member, question, reply, "schema")
 
     def _is_there(self, address: str, question: bytes) -> bool:
         """Whether an owner that has joined still answers: it may have been started again."""
@@ -210,8 +208,8 @@ class Federation:
 
     def agree(
         self, *, scaled: bool, columns: Sequence[str] | None = None, labels: Sequence[Any] = ()
-    ) -> tuple[str, ...]:
-        """Agree with all owners how rows become numbers; notes about what differs."""
+    ) -> tuple[Agreement, tuple[str, ...]]:
+        """Agree with all owners how rows become numbers; and notes about what differs."""
         schemas = {name: member.schema for name, member in self.members.items()}
         self.agreement, notes = agree(schemas, scaled=scaled, columns=columns, labels=labels)
         told = {"agreement": self.agreement.record()}
@@ -224,7 +222,7 @@ class Federation:
 
         self.ask({name: Message("agree", told) for name in self.members}, joined)
         own = [f"{n}: {note}" for n, m in self.members.items() for note in m.schema["notes"]]
-        return (*notes, *own)
+        return self.agreement, (*notes, *own)
 
     def ask(self, questions: Mapping[str, Message], check: Check) -> dict[str, Any]:
         """One round: a question to each of these owners, and what their answers came to.
@@ -372,7 +370,6 @@ class Federation:
 
 def schema_fault(told: Mapping[str, Any]) -> str | None:
     """What is wrong with what an owner told of its table; None: nothing."""
-    label = rules.rule(lambda x: isinstance(x, (str, bool, int, float)), "a label")
     number = rules.fields(
         {
             "kind": rules.choice("number"),
@@ -393,23 +390,19 @@ def schema_fault(told: Mapping[str, Any]) -> str | None:
         wordy = isinstance(thing, Mapping) and thing.get("kind") == "text"
         return (text if wordy else number)(thing, where)
 
-    target = rules.fields(
-        {
-            "name": rules.text(1000),
-            "kind": rules.choice("numbers", "classes"),
-            "labels": rules.listed(label, most=1000),
-        }
-    )
+    label = rules.rule(lambda x: isinstance(x, (str, bool, int, float)), "a label")
+    target = {
+        "name": rules.text(1000),
+        "kind": rules.choice("numbers", "classes"),
+        "labels": rules.listed(label, most=1000),
+    }
     checked = {
         "rows": rules.whole(1),
         "columns": rules.mapped(column),
-        "target": target,
+        "target": rules.fields(target),
         "levels": rules.listed(rules.choice(*LEVELS), most=len(LEVELS)),
         "policy": rules.text(10_000),
         "held_back": rules.whole(),
         "notes": rules.listed(rules.text(), most=1000),
     }
-    missing = [name for name in checked if name not in told]
-    if missing:
-        return f"it lacks {missing[0]!r}"
-    return rules.first(check(told[name], name) for name, check in checked.items())
+    return rules.first(check(told.get(name), name) for name, check in checked.items())

@@ -15,21 +15,21 @@ from dushapley.federated.coordinator import Federation, Refused
 from dushapley.federated.messages import Message, check_array
 from dushapley.federated.policy import LEVELS
 from dushapley.federated.schema import Table
-from dushapley.federated.sums import sums_game
+from dushapley.federated.sums import summed_owners
 from dushapley.federated.traffic import bytes_each, in_words
 from dushapley.federated.transport import Transport
 from dushapley.games.base import Answers, Outcome, Training
 from dushapley.games.model.batched.recipe import Optimizer, Recipe, Steps
 from dushapley.games.model.batched.reference import SoftmaxRegression
 from dushapley.games.model.catalogue import in_words as described
-from dushapley.games.model.game import LIFTED
+from dushapley.games.model.game import LIFTED, ModelGame
 from dushapley.games.model.scoring.scorer import Scorer, best_constant
 from dushapley.games.model.training import average
-from dushapley.games.rows import RowsGame
+from dushapley.games.rows import RowsGame, blocks
 from dushapley.hashing import content_hash, digest
 from dushapley.protocol import Estimate
 from dushapley.terminal import json_text
-from dushapley.validation import check_choice, check_whole, is_partial
+from dushapley.validation import check_choice, check_whole, is_partial, refuse
 
 MOST_BLOCK, BLOCK_NUMBERS = 256, 2**21
 """Pools that one message carries, and numbers (16 MB of weights)."""
@@ -92,7 +92,9 @@ class FederatedGame(RowsGame):
     (('north', 'south'), [0.2, 0.23], 7)
     """
 
-    training: Training
+    def __new__(cls, *_: Any, level: str, **__: Any) -> FederatedGame:
+        """Make a game of sums where these are what leaves an owner."""
+        return super().__new__(SumsGame if level == "sums" else cls)
 
     def __init__(
         self,
@@ -133,44 +135,31 @@ class FederatedGame(RowsGame):
         )
         self._most = check_whole(block, "block")
         table = None if test is None else Table.of(test)
-        numbers = table is not None and table.schema(1)["target"]["kind"] == "numbers"
-        labels = () if table is None or numbers else np.unique(table.y).tolist()
-        self.said = asked.agree(scaled=level != "sums", columns=columns, labels=labels)
-        assert asked.agreement is not None
-        self.agreement = asked.agreement
-        self._known_owners()
+        labels = () if table is None else table.schema(1)["target"]["labels"]
+        self.agreement, self.said = asked.agree(
+            scaled=level != "sums", columns=columns, labels=labels
+        )
+        self._know_owners()
         tested = None if table is None else self.agreement.encode(table, "The test file")
         self.tested = self._held_back() if tested is None else {"coordinator": len(tested[1])}
-        self.inner = None
-        if level == "sums":
-            assert tested is not None
-            self.inner = sums_game(
-                asked, self.agreement, model, *tested, scoring=scoring, empty=empty,
-                at_least=at_least,
-            )  # fmt: skip
+        self._identify(self._set_up(tested, model, scoring, empty))
 
-            self.cheap, self.fractions = True, self.inner.fractions
-            self.block, self.training = self.inner.block, self.inner.training
-        else:
-            self._train_on(tested, scoring, empty)
-        self._identify(self._describe(tested))
-
-    def _known_owners(self) -> None:
+    def _know_owners(self) -> None:
         """Who the owners are, as `RowsGame` knows them: by content, rank and size."""
         members = list(self.federation.members.values())
-        hashes = tuple(member.content for member in members)
-        self.owners = Owners(
+        owners = Owners(
             names=self.federation.names,
             X=tuple(np.empty((0, self.agreement.width)) for _ in members),
             y=tuple(np.empty(0) for _ in members),
-            hashes=hashes,
+            hashes=tuple(member.content for member in members),
         )
+        super().__init__(owners)
         self._set_owners([float(member.rows) for member in members], self.federation.names)
-        self.ranks = [hashes[:j].count(h) for j, h in enumerate(hashes)]
-        self.order = sorted(range(len(hashes)), key=lambda j: (hashes[j], self.names[j]))
 
-    def _train_on(self, tested: tuple[FloatArray, Array] | None, scoring: Any, empty: Any) -> None:
-        """Set up softmax regression, and what scores it."""
+    def _set_up(
+        self, tested: tuple[FloatArray, Array] | None, model: str | None, scoring: Any, empty: Any
+    ) -> str:
+        """Set up what trains pools and what scores them, and name all that decides a value."""
         if self.agreement.classes is None:
             raise InvalidGame(
                 f"The target {self.agreement.target!r} is a number, but level={self.level!r} "
@@ -189,6 +178,13 @@ class FederatedGame(RowsGame):
         self.nobody = self._empty(empty)
         shift = 0.0 if self.scorer is None else self.scorer.shift
         self.training = Training(deterministic=True, on_failure=self.on_refusal, shift=shift)
+        local = asdict(self.local) if self.level == "models" else {}
+        recipe = json_text([self.level, asdict(self.recipe), local, self.scoring])
+        held = [f"{name} {m.content}" for name, m in self.federation.members.items()]
+        judged = held if tested is None else [content_hash(*tested)]
+        least = [] if self.at_least is None else ["at least", self.at_least]
+        nobody = self.nobody.value
+        return digest("federated game", recipe, self.agreement.name, nobody, *least, *judged)
 
     def _empty(self, empty: Any) -> Outcome:
         """What nobody's data is worth."""
@@ -211,26 +207,9 @@ class FederatedGame(RowsGame):
             )
         return {name: rows for name, rows in held.items() if rows}
 
-    def _describe(self, tested: tuple[FloatArray, Array] | None) -> str:
-        """What must be equal for trainings on equal pools to be interchangeable."""
-        if self.inner is not None:
-            assert self.inner.context is not None
-            return digest("federated sums", self.inner.context)
-        local = asdict(self.local) if self.level == "models" else {}
-        recipe = json_text([self.level, asdict(self.recipe), local, self.scoring])
-        judged = (
-            [content_hash(*tested)]
-            if tested is not None
-            else [f"{name} {m.content}" for name, m in self.federation.members.items()]
-        )
-        nobody = self.nobody.value
-        least = [] if self.at_least is None else ["at least", self.at_least]
-        return digest("federated game", recipe, self.agreement.name, nobody, *least, *judged)
-
     @property
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]  # it grows with every round
         """What one must know to read the values, and what it has cost the owners so far."""
-        account = self.federation.account()
         told = {
             "sums": "No row moved: each owner sent sums over its rows, once.",
             "gradients": "No row moved: in every step each owner sent sums of gradients over its "
@@ -239,26 +218,23 @@ class FederatedGame(RowsGame):
             f"taking {self.local.steps} steps a round on its own rows.",
         }
         rows = ", ".join(f"{name} {count:,}" for name, count in self.tested.items())
-        tested = (
-            ()
-            if self.scoring_here
-            else (f"Models were scored where owners hold rows back, by counts alone: {rows} rows.",)
-        )
-        inner = () if self.inner is None else self.inner.notes
-        inner = inner if self.inner or self.at_least is None else (LIFTED,)
-        return (*inner, told[self.level], *tested, in_words(account), *self.said)
+        there = f"Models were scored where owners hold rows back, by counts alone: {rows} rows."
+        tested = () if self.scoring_here else (there,)
+        passed = in_words(self.federation.account())
+        return (*self._model_notes(), told[self.level], *tested, passed, *self.said)
+
+    def _model_notes(self) -> tuple[str, ...]:
+        return () if self.at_least is None else (LIFTED,)
 
     @property
     def trained(self) -> str:
         """Which model, in words."""
-        if self.inner is not None:
-            return described(self.inner.model)
         return f"SoftmaxRegression by {self.level}"
 
     @property
     def judged_by(self) -> str:
         """Which score."""
-        return str(self.scoring if self.inner is None else self.inner.scoring)
+        return str(self.scoring)
 
     @property
     def scoring_here(self) -> bool:
@@ -267,54 +243,32 @@ class FederatedGame(RowsGame):
 
     def costs(self, evaluations: int | None = None) -> Mapping[str, Any]:
         """Return rounds, messages and bytes of so many evaluations, or what there were so far."""
-        return self._account() if evaluations is None else self._price(evaluations)
-
-    def _account(self) -> Mapping[str, Any]:
-        return {
-            "federation": {
-                "level": self.level,
-                "test_rows": dict(self.tested),
-                "policies": {n: m.schema["policy"] for n, m in self.federation.members.items()},
-                **self.federation.account(),
-            }
-        }
+        if evaluations is not None:
+            return self._price(evaluations)
+        policies = {n: m.schema["policy"] for n, m in self.federation.members.items()}
+        about = {"level": self.level, "test_rows": dict(self.tested), "policies": policies}
+        return {"federation": about | self.federation.account()}
 
     def _price(self, evaluations: int) -> Mapping[str, float]:
-        names = "rounds", "messages", "bytes", "bytes_per_owner", "seconds"
-        if self.inner is not None or evaluations == 0:
-            return dict.fromkeys(names, 0)
-        blocks = -(-evaluations // self.block)
-        rounds = blocks * (self.recipe.steps + (not self.scoring_here))
-        each = bytes_each(evaluations, len(self.classes), self.agreement.width + 1)
-        total = each * self.n_players * self.recipe.steps
-        round_seconds = self.federation.seconds / max(self.federation.rounds, 1)
-        each_seconds = round_seconds * self.recipe.steps / self.block
+        steps = self.recipe.steps
+        rounds = -(-evaluations // self.block) * (steps + (not self.scoring_here))
+        each = bytes_each(evaluations, len(self.classes), self.agreement.width + 1) * steps
+        seconds = self.federation.seconds / max(self.federation.rounds, 1) * steps / self.block
         return {
             "rounds": rounds,
             "messages": rounds * self.n_players,
-            "bytes": total,
-            "bytes_per_owner": total // self.n_players,
-            "seconds": evaluations * each_seconds,
+            "bytes": each * self.n_players,
+            "bytes_per_owner": each,
+            "seconds": evaluations * seconds,
         }
 
     def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
-        known = self.inner is not None and method != "knn"
-        return self.inner.closed_form(method, wishes) if known and self.inner else None
-
-    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
-        return (
-            super().keys(queries, draws) if self.inner is None else self.inner.keys(queries, draws)
-        )
+        return None
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Train and score pools together, a block at a time."""
-        if self.inner is not None:
-            return self.inner.evaluate(queries, draws)
-        found: list[Outcome] = []
-        for start in range(0, len(queries), self.block):
-            some = slice(start, start + self.block)
-            found += self._paid(queries[some], None if draws is None else draws[some])
-        return Answers.of(found)
+        paid = [self._paid(*part) for part in blocks(queries, draws, self.block)]
+        return Answers.of([outcome for part in paid for outcome in part])
 
     def _paid(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         try:
@@ -324,8 +278,7 @@ class FederatedGame(RowsGame):
                 raise
             if len(queries) == 1:
                 return [Outcome(float("nan"), f"refused: {refusal}")]
-        parts = [slice(k, k + 1) for k in range(len(queries))]
-        return [self._paid(queries[p], None if draws is None else draws[p])[0] for p in parts]
+        return [self._paid(*part)[0] for part in blocks(queries, draws, 1)]
 
     def _trained(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
         counts = self.counts(queries)
@@ -369,12 +322,17 @@ class FederatedGame(RowsGame):
             rows = check_array(answer.arrays, "rows", "i", (groups,))
             right = check_array(answer.arrays, "right", "i", (len(weights), groups))
             labels = check_array(answer.arrays, "labels", "i", (len(self.classes),))
-            if rows.sum() != self.tested[name] or labels.sum() != self.tested[name]:
-                raise FederationFailed(
-                    f"it scored {int(rows.sum())} rows, and held back {self.tested[name]}"
-                )
-            if (right < 0).any() or (right > rows).any() or (rows < 1).any():
-                raise FederationFailed("it counts more rows as right than there are")
+            refuse(
+                FederationFailed,
+                (
+                    rows.sum() != self.tested[name] or labels.sum() != self.tested[name],
+                    f"it scored {int(rows.sum())} rows, and held back {self.tested[name]}",
+                ),
+                (
+                    (right < 0).any() or (right > rows).any() or (rows < 1).any(),
+                    "it counts more rows as right than there are",
+                ),
+            )
             return {"rows": rows, "right": right, "labels": labels}
 
         return list(self.federation.ask(dict.fromkeys(self.tested, question), check).values())
@@ -390,6 +348,47 @@ class FederatedGame(RowsGame):
             "A federation is asked from the process that coordinates it, and each owner computes "
             "for itself. Leave out n_jobs= and executor=."
         )
+
+
+class SumsGame(FederatedGame):
+    """Pools trained here, from the sums that each owner sends once."""
+
+    def _set_up(
+        self, tested: tuple[FloatArray, Array] | None, model: str | None, scoring: Any, empty: Any
+    ) -> str:
+        assert tested is not None
+        numbers = self.agreement.classes is None
+        self.inner = ModelGame(
+            summed_owners(self.federation, self.agreement),
+            model or ("ridge" if numbers else "lda"),
+            *tested,
+            scoring=scoring,
+            task="regression" if numbers else "classification",
+            empty=empty,
+            at_least=self.at_least,
+        )
+        self.cheap, self.fractions, self.block = True, self.inner.fractions, self.inner.block
+        self.training, self.scoring = self.inner.training, self.inner.scoring
+        return digest("federated sums", str(self.inner.context))
+
+    def _model_notes(self) -> tuple[str, ...]:
+        return self.inner.notes
+
+    @property
+    def trained(self) -> str:
+        return described(self.inner.model)
+
+    def _price(self, evaluations: int) -> Mapping[str, float]:
+        return dict.fromkeys(("rounds", "messages", "bytes", "bytes_per_owner", "seconds"), 0)
+
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        return self.inner.closed_form(method, wishes)
+
+    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+        return self.inner.keys(queries, draws)
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        return self.inner.evaluate(queries, draws)
 
 
 class Pools:
@@ -412,37 +411,28 @@ class Pools:
 
     def weights(self) -> FloatArray:
         """Train by the game's recipe; shape (m, C, d+1)."""
-        game = self.game
-        shape = (len(self.counts), len(game.classes), game.agreement.width + 1)
-        every = [np.zeros(shape)]
+        game, rows = self.game, self.counts.sum(axis=1)
+        weights = np.zeros((len(rows), len(game.classes), game.agreement.width + 1))
         if game.level == "models":
             for round_ in range(game.recipe.steps):
-                every[0] = self._averaged(every[0], round_)
-            return every[0]
-        steps = [Steps(game.recipe, [pool]) for pool in every[0]]
-        rows = self.counts.sum(axis=1)
+                about = {"recipe": asdict(game.local), "training_round": round_}
+                weights = self._summed("steps", about, weights, self.counts / rows[:, None])
+            return weights
+        steps = [Steps(game.recipe, [pool]) for pool in weights]
         for _ in range(game.recipe.steps):
-            slopes = self._slopes(every[0])
+            slopes = self._summed("gradients", {}, weights, np.ones(self.counts.shape))
             for step, slope, n in zip(steps, slopes, rows, strict=True):
                 step.take([slope / n])
-        return every[0]
+        return weights
 
-    def _slopes(self, weights: FloatArray) -> FloatArray:
-        """Gradients summed over owners, in the order of content."""
-        answers = self._ask("gradients", {}, weights)
+    def _summed(
+        self, kind: str, about: dict[str, Any], weights: FloatArray, parts: FloatArray
+    ) -> FloatArray:
+        """Answers added up over owners, in the order of content; `parts` says how much of each."""
+        answers = self._ask(kind, about, weights)
         total = np.zeros_like(weights)
         for j, pools in self.members:
-            total[pools] += answers[self.game.names[j]]
-        return total
-
-    def _averaged(self, weights: FloatArray, round_: int) -> FloatArray:
-        """Means of the owners' models, by rows."""
-        about = {"recipe": asdict(self.game.local), "training_round": round_}
-        answers = self._ask("steps", about, weights)
-        total = np.zeros_like(weights)
-        for j, pools in self.members:
-            parts = self.counts[pools, j] / self.counts[pools].sum(axis=1)
-            total[pools] += parts[:, None, None] * answers[self.game.names[j]]
+            total[pools] += parts[pools, j, None, None] * answers[self.game.names[j]]
         return total
 
     def _present(self) -> BoolArray:
@@ -489,18 +479,21 @@ def _counted(right: IntArray, rows: IntArray) -> Outcome:
 
 def refuse_misfit(level: str, test: object, scoring: str | None, model: str | None) -> None:
     """Refuse what does not go together, before anybody is asked."""
-    if level == "sums" and test is None:
-        raise InvalidGame(
-            "level='sums' trains models here, so that owners could not score them. Pass test= with "
-            "rows of nobody, or choose level='gradients'."
-        )
-    if level != "sums" and model is not None:
-        raise InvalidGame(
+    refuse(
+        InvalidGame,
+        (
+            level == "sums" and test is None,
+            "level='sums' trains models here, so that owners could not score them. Pass test= "
+            "with rows of nobody, or choose level='gradients'.",
+        ),
+        (
+            level != "sums" and model is not None,
             f"model={model!r} was given, but level={level!r} trains softmax regression. Leave it "
-            "out, or choose level='sums'."
-        )
-    if test is None and scoring not in (None, "accuracy"):
-        raise InvalidGame(
+            "out, or choose level='sums'.",
+        ),
+        (
+            test is None and scoring not in (None, "accuracy"),
             f"scoring={scoring!r} was given, but rows that owners hold back are scored by counts "
-            "alone, which is accuracy. Leave it out, or pass test=."
-        )
+            "alone, which is accuracy. Leave it out, or pass test=.",
+        ),
+    )

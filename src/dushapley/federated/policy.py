@@ -11,16 +11,18 @@ import os
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dushapley.errors import InvalidOption
-from dushapley.validation import is_number, is_whole, suggestion
+from dushapley.validation import is_number, is_whole, refuse, suggestion
 
 LEVELS = ("sums", "gradients", "models")
 """What may leave an owner: sums once, sums of gradients step by step, models trained locally."""
+
+COUNTS = ("least_rows", "most_questions", "most_rounds")
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,26 @@ class Policy:
     hold_back: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.levels or not set(self.levels) <= set(LEVELS):
-            raise InvalidOption(
-                f"A policy allows the levels {list(self.levels)}; there are {', '.join(LEVELS)}."
-            )
-        for name, least in (("least_rows", 1), ("most_questions", 1), ("most_rounds", 1)):
-            given = getattr(self, name)
-            if given is not None and not is_whole(given, least):
-                raise InvalidOption(f"A policy's {name} is {given!r}; it takes whole numbers.")
-        if not is_number(self.hold_back) or not 0 <= self.hold_back < 1:
-            raise InvalidOption(
-                f"A policy's hold_back is {self.hold_back!r}; it takes a part of the rows, say 0.2."
-            )
+        counts = {name: getattr(self, name) for name in COUNTS}
+        refuse(
+            InvalidOption,
+            (
+                not self.levels or not set(self.levels) <= set(LEVELS),
+                f"A policy allows the levels {list(self.levels)}; there are {', '.join(LEVELS)}.",
+            ),
+            *(
+                (
+                    given is not None and not is_whole(given, 1),
+                    f"A policy's {name} is {given!r}; it takes whole numbers.",
+                )
+                for name, given in counts.items()
+            ),
+            (
+                not is_number(self.hold_back) or not 0 <= self.hold_back < 1,
+                f"A policy's hold_back is {self.hold_back!r}; it takes a part of the rows, say "
+                "0.2.",
+            ),
+        )
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
@@ -102,10 +112,6 @@ class Policy:
         columns = [] if self.columns is None else [f"columns {', '.join(self.columns)} only"]
         levels = " and ".join(self.levels)
         return ", ".join([levels, f"of at least {self.least_rows} rows", *columns, *limits])
-
-    def record(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
 
 
 class Log:

@@ -25,6 +25,7 @@ from dushapley.data.tables import (
 from dushapley.errors import FederationFailed, InvalidOwners
 from dushapley.hashing import digest
 from dushapley.terminal import json_text
+from dushapley.validation import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,13 +58,20 @@ class Table:
         """All rows of these owners as the table of one."""
         if isinstance(owners, Table):
             return owners
-        if owners.reduced is not None or any(y is None for y in owners.y):
-            raise InvalidOwners("An owner of a federation needs rows with targets; found none.")
-        if owners.weights is not None:
-            raise InvalidOwners("Rows have weights, which a federation does not know. Drop them.")
+        shape, unknown = owners.X[0].shape[1:], any(y is None for y in owners.y)
+        refuse(
+            InvalidOwners,
+            (
+                owners.reduced is not None or unknown,
+                "An owner of a federation needs rows with targets; found none.",
+            ),
+            (
+                owners.weights is not None,
+                "Rows have weights, which a federation does not know. Drop them.",
+            ),
+            (len(shape) != 1, f"Rows have the shape {shape}; a federation needs tables."),
+        )
         X = np.concatenate([np.asarray(block) for block in owners.X])
-        if X.ndim != 2:
-            raise InvalidOwners(f"Rows have the shape {X.shape[1:]}; a federation needs tables.")
         kinds = owners.columns or {f"x{k + 1}": "number" for k in range(X.shape[1])}
         cells = {name: _cells(X[:, k], kind) for k, (name, kind) in enumerate(kinds.items())}
         return cls(cells, owners.target or "y", np.concatenate([np.asarray(y) for y in owners.y]))
@@ -296,11 +304,9 @@ def _column_faults(
         kinds = {owner: s["columns"].get(name, {}).get("kind") for owner, s in schemas.items()}
         lacking = [owner for owner, kind in kinds.items() if kind is None]
         known = [kind for kind in kinds.values() if kind is not None]
-        if lacking and known:
-            have = f"{len(known)} other{'s' * (len(known) > 1)} have it"
+        if lacking:
+            have = f"{len(known)} other{'s' * (len(known) != 1)} have it"
             faults.append(f"  column {name!r}: {_listed(lacking)} lacks it; {have}")
-        elif lacking:
-            faults.append(f"  column {name!r}: nobody has it")
         many = sum(len(s["columns"].get(name, {}).get("categories", ())) for s in schemas.values())
         if many > MOST_CATEGORIES * len(schemas):
             faults.append(
@@ -310,10 +316,9 @@ def _column_faults(
         others = [owner for owner, kind in kinds.items() if kind not in (None, usual)]
         if others:
             word = {"number": "numbers", "text": "text"}
-            found = word[kinds[others[0]] or "text"]
+            found, expected = word[str(kinds[others[0]])], word[str(usual)]
             faults.append(
-                f"  column {name!r}: {_listed(others)} has {found}, the others "
-                f"{word[usual or 'text']}"
+                f"  column {name!r}: {_listed(others)} has {found}, the others {expected}"
             )
     return faults
 
@@ -322,13 +327,12 @@ def _target_faults(schemas: Mapping[str, Mapping[str, Any]], labels: Sequence[An
     """Targets of other names or kinds, and labels that differ in their spelling only."""
     targets = {owner: s["target"] for owner, s in schemas.items()}
     shapes = {owner: (t["name"], t["kind"]) for owner, t in targets.items()}
-    faults = []
     usual = max(shapes.values(), key=list(shapes.values()).count)
-    for owner, (name, kind) in shapes.items():
-        if (name, kind) != usual:
-            faults.append(
-                f"  target: {owner} has {name!r} of {kind}, the others {usual[0]!r} of {usual[1]}"
-            )
+    faults = [
+        f"  target: {owner} has {name!r} of {kind}, the others {usual[0]!r} of {usual[1]}"
+        for owner, (name, kind) in shapes.items()
+        if (name, kind) != usual
+    ]
     spelt: dict[str, tuple[Any, str]] = {}
     sources = [*((owner, t["labels"]) for owner, t in targets.items()), ("the test file", labels)]
     text = {owner: isinstance(known[0], str) for owner, known in sources if len(known)}

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
 from dushapley.data.owners import Owners
 from dushapley.data.summaries import Kind, Statistics
 from dushapley.errors import FederationFailed, InvalidOwners
 from dushapley.federated.messages import Message
 from dushapley.federated.schema import Agreement
-from dushapley.games.model.game import ModelGame
 
 if TYPE_CHECKING:
     from dushapley.federated.coordinator import Federation
 
 
-def sums_game(
-    federation: Federation,
-    agreement: Agreement,
-    model: str | None,
-    X_test: FloatArray,
-    y_test: Array,
-    *,
-    scoring: str | None,
-    empty: Any,
-    at_least: Literal["empty"] | None,
-) -> ModelGame:
-    """The game of the same owners' statistics, as if they had handed over files of them.
+def summed_owners(federation: Federation, agreement: Agreement) -> Owners:
+    """Owners of the statistics that each answers, as if they had handed over files of them.
 
     Bit for bit the game on pooled rows: additive models are trained from sums in either.
     """
-    numbers = agreement.classes is None
-    kind: Literal["regression", "classification"] = "regression" if numbers else "classification"
+    kind: Kind = "regression" if agreement.classes is None else "classification"
     columns = (*agreement.columns, agreement.target)
     question = Message("sums", {"statistics": kind})
 
@@ -42,16 +29,7 @@ def sums_game(
         return _statistics(name, kind, answer, agreement, federation.members[name].rows, columns)
 
     parts = federation.ask(dict.fromkeys(federation.members, question), check)
-    return ModelGame(
-        Owners.from_statistics(list(parts.values())),
-        model or ("ridge" if numbers else "lda"),
-        X_test,
-        y_test,
-        scoring=scoring,
-        task=kind,
-        empty=empty,
-        at_least=at_least,
-    )
+    return Owners.from_statistics(list(parts.values()))
 
 
 def _statistics(

@@ -7,7 +7,7 @@ from dushapley.games.callables import CallableGame, as_game
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.derived import DerivedGame
 from dushapley.games.knn import KNNGame
-from dushapley.games.model.additive.streamed import StreamedGame
+from dushapley.games.many.streamed import StreamedGame
 from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
 from dushapley.games.rows import DatasetGame, RowsGame
@@ -20,9 +20,11 @@ from dushapley.games.size.curves import (
     saturating,
 )
 from dushapley.games.size.games import RegressogramGame, SizeGame
-from dushapley.games.size.linear import LinearRegressionGame
-from dushapley.games.size.privacy import epsilon_from_gamma, gamma_from_privacy
-from dushapley.games.size.ridge import RidgeGame, ridge_minimiser
+from dushapley.games.size.regression import (
+    LinearRegressionGame,
+    epsilon_from_gamma,
+    gamma_from_privacy,
+)
 from dushapley.games.utilities import from_utility
 from dushapley.hashing import digest
 
@@ -56,7 +58,6 @@ __all__ = [
     "Outcome",
     "Regressogram",
     "RegressogramGame",
-    "RidgeGame",
     "RowsGame",
     "Scores",
     "SizeGame",
@@ -77,7 +78,6 @@ __all__ = [
     "mean_estimation",
     "power_law",
     "rational",
-    "ridge_minimiser",
     "saturating",
     "voting",
 ]

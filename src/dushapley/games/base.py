@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
-from dushapley.games.marginals import Marginals
+from dushapley.games.many.marginals import Marginals
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.terminal import printable
@@ -60,9 +60,9 @@ class Scores:
         """The scores, shape (m, rows)."""
         return self._by_row(self.coefficients)
 
-    def fold(self, weights: FloatArray) -> FloatArray:
-        """Sums over pools of weights (k, m) by scores, shape (k, rows)."""
-        return self._by_row(weights @ self.coefficients)
+    def fold(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
+        """Sums over some of the pools of weights (k, m) by scores, shape (k, rows)."""
+        return self._by_row(weights @ self.coefficients[some])
 
     def _by_row(self, coefficients: FloatArray) -> FloatArray:
         return coefficients if self.basis is None else coefficients @ self.basis.T
@@ -309,11 +309,16 @@ class Game(ABC):
     def __call__(self, fractions: ArrayLike, draws: ArrayLike | None = None) -> FloatArray:
         """Utilities of m pools, shape (m,); those of trainings that fail by the game's policy."""
         answers = Answers.of(self.evaluate(*self.check(np.asarray(fractions), draws)))
-        if not np.isnan([answers.values[place] for place in answers.failures]).any():
-            return answers.values
-        nobody = self(np.zeros((1, self.n_players), dtype=np.bool_))
-        failed = [k for k in answers.failures if np.isnan(answers.values[k])]
-        answers.values[failed] = nobody
+        failed = [place for place in answers.failures if np.isnan(answers.values[place])]
+        if failed:
+            nobody = Answers.of(self.evaluate(np.zeros((1, self.n_players), dtype=np.bool_), None))
+            if nobody.failures:
+                raise UtilityFailed(
+                    f"The utility of nobody's data failed with {nobody.failures[0]}, so that no "
+                    "failure can count as it. Give nobody's data a number (empty=...), or pass "
+                    "on_failure='raise'."
+                )
+            answers.values[failed] = nobody.values
         return answers.values
 
     @abstractmethod

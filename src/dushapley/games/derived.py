@@ -87,12 +87,6 @@ class DerivedGame(Game):
         """Keys of the base game."""
         return self.base.keys(*self.pools(queries, draws))
 
-    def failed(
-        self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
-    ) -> Answers:
-        """In the words of the base game."""
-        return self.base.failed(self.pools(queries, None)[0], error, cure, hint)
-
     def reseeded(self, seed: int) -> Game:
         """The same view of the base game under another seed."""
         return DerivedGame(self.base.reseeded(seed), self.matrix, self.names)

@@ -15,11 +15,17 @@ from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Scores, Training
 from dushapley.games.model.training import grouped
-from dushapley.games.nearest import DEFAULT_K, as_numbers, check_k, check_test_set, knn_estimate
-from dushapley.games.neighbours import NeighbourMarginals, owners_of_rows
+from dushapley.games.nearest import (
+    DEFAULT_K,
+    NeighbourMarginals,
+    check_test_set,
+    knn_estimate,
+    near_to_far,
+)
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
+from dushapley.validation import check_whole
 
 
 class KNNGame(RowsGame):
@@ -61,18 +67,12 @@ class KNNGame(RowsGame):
         if owners.weights is not None:
             raise InvalidGame("Neighbours are counted, so rows take no weights; leave them out.")
         self.X_test, self.y_test = check_test_set(owners, X_test, np.asarray(y_test))
-        self.k = check_k(k)
+        self.k = check_whole(k, "k")
         tested = tested_rows(owners, self.X_test, self.y_test)
         self.notes = (*owners.notes, *copied_rows(owners), *tested)
         labels = [str(label) for label in self.y_test.tolist()]
         self._identify(digest("knn game", self.k, self.X_test, *labels))
-        rows = np.concatenate([as_numbers(owners.X[j]) for j in self.order])
-        targets = np.concatenate([self._target(j) for j in self.order])
-        from scipy.spatial.distance import cdist
-
-        distances = cdist(self.X_test, rows, "sqeuclidean")
-        self._near = np.argsort(distances, axis=1, kind="stable")
-        self._right = targets[self._near] == self.y_test[:, None]
+        self._near, self._whose, self._right = near_to_far(owners, self.X_test, self.y_test)
 
     def with_owners(self, owners: Owners) -> Self:
         """The same neighbours' vote over other owners' rows."""
@@ -80,10 +80,9 @@ class KNNGame(RowsGame):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Utilities with their test points."""
-        pools = [self._hits(self.row_mask(*taken)) for taken in self.each(queries, draws)]
-        values = np.array([hits.sum() / (self.k * len(hits)) for hits in pools], dtype=np.float64)
-        by_point = np.stack([grouped(hits / self.k) for hits in pools])
-        return Answers(values, Scores(by_point))
+        hits = np.stack([self._hits(self.row_mask(*taken)) for taken in self.each(queries, draws)])
+        values = hits.sum(axis=1) / (self.k * hits.shape[1])
+        return Answers(values, Scores(np.stack([grouped(row) for row in hits / self.k])))
 
     def _hits(self, rows: BoolArray) -> IntArray:
         """Correct labels among the nearest rows of a pool, test point by test point."""
@@ -92,8 +91,7 @@ class KNNGame(RowsGame):
         return (nearest & self._right).sum(axis=1)
 
     def marginals(self) -> NeighbourMarginals:
-        whose = owners_of_rows(self.sizes, self.order, self._near)
-        return NeighbourMarginals(whose, self._right, self.k, self.n_players)
+        return NeighbourMarginals(self._whose, self._right, self.k, self.n_players)
 
     def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
         if method not in ("exact", "knn") or wishes:

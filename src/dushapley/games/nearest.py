@@ -1,4 +1,4 @@
-"""Exact Shapley values of the K-nearest-neighbour game over owners of many rows."""
+"""What nearest neighbours tell of owners: exact Shapley values, and marginals around pools."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from math import comb
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray, Rows
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidGame, MethodNotApplicable
-from dushapley.games.neighbours import walked_values
+from dushapley.games.many.marginals import Marginals
 from dushapley.protocol import Estimate
-from dushapley.validation import is_whole
+from dushapley.validation import check_whole
 
 DEFAULT_K = 5
-AT_ONCE = 32
-"""Test points worked on together: enough to vectorise, few enough to stay in cache."""
-MANY, CELLS = 100, 2**21
-"""Owners from which one walk through the rows is sooner done, and its points times owners."""
+CELLS = 2**22
+"""Test points times rows, owners or counts that are worked on together."""
+POINTS = 16
+"""Test points whose marginals are worked on together: few enough to stay in cache."""
 KNN_NOTE = (
     f"Values of the {DEFAULT_K}-nearest-neighbour game on the same rows: another model's values, "
     "not an estimate of this game's."
@@ -44,8 +44,8 @@ def knn_values(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K)
 
     with d₋ₘ the same count without m. Only each owner's K nearest rows can matter.
 
-    Cost: no evaluation; time of the order I²K³ a test point, or rows times K³ for more than a
-    hundred owners (`dushapley.games.neighbours.Walk`). Exact; ties in distance go by content
+    All rows are walked through from near to far (`Walk`). Cost: no evaluation; time of the order
+    rows times K³ a test point, whatever the number of owners. Exact; ties in distance go by content
     of owners, then by row. The game of Jia et al. (2019, appendix E.3); the polynomial count is
     this library's.
 
@@ -68,103 +68,179 @@ def knn_values(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K)
 def knn_estimate(owners: Owners, X_test: Rows, y_test: Array, k: int = DEFAULT_K) -> Estimate:
     """The same with the values by test point, whose mean they are."""
     X_test, y_test = check_test_set(owners, X_test, y_test)
-    k = check_k(k)
-    values, by_point = np.zeros(len(owners)), []
-    many = len(owners) > MANY
-    at_once = max(1, CELLS // len(owners)) if many else AT_ONCE
-    weights = joining_weights(len(owners), k)
+    k, by_point = check_whole(k, "k"), []
+    at_once = max(1, CELLS // max(int(sum(owners.sizes)), len(owners), k * k))
     for start in range(0, len(X_test), at_once):
         some = slice(start, start + at_once)
-        owner, match = nearest_rows(owners, X_test[some], y_test[some], k)
-        if many:
-            by_point.append(walked_values(owner, match, len(owners), k, weights) / k)
-            values += k * by_point[-1].sum(axis=0)
-            continue
-        added, points = rows_to_values(owner, match, len(owners), k)
-        values += added
-        by_point.append(points / k)
-    return Estimate(values / (k * len(X_test)), scores=np.concatenate(by_point))
+        _, whose, right = near_to_far(owners, X_test[some], y_test[some])
+        kept = own_ranks(whose) < k  # nobody's farther rows can matter
+        walk = Walk(len(whose), len(owners), k)
+        for column in zip(
+            *(part[kept].reshape(len(whose), -1).T for part in (whose, right)), strict=True
+        ):
+            walk.step(*column)
+        by_point.append(walk.values_by_point() / k)
+    scores = np.concatenate(by_point)
+    return Estimate(scores.mean(axis=0), scores=scores)
 
 
-def nearest_rows(
-    owners: Owners, X_test: FloatArray, y_test: Array, k: int
-) -> tuple[IntArray, Array]:
-    """Each owner's k nearest rows, all together from near to far: whose they are, and if right."""
+def near_to_far(owners: Owners, X_test: FloatArray, y_test: Array) -> tuple[Array, Array, Array]:
+    """Every row from near to far for each test point: its number, its owner, and if it is right.
+
+    Rows are numbered in the order of content.
+    """
     from scipy.spatial.distance import cdist
 
-    distances, match, owner = [], [], []
-    for j in content_order(owners):
-        block = cdist(X_test, as_numbers(owners.X[j]), "sqeuclidean")
-        near = np.argsort(block, axis=1, kind="stable")[:, :k]
-        distances.append(np.take_along_axis(block, near, axis=1))
-        match.append(np.asarray(owners.y[j])[near] == y_test[:, None])
-        owner.append(np.full(near.shape, j))
-    order = np.argsort(np.concatenate(distances, axis=1), axis=1, kind="stable")
-    together = (np.concatenate(part, axis=1) for part in (owner, match))
-    whose, right = (np.take_along_axis(part, order, axis=1) for part in together)
-    return whose, right
+    order = content_order(owners)
+    rows = [as_numbers(owners.X[j]) for j in order]
+    labels = np.concatenate([np.asarray(owners.y[j]) for j in order])
+    whose = np.repeat(np.array(order, dtype=np.int32), [len(X) for X in rows])
+    distances = cdist(X_test, np.concatenate(rows), "sqeuclidean")
+    near = np.argsort(distances, axis=1, kind="stable")
+    return near, whose[near], labels[near] == y_test[:, None]
 
 
-def rows_to_values(
-    owner: IntArray, match: Array, n_players: int, k: int
-) -> tuple[FloatArray, FloatArray]:
-    """Add up, over all rows with the right label, what they give to and take from every owner.
+def own_ranks(whose: Array) -> Array:
+    """How many nearer rows each row's owner has, in the order of the rows."""
+    order = np.argsort(whose, axis=1, kind="stable")
+    together = np.sort(whose[0])
+    rank = np.arange(len(together)) - np.searchsorted(together, together)
+    own = np.empty_like(whose)
+    np.put_along_axis(own, order, rank[None].astype(whose.dtype), axis=1)
+    return own
 
-    For all test points together, shape (I,), and for each of them, shape (points, I).
+
+class Walk:
+    r"""One walk through the rows of some test points, from near to far, for any number of owners.
+
+    What a right row takes from another owner depends on nothing but how many nearer rows that owner
+    has, c. So the subsets d[r, t] are carried along, one factor being exchanged as an owner's c
+    grows, and what owners with c rows lose is summed by c: an owner settles when its c changes.
+    Counts are whole numbers, exact up to 2⁵³, and divided by those of all subsets.
+
+    Parameters
+    ----------
+    n_points, n_players, k
+        Test points, owners and neighbours.
     """
-    one_hot = owner[:, :, None] == np.arange(n_players)
-    nearer = np.cumsum(one_hot, axis=1) - one_hot
-    nearer, whose = nearer[match], owner[match]
-    rows = np.arange(len(whose))
-    cap = k - 1 - nearer[rows, whose]
-    nearer[rows, whose] = 0
-    blocks = nearer > cap[:, None]
-    active = np.where(blocks, 0, nearer)
-    n = 1 + (nearer > 0).sum(axis=1)
-    counts = count_subsets(active, k)
-    weights = joining_weights(n_players, k)
-    fits = np.arange(k) <= cap[:, None]
-    alone = np.einsum("prt,pt,pr->p", counts, fits, weights[n, :-1])
-    blocked = np.einsum("prt,pt,pr->p", counts, fits, weights[n, 1:])
-    values = np.bincount(whose, alone, minlength=n_players) - blocked @ blocks
-    single = -blocked[:, None] * blocks
-    single[rows, whose] += alone
-    for m in range(n_players):
-        pushed = crowded_out(counts, active[:, m], cap, weights[n, 1:])
-        values[m] -= pushed[0]
-        single[:, m] -= pushed[1]
-    by_point = np.zeros((len(owner), n_players))
-    np.add.at(by_point, np.nonzero(match)[0], single)
-    return np.asarray(values), by_point
+
+    def __init__(self, n_points: int, n_players: int, k: int) -> None:
+        self.k, self.points = k, np.arange(n_points)
+        self.weights = joining_weights(n_players, k)
+        self.values, self.settled = np.zeros((2, n_points, n_players))
+        self.nearer = np.zeros((n_points, n_players), dtype=np.int64)
+        self.lost = np.zeros((n_points, k + 1))
+        self.subsets = np.zeros((n_points, k, k))
+        self.subsets[:, 0, 0] = 1
+        self.present = np.zeros(n_points, dtype=np.int64)  # owners with nearer rows
+
+    def step(self, owner: IntArray, right: BoolArray) -> None:
+        """Take in the next row of every test point, one of at most K of its owner."""
+        here = self.points, owner
+        own = self.nearer[here]
+        self.values[here] -= self.lost[self.points, own] - self.settled[here]
+        others = without(self.subsets, own[:, None])[:, 0]
+        self.values[here] += self._share(others, own, right)
+        self.subsets = others
+        self.subsets[:, 1:] += moved(others[:, :-1], own[:, None] + 1)
+        self.present += own == 0
+        self.nearer[here] = own + 1
+        self.settled[here] = self.lost[self.points, own + 1]
+
+    def _share(self, others: FloatArray, own: IntArray, right: BoolArray) -> FloatArray:
+        """Note what right rows take from other owners, by their c; what they give to their own."""
+        cap, c, t = self.k - 1 - own[:, None], np.arange(1, self.k), np.arange(self.k)
+        n = 1 + self.present - (own > 0)
+        gives, takes = self.weights[n, :-1], self.weights[n, 1:]
+        fits = (t <= cap) & right[:, None]
+        blocked = np.einsum("prt,pt,pr->p", others, fits, takes)[:, None]
+        pushed = fits[:, None] & (t > (cap - c)[:, :, None])
+        fewer = without(others, np.broadcast_to(c, (len(own), self.k - 1)))
+        active = np.einsum("pcrt,pct,pr->pc", fewer, pushed, takes)
+        self.lost[:, 1:-1] += np.where(c <= cap, active, blocked)
+        self.lost[:, -1:] += blocked
+        return np.asarray(np.einsum("prt,pt,pr->p", others, fits, gives))
+
+    def values_by_point(self) -> FloatArray:
+        """Values times K, shape (points, I), once all rows were walked through."""
+        return np.asarray(
+            self.values - np.take_along_axis(self.lost, self.nearer, axis=1) + self.settled
+        )
 
 
-def count_subsets(active: IntArray, k: int) -> FloatArray:
-    """d[p, r, t]: r-subsets of row p's active owners whose nearer rows add up to t < k."""
-    counts = np.zeros((len(active), k, k))
-    counts[:, 0, 0] = 1
-    for m in range(active.shape[1]):
-        for c in range(1, k):
-            rows = np.flatnonzero(active[:, m] == c)
-            counts[rows, 1:, c:] += counts[rows, :-1, :-c]
-    return counts
+def without(subsets: FloatArray, c: IntArray) -> FloatArray:
+    """Subsets (points, K, K) without an owner of c nearer rows, for each c of (points, C)."""
+    found = np.repeat(subsets[:, None], c.shape[1], axis=1)
+    for r in range(1, subsets.shape[1]):  # undo the step that let this owner in
+        found[:, :, r] -= moved(found[:, :, r - 1], c)
+    return found
 
 
-def crowded_out(
-    counts: FloatArray, own: IntArray, cap: IntArray, weights: FloatArray
-) -> tuple[float, FloatArray]:
-    """How often one active owner pushes rows out of the K nearest: in all, and row by row."""
-    k = counts.shape[1]
-    total, single = 0.0, np.zeros(len(own))
-    for c in range(1, k):
-        rows = np.flatnonzero(own == c)
-        without = counts[rows]
-        for r in range(1, k):  # undo the step that let this owner in
-            without[:, r, c:] -= without[:, r - 1, :-c]
-        t, top = np.arange(k), cap[rows, None]
-        pushed = (t <= top) & (t > top - c)
-        total += float(np.einsum("prt,pt,pr->", without, pushed, weights[rows]))
-        single[rows] = np.einsum("prt,pt,pr->p", without, pushed, weights[rows])
-    return total, single
+def moved(counts: FloatArray, c: IntArray) -> FloatArray:
+    """Counts by their sum t moved up by c; none where c is 0."""
+    place = np.arange(counts.shape[-1]) - c[..., None]
+    found = np.take_along_axis(counts, np.maximum(place, 0), axis=-1)
+    return np.where((place >= 0) & (c[..., None] > 0), found, 0.0)
+
+
+class NeighbourMarginals(Marginals):
+    r"""Marginals of a `KNNGame` around a pool, for all owners at once.
+
+    For a test point let the pool's rows stand from near to far, H(m) the right labels among the
+    first m. An owner outside whose rows stand with r rows of the pool before them, and j of its
+    own, brings those into the K nearest that have j + r < K; they push as many of the pool's out.
+    If an owner inside leaves, its rows with fewer than K others before them go, and as many move
+    up. So each marginal is a count of few rows:
+
+    .. math:: \Delta_i = \tfrac1K \Bigl[\sum_{\text{its } a \text{ rows}} right
+              - \bigl(H(K) - H(K-a)\bigr)\Bigr], \qquad
+              \Delta_i = \tfrac1K \Bigl[\sum_{\text{its } b \text{ rows}} right
+              - \bigl(H(K+b) - H(K)\bigr)\Bigr]
+
+    for owners outside and inside.
+
+    Parameters
+    ----------
+    whose, right
+        Owner of each row and whether its label is right, shape (test points, rows).
+    k
+        Number of neighbours.
+    """
+
+    power = 1.0  # a row counts in full wherever it is near enough, in about one pool of s
+
+    def __init__(self, whose: Array, right: Array, k: int, n_players: int) -> None:
+        self.whose, self.right, self.k, self.block = whose, right, k, n_players
+        self.own = own_ranks(whose)
+        self.farthest = k + int(self.own.max(initial=-1)) + 1  # as far as anybody's leaving reaches
+        self.name = f"neighbours, K = {k}"
+        self.note = "Marginals around a pool are counts of neighbours that come or go: exact."
+
+    def gains(self, pools: BoolArray, states: FloatArray, owners: slice) -> FloatArray:
+        found = np.zeros(pools.shape)
+        for start in range(0, len(self.whose), POINTS):
+            some = slice(start, start + POINTS)
+            for pool, row in zip(pools, found, strict=True):
+                row += self._gains(pool, self.whose[some], self.right[some], self.own[some])
+        return found / (self.k * len(self.whose))
+
+    def _gains(self, pool: BoolArray, whose: Array, right: Array, own: Array) -> FloatArray:
+        """Marginals of all owners, summed over a few test points."""
+        inside, (points, n) = pool[whose], (len(whose), len(pool))
+        before = np.cumsum(inside, axis=1, dtype=np.int32)
+        others = np.where(inside, before - 1 - own, before + own)
+        point, place = np.nonzero(others < self.k)
+        cell = point * n + whose[point, place]
+        moved, hits = (
+            np.bincount(cell, counted, minlength=points * n).reshape(points, n)
+            for counted in (None, right[point, place])
+        )
+        first = right[inside].reshape(points, -1)[:, : self.farthest]
+        table = np.cumsum(np.column_stack([np.zeros(points), first]), axis=1)
+        last = table.shape[1] - 1
+        end = np.minimum(self.k + np.where(pool, moved, -moved), last)
+        lost = np.take_along_axis(table, end, axis=1) - table[:, [min(self.k, last)]]
+        return np.asarray((hits - np.abs(lost)).sum(axis=0))
 
 
 def joining_weights(n_players: int, k: int) -> FloatArray:
@@ -194,12 +270,6 @@ def as_numbers(X: Rows) -> FloatArray:
             f"{X.dtype}. Encode the columns as numbers first."
         )
     return np.asarray(X.reshape(len(X), -1), dtype=np.float64)
-
-
-def check_k(k: object) -> int:
-    if not is_whole(k, least=1):
-        raise InvalidGame(f"k is {k!r}; the number of neighbours is a whole number from 1.")
-    return int(k)
 
 
 def check_test_set(owners: Owners, X_test: Rows, y_test: Array) -> tuple[FloatArray, Array]:

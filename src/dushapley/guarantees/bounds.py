@@ -11,17 +11,11 @@ from dushapley.arrays import FloatArray
 from dushapley.errors import AssumptionFails, InvalidOption
 from dushapley.estimators.semivalues import SHAPLEY, is_semivalue, semivalue_weights
 from dushapley.games.base import Game
-from dushapley.games.size.bounds import ROUNDING, moments
-from dushapley.games.size.closed_forms import (
-    Part,
-    certificate_of,
-    total_bracket,
-    total_du,
-    unbounded,
-)
+from dushapley.games.size.bounds import ROUNDING, without_one
+from dushapley.games.size.closed_forms import certificate_of, total_bracket, total_du, unbounded
 from dushapley.games.size.curves import LearningCurve
-from dushapley.games.size.games import RegressogramGame, SizeGame
-from dushapley.games.size.linear import LinearRegressionGame
+from dushapley.games.size.games import PooledRowsGame, RegressogramGame, SizeGame
+from dushapley.games.size.regression import LinearRegressionGame
 from dushapley.guarantees.curvature import check_h1, kappa
 from dushapley.guarantees.precision import precision_certificate
 from dushapley.protocol import Guarantee
@@ -55,14 +49,11 @@ class OthersSizes:
     def of(cls, sizes: FloatArray) -> OthersSizes:
         """Statistics of all owners but one, for each one; each distinct size is done once."""
         own, member = np.unique(sizes, return_inverse=True)
-        ordered = np.sort(sizes)
-        rows = []
-        for rank in np.searchsorted(ordered, own):
-            others = np.delete(ordered, rank)
-            mean, variance, _ = moments(others)
-            radius = max(others[-1] - mean, mean - others[0])
-            rows.append((mean, variance, radius, others[-1], others[0]))
-        return cls(*np.array(rows).T[:, member])
+        others = without_one(sizes, own)
+        mean, smallest, largest = others.mean(axis=1), others[:, 0], others[:, -1]
+        radius = np.maximum(largest - mean, mean - smallest)
+        rows = np.stack([mean, others.var(axis=1), radius, largest, smallest])
+        return cls(*rows[:, member])
 
     @property
     def tail(self) -> FloatArray:
@@ -226,8 +217,8 @@ def certificate(
     if isinstance(game, LinearRegressionGame) and (method, semivalue) == ("du", SHAPLEY):
         return precision_certificate(game)
     _refuse_unless(game, (SizeGame, RegressogramGame), "certificate")
-    assert isinstance(game, SizeGame | RegressogramGame)
-    parts = game.parts() if isinstance(game, RegressogramGame) else [Part(game.sizes, game.curve)]
+    assert isinstance(game, PooledRowsGame)
+    parts = game.parts()
     if not is_semivalue(semivalue):
         raise InvalidOption(f"semivalue is {semivalue!r}; choose shapley, banzhaf or beta(a,b).")
     n = game.n_players
@@ -242,9 +233,9 @@ def certificate(
     if why:
         raise AssumptionFails(f"There is no certificate here: {why}. Prefer exact values.")
     if method == "du-second-order":
-        return certificate_of(bounds.lower, bounds, parts, 0.0)
-    du = total_du(parts, scale)
-    return certificate_of(du.values, bounds, parts, du.error)
+        return certificate_of(bounds[0], bounds, parts, 0.0)
+    values, error = total_du(parts, scale)
+    return certificate_of(values, bounds, parts, error)
 
 
 def _refuse_unless(game: Game, kind: type | tuple[type, ...], what: str) -> None:

@@ -58,7 +58,7 @@ def kappa(w: Curve, high: float, low: float | None = None) -> Kappa:
         raise AssumptionFails(f"κ was asked on [{start}, {high}]; it needs 0 < low ≤ high.")
     n = np.geomspace(start, high, int(np.log(high / start) / np.log(RATIO)) + 2)
     bend = np.abs(curvature(curve, n))
-    if curve.proven:
+    if curve.shape == "completely monotone" and curve.second_derivative is not None:
         return Kappa(float(np.max(n[1:] ** 2 * bend[:-1])), start, high, True)
     return Kappa(float(np.max(n**2 * bend)), start, high, False)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import AssumptionFails
-from dushapley.games.size.linear import LinearRegressionGame
+from dushapley.games.size.regression import LinearRegressionGame
 from dushapley.protocol import Estimate, Guarantee
 
 SOURCE = "Garrido Lucero et al. (2024), footnote to section 3.3; stated and proven here"

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import InvalidOption
-from dushapley.games.size.precision import effective_rows
+from dushapley.games.size.regression import effective_rows
 from dushapley.validation import check_sizes
 
 CLOSE, FAR = 0.05, 0.15

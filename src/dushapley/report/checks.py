@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import IntArray
-from dushapley.report.numbers import percent, plural
+from dushapley.report.wording import percent, plural
 from dushapley.results.uncertainty import (
     certainty,
     half_width,

@@ -8,8 +8,8 @@ from typing import Any
 from dushapley.data.check.collection import Findings
 from dushapley.data.findings import Finding
 from dushapley.data.intake import TEST
-from dushapley.report.numbers import percent, plural, whole
 from dushapley.report.page import environment
+from dushapley.report.wording import percent, plural, whole
 
 MOST_CELLS = 40_000
 """Cells of the map; what is beyond is told in words."""

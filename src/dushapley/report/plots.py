@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.report.numbers import percent
+from dushapley.report.wording import percent
 from dushapley.results.uncertainty import half_width
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ BY_OWNER = ("matrix", "alternatives")
 MOST_LABELS, MOST_BANDS, MOST_CELLS_NAMED = 24, 15, 12
 HALF_SHADE = 0.6
 """From this shade on, text on it is of the paper's colour."""
-DOTS: dict[str, Any] = {"marker": "o", "markersize": 3, "linestyle": (0, (1, 3))}
 BEHIND: dict[str, Any] = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.85, "pad": 0.6}
 """Paper behind a name, so that no line runs through it."""
 STYLE: dict[Any, Any] = {

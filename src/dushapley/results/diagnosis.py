@@ -6,13 +6,13 @@ report only reads it, and trains nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dushapley.errors import InvalidValuation
-from dushapley.results import schema
-from dushapley.results.schema import Rule, choice, listed, number, optional, text, whole
+from dushapley.results.schema import Rule, choice, fields, listed, number, optional, text, whole
 
 FORMAT = "dushapley.diagnosis/2"
 OLDER = ("dushapley.diagnosis/1",)
@@ -208,7 +208,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return dict(_plain(self))
+        return dict(json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Diagnosis:
@@ -234,61 +234,56 @@ def _owner(data: Mapping[str, Any]) -> OwnerDiagnosis:
     return OwnerDiagnosis(**_frozen(data) | made)
 
 
-def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _tuples(item) for name, item in data.items()}
-
-
-def _tuples(item: Any) -> Any:
-    return tuple(map(_tuples, item)) if isinstance(item, (list, tuple)) else item
-
-
-def _plain(thing: Any) -> Any:
-    if hasattr(thing, "__dataclass_fields__"):
-        return {f.name: _plain(getattr(thing, f.name)) for f in fields(thing)}
-    return [_plain(one) for one in thing] if isinstance(thing, tuple) else thing
+def _frozen(item: Any) -> Any:
+    """Lists as tuples."""
+    if isinstance(item, Mapping):
+        return {name: _frozen(part) for name, part in item.items()}
+    return tuple(map(_frozen, item)) if isinstance(item, (list, tuple)) else item
 
 
 _INTERVAL, _RANGE = optional(listed(number(), 3)), optional(listed(number(), 2))
 _NAME = text(10_000)
 _OWNER: dict[str, Rule] = {
     "owner": _NAME,
-    "reasons": listed(schema.fields({"code": choice(*CODES), "text": text(10_000)}), most=100),
+    "reasons": listed(fields({"code": choice(*CODES), "text": text(10_000)}), most=100),
     **dict.fromkeys(("disagreement", "wrong", "reach", "difference"), _INTERVAL),
     **{f"usual_{name}": _RANGE for name in ("disagreement", "wrong", "reach", "difference")},
-    "columns": listed(schema.fields({"name": _NAME, "here": number(), "others": number()})),
-    "shared": listed(schema.fields({"owner": _NAME, "rows": whole(), "chance": number()})),
+    "columns": listed(fields({"name": _NAME, "here": number(), "others": number()})),
+    "shared": listed(fields({"owner": _NAME, "rows": whole(), "chance": number()})),
     "tested": optional(whole()),
     **dict.fromkeys(("by_size", "first_gain", "last_gain"), optional(number())),
 }
 _CELLS = listed(listed(optional(number())))
-_RULES: dict[str, Rule] = {
-    "format": choice(FORMAT, *OLDER),
-    "task": choice("classification", "regression", None),
-    "target": optional(_NAME),
-    "trainings": whole(),
-    "owners": listed(schema.fields(_OWNER)),
-    "matrix": optional(schema.fields({"tested_on": listed(_NAME), "agreement": _CELLS})),
-    "alternatives": listed(
-        schema.fields(
-            {
-                "model": _NAME,
-                "scoring": _NAME,
-                "u_empty": number(),
-                "u_full": number(),
-                "values": listed(number()),
-            }
+_DIAGNOSIS = fields(
+    {
+        "format": choice(FORMAT, *OLDER),
+        "task": choice("classification", "regression", None),
+        "target": optional(_NAME),
+        "trainings": whole(),
+        "owners": listed(fields(_OWNER)),
+        "matrix": optional(fields({"tested_on": listed(_NAME), "agreement": _CELLS})),
+        "alternatives": listed(
+            fields(
+                {
+                    "model": _NAME,
+                    "scoring": _NAME,
+                    "u_empty": number(),
+                    "u_full": number(),
+                    "values": listed(number()),
+                }
+            ),
+            most=1000,
         ),
-        most=1000,
-    ),
-    "notes": listed(text()),
-}
+        "notes": listed(text()),
+    }
+)
 
 
 def diagnosis_fault(
     data: object, owners: Sequence[str] | None = None, where: str = "diagnosis"
 ) -> str | None:
     """What is wrong with a stored diagnosis (of these owners); None: nothing."""
-    fault = schema.fields(_RULES)(data, where)
+    fault = _DIAGNOSIS(data, where)
     if fault or not isinstance(data, Mapping):
         return fault
     names = [one["owner"] for one in data["owners"]]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidValuation
-from dushapley.results.uncertainty import half_width, is_clear, sampling_variances
+from dushapley.results.uncertainty import half_width, is_clear, sampling_variances, source_errors
 from dushapley.terminal import decimals_for, error_text, printable, short_name, table
 
 if TYPE_CHECKING:
@@ -20,20 +20,6 @@ if TYPE_CHECKING:
 BY_ROW = "sampling apart, test rows as they move both, training at most the sum"
 AT_MOST = "sampling apart, test set and training at most the sum of both"
 """How errors of the two go together: the second where single test rows are no longer known."""
-
-
-class Row(NamedTuple):
-    """A line of `Difference.to_frame`."""
-
-    owner: str
-    first: float
-    second: float
-    difference: float
-    std_error: float
-    low: float
-    high: float
-    share: float
-    clear: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +84,15 @@ class Difference:
         number = "+.3e" if digits < 0 else f"+.{digits}f"
         rows = [
             [
-                short_name(row.owner),
-                format(row.difference, number),
-                "unknown" if np.isnan(row.std_error) else error_text(half_width(row.std_error)),
-                "-" if np.isnan(row.share) else f"{100 * row.share:+.1f} points",
-                "clear" if row.clear else "",
+                short_name(row["owner"]),
+                format(row["difference"], number),
+                "unknown"
+                if np.isnan(row["std_error"])
+                else error_text(half_width(row["std_error"])),
+                "-" if np.isnan(row["share"]) else f"{100 * row['share']:+.1f} points",
+                "clear" if row["clear"] else "",
             ]
-            for row in map(Row._make, self.to_frame().itertuples(index=False))
+            for row in self.to_frame().to_dict("records")
         ]
         return "\n".join(
             [
@@ -132,7 +120,7 @@ def subtract(first: Valuation, second: Valuation) -> Difference:
     """The difference of two valuations of the same owners."""
     place = _places(first, second)
     sampling = sampling_variances(first) + sampling_variances(second)[place]
-    training = _source(first, "training") + _source(second, "training")[place]
+    training = source_errors(first, "training") + source_errors(second, "training")[place]
     test_set, meaning = _test_set(first, second, place)
     return Difference(
         first,
@@ -157,19 +145,12 @@ def _places(first: Valuation, second: Valuation) -> list[int]:
     return [place[name] for name in first.owners]
 
 
-def _source(valuation: Valuation, name: str) -> FloatArray:
-    """Standard errors of one source: none where there is no such source, NaN where unknown."""
-    none = np.zeros(len(valuation.owners))
-    error = valuation.errors.get(name, none)
-    return none + np.nan if error is None else np.asarray(error, dtype=np.float64)
-
-
 def _test_set(first: Valuation, second: Valuation, place: list[int]) -> tuple[FloatArray, str]:
     """Variance by the test set: row by row where both are known so, else the sum of the errors.
 
     Never more than that sum: no two errors can make more of each other.
     """
-    most = (_source(first, "test set") + _source(second, "test set")[place]) ** 2
+    most = (source_errors(first, "test set") + source_errors(second, "test set")[place]) ** 2
     one, two = first.influence, second.influence
     if one is None or two is None or len(one) != len(two) or len(one) < 2:
         return most, AT_MOST if most.any() else BY_ROW

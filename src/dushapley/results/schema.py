@@ -7,7 +7,7 @@ nothing; whoever reads a file raises its own error with them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -16,6 +16,8 @@ from dushapley.validation import MOST_COUNT, MOST_SEED, is_number, is_unicode, i
 Rule = Callable[[object, str], str | None]
 """(thing, where it stands) -> what is wrong with it, or None."""
 MOST_OWNERS, MOST_TEXT = 1_000_000, 100_000
+SOURCES = ("sampling", "training", "test set")
+"""Where errors of values come from."""
 FINITE = sys.float_info.max
 
 
@@ -84,27 +86,30 @@ def listed(inner: Rule, count: int | None = None, most: int = MOST_OWNERS) -> Ru
 
 def mapped(inner: Rule) -> Rule:
     """Things by name, each by the same rule."""
+    return fields({}, rest=inner)
+
+
+def fields(
+    rules: Mapping[str, Rule], may: Mapping[str, Rule] | None = None, rest: Rule | None = None
+) -> Rule:
+    """These things by name, each by its own rule.
+
+    Those of `may` can be lacking; without a rule for the `rest`, there must be no others.
+    """
+    known = {**rules, **(may or {})}
+    needed = f"a mapping with {', '.join(rules)}" if rules else "a mapping from names"
 
     def fault(thing: object, where: str) -> str | None:
         if not isinstance(thing, Mapping) or not all(isinstance(key, str) for key in thing):
-            return wrong(thing, where, "a mapping from names")
-        return first(inner(item, f"{where}.{key:.40}") for key, item in thing.items())
-
-    return fault
-
-
-def fields(rules: Mapping[str, Rule]) -> Rule:
-    """Exactly these things by name, each by its own rule."""
-
-    def fault(thing: object, where: str) -> str | None:
-        if not isinstance(thing, Mapping):
-            return wrong(thing, where, f"a mapping with {', '.join(rules)}")
-        missing, unknown = set(rules) - set(thing), set(map(str, thing)) - set(rules)
+            return wrong(thing, where, needed)
+        missing, unknown = set(rules) - set(thing), set() if rest else set(thing) - set(known)
         if missing or unknown:
             which = f"lacks {sorted(missing)}" if missing else f"has unknown {sorted(unknown)}"
             return f"{where or 'it'} {which:.300}"
-        inside = ((check, key, f"{where}.{key}".lstrip(".")) for key, check in rules.items())
-        return first(check(thing[key], place) for check, key, place in inside)
+        inside = ((known.get(key, rest), key, item) for key, item in thing.items())
+        return first(
+            check(item, f"{where}.{key:.40}".lstrip(".")) for check, key, item in inside if check
+        )
 
     return fault
 
@@ -125,16 +130,15 @@ def first(faults: Any) -> str | None:
     return next((fault for fault in faults if fault is not None), None)
 
 
-def valuation_fault(data: Mapping[str, Any]) -> str | None:
-    """What is wrong with a stored valuation, whose fields are all there; None: nothing."""
-    owners = data["owners"]
-    names = listed(text(10_000))(owners, "owners")
-    if names or not owners or len(set(owners)) < len(owners):
-        return names or "owners must be at least one, and all different"
-    n = len(owners)
+def valuation_fault(data: Mapping[str, Any], needed: Iterable[str]) -> str | None:
+    """What is wrong with a stored valuation, of which these fields must be there; None: nothing."""
+    owners = data.get("owners")
+    n = len(owners) if isinstance(owners, (list, tuple)) else 0
     values, errors = listed(number(), n), listed(number(least=0), n)
     squares = listed(listed(number(), n), n)
     rules: dict[str, Rule] = {
+        "format": text(100),
+        "owners": listed(text(10_000)),
         "sizes": listed(number(least=0), n),
         "values": values,
         "std_errors": optional(errors),
@@ -160,22 +164,17 @@ def valuation_fault(data: Mapping[str, Any]) -> str | None:
         "details": mapped(plain),
         "version": text(100),
     }
-    known = {key: item for key, item in data.items() if key not in ("owners", "format")}
-    fault = first(rules.get(key, plain)(item, key) for key, item in known.items())
-    if fault or data["n_computed"] <= data["n_evaluations"]:
+    fault = fields({name: rules[name] for name in needed}, rules)(data, "")
+    if fault:
         return fault
-    return "n_computed is more than n_evaluations"
+    if not owners or len(set(owners)) < n:
+        return "owners must be at least one, and all different"
+    more = data["n_computed"] > data["n_evaluations"]
+    return "n_computed is more than n_evaluations" if more else None
 
 
 def _errors(errors: Rule, squares: Rule) -> Rule:
     """Errors by source: one for each owner, or for each two; the rest are words about them."""
-    known = dict.fromkeys(("sampling", "training", "test set", "total"), errors)
-    rules = known | {"covariance": squares, "dominant": optional(text(100))}
-
-    def fault(thing: object, where: str) -> str | None:
-        if not isinstance(thing, Mapping) or (thing and "dominant" not in thing):
-            return wrong(thing, where, 'a mapping that names the "dominant" of them')
-        inside = ((rules.get(key, plain), item, key) for key, item in thing.items())
-        return first(check(item, f"{where}.{key!s:.40}") for check, item, key in inside)
-
-    return fault
+    known = dict.fromkeys((*SOURCES, "total"), errors) | {"covariance": squares}
+    named = fields({"dominant": optional(text(100))}, known, plain)
+    return lambda thing, where: None if thing == {} else named(thing, where)

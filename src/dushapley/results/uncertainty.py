@@ -24,7 +24,7 @@ from dushapley.estimators.registry import REGISTRY
 if TYPE_CHECKING:
     from dushapley.results.valuation import Valuation
 
-SAMPLING = "A larger budget by gp, auto or permutation would give an estimate of sampling's."
+SAMPLING = "More evaluations by gp, auto or permutation would give an estimate of sampling's."
 MEASURES = {
     "sampling": SAMPLING,
     "bias": SAMPLING,
@@ -95,21 +95,19 @@ def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
     return np.asarray(scaled)
 
 
-def sampling_covariance(valuation: Valuation) -> FloatArray:
-    """Covariance of sampling errors: 0 where all coalitions were asked, NaN where unknown."""
-    errors, joint = valuation.std_errors, valuation.covariance
-    if errors is None:
-        none = 0.0 if valuation.is_enumerated else np.nan
-        return np.full((len(valuation.owners),) * 2, none)
-    return np.diag(errors**2) if joint is None else with_errors(joint, errors)
-
-
 def sampling_variances(valuation: Valuation) -> FloatArray:
-    """The same of every owner by itself: its diagonal, which thousands of owners have room for."""
+    """Of each owner: 0 where all coalitions were asked, NaN where unknown."""
     errors = valuation.std_errors
     if errors is None:
         return np.full(len(valuation.owners), 0.0 if valuation.is_enumerated else np.nan)
     return errors**2
+
+
+def source_errors(valuation: Valuation, name: str) -> FloatArray:
+    """Standard errors of one source: none where there is no such source, NaN where unknown."""
+    none = np.zeros(len(valuation.owners))
+    error = valuation.errors.get(name, none)
+    return none + np.nan if error is None else np.asarray(error, dtype=np.float64)
 
 
 def known_to(amounts: ArrayLike, half_widths: ArrayLike) -> tuple[float, float] | None:
@@ -144,38 +142,27 @@ def certainty(parts: tuple[float, float]) -> str:
     return f"{together} (the smallest to {smallest})"
 
 
-def plausible_values(
-    valuation: Valuation, seed: int = 0, most: int = INTERVAL_DRAWS
-) -> FloatArray | None:
+def plausible_values(valuation: Valuation, most: int = INTERVAL_DRAWS) -> FloatArray | None:
     """Draws of all values from the normal law of their errors, shape (draws, I).
 
-    The same draws for the same seed, `most` of them unless the owners are many. None where the
-    errors are unknown.
+    The same draws every time, `most` of them unless the owners are many. None where the errors are
+    unknown.
     """
-    total, joint = valuation.total_errors, valuation.total_covariance
-    return None if total is None else joint_draws(valuation.values, total, joint, seed, most)
-
-
-def joint_draws(
-    values: FloatArray,
-    total: FloatArray,
-    joint: FloatArray | None,
-    seed: int = 0,
-    most: int = INTERVAL_DRAWS,
-) -> FloatArray:
-    """Draws around values with these standard errors, or with this covariance where it is known."""
     from threadpoolctl import threadpool_limits
 
+    total, joint = valuation.total_errors, valuation.total_covariance
+    if total is None:
+        return None
     n = len(total)
     draws = int(np.clip(MOST_NUMBERS // n, LEAST_DRAWS, most))
-    noise = np.random.default_rng(seed).standard_normal((draws, n))
+    noise = np.random.default_rng(0).standard_normal((draws, n))
     if joint is None:
-        return np.asarray(values + noise * total)
+        return np.asarray(valuation.values + noise * total)
     with threadpool_limits(1):  # the last bit of a product depends on the number of threads
         scale, axes = np.linalg.eigh(joint)
         # the symmetric root is the same on every machine; signs of single axes are not
         drawn = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
-    return np.asarray(values + drawn)
+    return np.asarray(valuation.values + drawn)
 
 
 def probability_greater(valuation: Valuation) -> FloatArray:
@@ -200,13 +187,9 @@ def probability_greater(valuation: Valuation) -> FloatArray:
         _refuse_uncertain(valuation)
         total = np.zeros(len(valuation.values))
     gap = valuation.values[:, None] - valuation.values[None, :]
-    own = total**2 if joint is None else np.diag(joint)
-    error = own[:, None] + own[None, :]
-    if joint is not None:
-        error -= 2 * joint
-    else:
-        np.fill_diagonal(error, 0.0)  # nobody differs from itself
-    error = np.sqrt(np.maximum(error, 0.0))
+    joint = np.diag(total**2) if joint is None else joint
+    own = np.diag(joint)
+    error = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * joint, 0.0))
     certain = np.where(gap == 0, 0.5, (gap > 0).astype(np.float64))
     scaled = np.divide(gap, error, out=np.zeros_like(gap), where=error > 0)
     return np.asarray(np.where(error > 0, ndtr(scaled), certain))
@@ -249,18 +232,14 @@ def rank_ranges(valuation: Valuation) -> RankRanges | None:
     return RankRanges(low + 1, high + 1, sure)
 
 
-def ranks_of(values: FloatArray) -> IntArray:
-    """Place of each owner in each row of values, the largest having 0; ties by position."""
-    order = np.argsort(-values, axis=1, kind="stable")
-    return np.asarray(np.argsort(order, axis=1))
-
-
 def _plausible_ranks(valuation: Valuation) -> IntArray:
-    drawn = plausible_values(valuation, 0, RANK_DRAWS)
+    """Place of each owner in each draw, the largest value having 0; ties by position."""
+    drawn = plausible_values(valuation, RANK_DRAWS)
     if drawn is None:
         _refuse_uncertain(valuation)
         drawn = valuation.values[None]
-    return ranks_of(drawn)
+    order = np.argsort(-drawn, axis=1, kind="stable")
+    return np.asarray(np.argsort(order, axis=1))
 
 
 def _refuse_uncertain(valuation: Valuation) -> None:

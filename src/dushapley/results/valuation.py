@@ -18,7 +18,7 @@ from dushapley.errors import InvalidValuation, UnknownOwner
 from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.results.difference import Difference, subtract
 from dushapley.results.display import html, plot
-from dushapley.results.schema import valuation_fault
+from dushapley.results.schema import SOURCES, valuation_fault
 from dushapley.results.uncertainty import (
     half_width,
     rank_probabilities,
@@ -26,7 +26,7 @@ from dushapley.results.uncertainty import (
     with_errors,
 )
 from dushapley.terminal import decimals_for, distinct_names, error_text, json_text, printable, table
-from dushapley.validation import MOST_BYTES, check_format, strict_json, suggestion
+from dushapley.validation import check_format, place_of, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 FORMAT = "dushapley.valuation/1"
 LONGER = 8
 """Times as much as other files may hold: a million owners have six numbers each."""
-SOURCES = ("sampling", "training", "test set")
-"""Where errors of values come from."""
 WIDEST_NAME = 40
 """Columns of a name in the terminal."""
 TITLES = ("owner", "rows", "value", "± 95%", "share")
@@ -310,20 +308,7 @@ class Valuation:
         """
         import pandas as pd
 
-        known = self.total_errors
-        errors = np.full(len(self.values), np.nan) if known is None else known
-        frame = pd.DataFrame(
-            {
-                "owner": self.owners,
-                "size": self.sizes,
-                "value": self.values,
-                "std_error": errors,
-                "low": self.values - half_width(errors),
-                "high": self.values + half_width(errors),
-                "share": self.shares,
-            }
-        )
-        frame["rank"] = self.places
+        frame = pd.DataFrame({"owner": self.owners, **self._columns()})
         for source in SOURCES:
             if source in self.errors:
                 part = self.errors[source]
@@ -331,6 +316,24 @@ class Valuation:
         if self.unknown:
             frame["unknown"] = ", ".join(self.unknown)
         return frame.iloc[self.order].reset_index(drop=True)
+
+    def _columns(self) -> dict[str, Any]:
+        """What is known of each owner but its name, in the order of `OwnerValue`."""
+        known = self.total_errors
+        errors = np.full(len(self.values), np.nan) if known is None else known
+        return {
+            "size": self.sizes,
+            "value": self.values,
+            "std_error": errors,
+            "low": self.values - half_width(errors),
+            "high": self.values + half_width(errors),
+            "share": self.shares,
+            "rank": self.places,
+        }
+
+    def _rows(self) -> list[OwnerValue]:
+        columns = (column.tolist() for column in self._columns().values())
+        return [OwnerValue(*row) for row in zip(self.owners, *columns, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` gives the same bits back, also through JSON text."""
@@ -341,14 +344,7 @@ class Valuation:
         """Read back what `to_dict` wrote."""
         check_format(data, FORMAT, InvalidValuation)
         needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
-        missing = needed - set(data)
-        unknown = set(data) - {f.name for f in fields(cls)} - {"format"}
-        if missing or unknown:
-            raise InvalidValuation(
-                f"The stored valuation lacks {sorted(missing)} and has unknown {sorted(unknown)}."
-                " Read it with the version of dushapley that wrote it, or value the game again."
-            )
-        if fault := valuation_fault(data):
+        if fault := valuation_fault(data, needed):
             raise InvalidValuation(
                 f"The stored valuation cannot be read: {fault}. Use it as it was written, or value "
                 "the game again."
@@ -367,15 +363,7 @@ class Valuation:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Valuation:
         """Read what `save` wrote; anything else, or of another version, is refused."""
-        name = os.fspath(path)
-        try:
-            with Path(path).open("rb") as file:
-                data = strict_json(file.read(LONGER * MOST_BYTES + 1), longer=LONGER)
-        except (OSError, ValueError) as error:
-            raise InvalidValuation(
-                f"{name} is not a readable valuation ({error}). Pass a file that Valuation.save "
-                "wrote."
-            ) from error
+        data = read_json(path, "valuation", "by Valuation.save", InvalidValuation, LONGER)
         return cls.from_dict(data)
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -388,35 +376,15 @@ class Valuation:
 
     def __iter__(self) -> Iterator[OwnerValue]:
         """Owners one by one, best first."""
-        return (self._owner(i) for i in self.order.tolist())
+        rows = self._rows()
+        return (rows[i] for i in self.order.tolist())
 
     def __contains__(self, name: object) -> bool:
         return name in self.owners
 
     def __getitem__(self, name: str) -> OwnerValue:
         """What is known of one owner, by name."""
-        if name not in self.owners:
-            raise UnknownOwner(
-                f"There is no owner {name!r:.100} here.{suggestion(name, self.owners)} Owners are "
-                f"asked for by name: {', '.join(map(repr, self.owners[:5]))}"
-                f"{', ...' if len(self) > 5 else ''}."
-            )
-        return self._owner(self.owners.index(name))
-
-    def _owner(self, i: int) -> OwnerValue:
-        known = self.total_errors
-        error = float("nan") if known is None else float(known[i])
-        value = float(self.values[i])
-        return OwnerValue(
-            name=self.owners[i],
-            size=float(self.sizes[i]),
-            value=value,
-            std_error=error,
-            low=value - half_width(error),
-            high=value + half_width(error),
-            share=float(self.shares[i]),
-            rank=int(self.places[i]),
-        )
+        return self._rows()[place_of(name, self.owners, UnknownOwner)]
 
     def __sub__(self, other: Valuation) -> Difference:
         """This minus another valuation of the same owners, with joint errors.
@@ -510,7 +478,7 @@ class Valuation:
         elif self.total_errors is not None:
             lines.append(f"  ± means: {self.interval_meaning}")
         if self.errors:
-            sources = ", ".join(map(self._source, ("sampling", "training", "test set")))
+            sources = ", ".join(map(self._source, SOURCES))
             lines.append(f"  standard errors, root mean square: {sources}")
         failed = sum(self.failures.values())
         if failed:

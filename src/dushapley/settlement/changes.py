@@ -15,13 +15,12 @@ from numpy.typing import ArrayLike
 
 from dushapley.data.formats.objects import as_rows
 from dushapley.data.overlap import row_hashes
-from dushapley.data.owners import Owners
 from dushapley.data.rows import count, is_table
 from dushapley.data.tables import aligned
 from dushapley.errors import InvalidChange, SharedRows
 from dushapley.games import DerivedGame, FoldsGame, Game, RowsGame
 from dushapley.hashing import content_hash
-from dushapley.validation import is_whole, refuse, suggestion
+from dushapley.validation import is_whole, place_of, refuse
 
 SMALLEST_SCALE = 0.25
 """To ask for more rows everybody is shrunk; below this the small collaboration says little."""
@@ -32,11 +31,9 @@ class Change(Protocol):
 
     def games(self, game: Game) -> tuple[Game, Game]:
         """The game before and after."""
-        ...
 
     def told(self) -> str:
         """The question in words."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,9 @@ class Leave:
     owner: str
 
     def games(self, game: Game) -> tuple[Game, Game]:
-        others = np.delete(np.eye(game.n_players), find_owner(game, self.owner), axis=0)
+        others = np.delete(
+            np.eye(game.n_players), place_of(self.owner, game.names, InvalidChange), axis=0
+        )
         if len(others) == 0:
             raise InvalidChange("The only owner cannot leave; nobody would be left to value.")
         return game, DerivedGame(game, others, [name for name in game.names if name != self.owner])
@@ -103,27 +102,17 @@ class Join:
         plain = aligned(X, columns, "The newcomer") if is_table(X) and columns else X
         pooled = {"X": rows.prepared(X if is_table(rows.owners.X[0]) else plain), "y": y}
         joined = _with(rows, self.owner, content_hash(plain, y), **pooled)
-        for note in tested_rows_of(joined, self.owner):
+        if (shared := _tested_rows(joined)) > 0:
+            note = (
+                f"{shared:,} rows of the test set, targets included, are in the data of "
+                f"{self.owner!r} as well: scores on them flatter it."
+            )
             joined.notes = (*joined.notes, note)
             warnings.warn(note, SharedRows, stacklevel=2)
         return game, joined
 
     def told(self) -> str:
         return f"{self.owner!r} joins"
-
-
-def tested_rows_of(game: RowsGame, owner: str) -> list[str]:
-    """A note on rows of the test set that this owner holds."""
-    test = getattr(game, "X_test", None), getattr(game, "y_test", None)
-    if test[0] is None or game.owners.reduced is not None:
-        return []
-    held = game.owners.row_hashes[game.names.index(owner)]
-    known = len(np.intersect1d(row_hashes(*test), held))
-    sentence = (
-        f"{known:,} rows of the test set, targets included, are in the data of {owner!r} as well: "
-        "scores on them flatter it."
-    )
-    return [sentence] if known else []
 
 
 @dataclass(frozen=True)
@@ -142,7 +131,10 @@ class Merge:
     second: str
 
     def games(self, game: Game) -> tuple[Game, Game]:
-        a, b = find_owner(game, self.first), find_owner(game, self.second)
+        a, b = (
+            place_of(self.first, game.names, InvalidChange),
+            place_of(self.second, game.names, InvalidChange),
+        )
         if a == b:
             raise InvalidChange(f"{self.first!r} cannot merge with itself; name two owners.")
         matrix = np.eye(game.n_players)
@@ -179,12 +171,17 @@ class Copy:
 
     def games(self, game: Game) -> tuple[Game, Game]:
         rows = refuse_without_rows(game, "A copy of rows")
-        a, b = find_owner(game, self.owner), find_owner(game, self.source)
+        a, b = (
+            place_of(self.owner, game.names, InvalidChange),
+            place_of(self.source, game.names, InvalidChange),
+        )
         if a == b:
             raise InvalidChange(f"{self.owner!r} cannot copy itself; name two owners.")
         owners = rows.owners
         shadow = next(f"copy {k}" for k in range(len(owners) + 1) if f"copy {k}" not in game.names)
-        larger = _with(rows, shadow, owners.hashes[b], **_block(owners, b))
+        blocks = ((name, getattr(owners, name)) for name in ("X", "y", "weights"))
+        copied = {name: held[b] for name, held in blocks if held is not None}
+        larger = _with(rows, shadow, owners.hashes[b], **copied)
         matrix = np.eye(game.n_players, game.n_players + 1)
         matrix[a, -1] = 1.0
         return game, DerivedGame(larger, matrix, game.names)
@@ -221,7 +218,7 @@ class MoreRows:
                 "so no part of an owner's rows can be drawn. Use a game with rows, or ask about "
                 "whole owners (Leave, Merge)."
             )
-        i = find_owner(game, self.owner)
+        i = place_of(self.owner, game.names, InvalidChange)
         parts = self.scale(game) * np.eye(game.n_players)
         before = game if self.rows < 0 else DerivedGame(game, parts, game.names)
         parts[i, i] = min(1.0, (game.sizes[i] + self.rows) / game.sizes[i])
@@ -231,7 +228,7 @@ class MoreRows:
         """Part of everybody's rows at which more rows are measured; 1 for fewer."""
         if not is_whole(self.rows):
             raise InvalidChange(f"rows is {self.rows!r}; pass a whole number of rows.")
-        size = float(game.sizes[find_owner(game, self.owner)])
+        size = float(game.sizes[place_of(self.owner, game.names, InvalidChange)])
         if self.rows == 0 or size + self.rows <= 0:
             raise InvalidChange(
                 f"{self.owner!r} has {size:.0f} rows; {self.rows:+d} leaves nothing to compare."
@@ -248,16 +245,6 @@ class MoreRows:
     def told(self) -> str:
         kind = "more" if self.rows > 0 else "fewer"
         return f"{self.owner!r} brings {abs(self.rows):,} {kind} rows"
-
-
-def find_owner(game: Game, name: str) -> int:
-    """Position of an owner, or the names there are."""
-    if name not in game.names:
-        raise InvalidChange(
-            f"There is no owner {name!r}.{suggestion(name, game.names)} Owners: "
-            f"{', '.join(map(repr, game.names[:20]))}."
-        )
-    return game.names.index(name)
 
 
 def refuse_without_rows(game: Game, what: str) -> RowsGame:
@@ -277,10 +264,12 @@ def refuse_without_rows(game: Game, what: str) -> RowsGame:
     return game
 
 
-def _block(owners: Owners, owner: int) -> dict[str, Any]:
-    """All that one owner brings."""
-    blocks = ((name, getattr(owners, name)) for name in ("X", "y", "weights"))
-    return {name: held[owner] for name, held in blocks if held is not None}
+def _tested_rows(game: RowsGame) -> int:
+    """Rows of the test set that the last owner holds."""
+    test = getattr(game, "X_test", None), getattr(game, "y_test", None)
+    if test[0] is None or game.owners.reduced is not None:
+        return 0
+    return len(np.intersect1d(row_hashes(*test), game.owners.row_hashes[-1]))
 
 
 def _with(game: RowsGame, name: str, content: str, **block: Any) -> RowsGame:

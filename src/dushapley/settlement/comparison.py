@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from math import isclose
 from typing import Any
 
@@ -43,8 +44,7 @@ WORDS: dict[Place, str] = {
     ("n_evaluations",): "the number of evaluations",
     ("n_distinct",): "the number of different evaluations",
     ("interval",): "what the intervals are said to hold",
-    ("details", "stop", "rule"): "the rule that ended the run",
-    ("details", "stop", "met"): "whether the rule of the run was met",
+    ("details", "stopped_at"): "the number of evaluations at which the run ended",
     ("owners", 0, "first_gain"): "what {} adds to nobody's data",
     ("owners", 0, "last_gain"): "what {} adds to all others' data",
     ("owners", 0, "by_size"): "what the rows of {} alone would be worth",
@@ -89,7 +89,7 @@ def _differing(
             return where, one, other
         parts = [(a, b, i) for i, (a, b) in enumerate(zip(one, other, strict=True))]
     else:
-        numbers = isinstance(one, float) and isinstance(other, float)
+        numbers = all(isinstance(thing, (float, Decimal)) for thing in (one, other))
         near = numbers and isclose(one, other, rel_tol=tolerance, abs_tol=slack(where))
         return None if one == other or near else (where, one, other)
     found = (_differing(a, b, (*where, step), tolerance, slack) for a, b, step in parts)
@@ -129,7 +129,8 @@ def _told(thing: Any) -> str:
         return f"{len(thing):,} entries" if len(thing) != 1 else "1 entry"
     if isinstance(thing, bool):
         return "true" if thing else "false"
-    return thing if isinstance(thing, str) and NUMBER.fullmatch(thing) else f"{thing!r:.300}"
+    is_amount = isinstance(thing, (str, Decimal)) and NUMBER.fullmatch(str(thing))
+    return str(thing) if is_amount else f"{thing!r:.300}"
 
 
 def scale_of(valuation: Valuation) -> float:
@@ -138,28 +139,19 @@ def scale_of(valuation: Valuation) -> float:
     return max(gain, float(abs(valuation.values).max(initial=0.0)))
 
 
-def rounding_of(again: Valuation) -> Slack:
-    """What rounding may do to a number of a valuation, at the scale of the values.
+def rounding_of(again: Valuation, *, reasons: bool = False) -> Slack:
+    """What rounding may do to a number of a valuation, or of its reasons, at the scale of values.
 
-    Values and errors are differences of utilities. Everything else is compared with itself alone.
+    Values, errors and gains are differences of utilities; all other reasons are parts, of scale 1,
+    or have a scale of their own. Everything else is compared with itself alone.
     """
     scale = scale_of(again)
 
     def slack(where: Place) -> float:
         if where[:1] == ("covariance",) or where[:2] == ("errors", "covariance"):
             return TOLERANCE * scale**2
-        return TOLERANCE * scale if where[:1] in (("values",), ("std_errors",), ("errors",)) else 0
-
-    return slack
-
-
-def rounding_of_reasons(again: Valuation) -> Slack:
-    """The same of a diagnosis: gains at the scale of the values, parts at theirs, which is 1."""
-    scale = scale_of(again)
-
-    def slack(where: Place) -> float:
-        if any(name in where for name in GAINS):
+        if where[:1] in (("values",), ("std_errors",), ("errors",)) or {*GAINS} & {*where}:
             return TOLERANCE * scale
-        return 0.0 if any(name in where for name in OWN_SCALE) else TOLERANCE
+        return TOLERANCE if reasons and not {*OWN_SCALE} & {*where} else 0.0
 
     return slack

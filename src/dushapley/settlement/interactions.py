@@ -20,7 +20,7 @@ from dushapley.games.callables import as_game
 from dushapley.results.uncertainty import half_width, is_clear
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import error_text, printable, short_name, table
-from dushapley.validation import check_budget, check_choice, spoken, suggestion
+from dushapley.validation import check_budget, check_choice, place_of, spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,13 +73,8 @@ class Interactions:
         """Shapley interaction of two owners by name."""
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise InvalidOption(f"Found {pair!r:.60}; ask for two owners: found['north', 'south'].")
-        places = [self._place(name) for name in pair]
-        return float(self.shapley[places[0], places[1]])
-
-    def _place(self, name: str) -> int:
-        if name in self.owners:
-            return self.owners.index(name)
-        raise InvalidOption(f"There is no owner {name!r}.{suggestion(name, self.owners)}")
+        first, second = (place_of(name, self.owners, InvalidOption) for name in pair)
+        return float(self.shapley[first, second])
 
     def to_frame(self) -> pd.DataFrame:
         """One row per pair, the strongest Shapley interaction first.
@@ -130,8 +125,7 @@ class Interactions:
 
     def _matrix(self) -> str:
         names = [short_name(name, 12) for name in self.owners]
-        rows = [[name, *self._row(i)] for i, name in enumerate(names)]
-        return table(("", *names), rows)
+        return table(("", *names), [[name, *self._row(i)] for i, name in enumerate(names)])
 
     def _row(self, i: int) -> list[str]:
         return ["" if i == j else self._cell(i, j) for j in range(len(self.owners))]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from typing import Any
 from unicodedata import normalize
 
 import numpy as np
@@ -133,6 +134,27 @@ def coins_of(amount: Decimal, decimals: int) -> int:
 def amount_of(coins: int, decimals: int) -> Decimal:
     """Whole coins as an amount: exact however large, where Decimal's arithmetic would round."""
     return Decimal((int(coins < 0), tuple(map(int, str(abs(coins)))), -decimals))
+
+
+def agreed_terms(
+    pot: object,
+    *,
+    currency: str = "",
+    negative: str = "clip",
+    floor: object = None,
+    cap: object = None,
+    decimals: object = None,
+) -> dict[str, Any]:
+    """Check what is shared and how, and complete it: what `settle` takes beside the valuation."""
+    places = check_decimals(decimals, check_currency(currency))
+    return {
+        "pot": check_pot(pot, places),
+        "currency": currency,
+        "negative": negative,
+        "floor": check_floor(floor, negative),
+        "cap": check_cap(cap, negative),
+        "decimals": places,
+    }
 
 
 def check_pot(pot: object, decimals: int) -> Decimal:

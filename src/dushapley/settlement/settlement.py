@@ -21,13 +21,9 @@ from dushapley.results.uncertainty import MIDDLE_95, certainty, known_to, plausi
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import (
     NO_CAP,
+    agreed_terms,
     amount_of,
     charge_out,
-    check_cap,
-    check_currency,
-    check_decimals,
-    check_floor,
-    check_pot,
     coins_of,
     harmless,
     money,
@@ -92,6 +88,12 @@ class Settlement:
     record: Mapping[str, Any] = field(default_factory=dict)
     diagnosis: Diagnosis | None = None
     cap: str | None = None
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What is shared and how: what `settle` takes beside the valuation."""
+        names = ("pot", "currency", "negative", "floor", "cap", "decimals")
+        return {name: getattr(self, name) for name in names}
 
     @cached_property
     def by_size(self) -> tuple[Decimal, ...]:
@@ -202,25 +204,22 @@ class Settlement:
             **({} if self.cap in (None, NO_CAP) else {"cap": self.cap}),  # as older files lack it
             "rule": self.rule,
             "interval": self.interval_meaning,
-            "payments": self._payments(),
+            "payments": [
+                {
+                    "owner": owner,
+                    "payment": str(self.payments[i]),
+                    "low": None if self.low is None else str(self.low[i]),
+                    "high": None if self.high is None else str(self.high[i]),
+                    "by_size": str(self.by_size[i]),
+                }
+                for i, owner in enumerate(self.valuation.owners)
+            ],
             "valuation": self.valuation.to_dict(),
             "record": dict(self.record),
         }
         if self.diagnosis is not None:
             body["diagnosis"] = self.diagnosis.to_dict()
         return body | {"seal": seal(body)}
-
-    def _payments(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "owner": owner,
-                "payment": str(self.payments[i]),
-                "low": None if self.low is None else str(self.low[i]),
-                "high": None if self.high is None else str(self.high[i]),
-                "by_size": str(size),
-            }
-            for i, (owner, size) in enumerate(zip(self.valuation.owners, self.by_size, strict=True))
-        ]
 
     def to_json(self) -> str:
         """`to_dict` as text: the settlement file."""
@@ -341,25 +340,20 @@ def settle(
         )
     extremes = {"values": valuation.values, "sizes": valuation.sizes}
     refuse_extreme(extremes | {"errors": valuation.total_errors})
-    places = check_decimals(decimals, check_currency(currency))
-    amount = check_pot(pot, places)
-    part = check_floor(floor, negative)
-    limit = check_cap(cap, negative)
+    terms = agreed_terms(
+        pot, currency=currency, negative=negative, floor=floor, cap=cap, decimals=decimals
+    )
+    amount, places, part, limit = (terms[name] for name in ("pot", "decimals", "floor", "cap"))
     coins = _coins(valuation, amount, places, negative, part, limit)
     low, high = intervals(valuation, amount, places, negative, part, limit)
     return Settlement(
         valuation=valuation,
-        pot=amount,
-        currency=currency,
-        decimals=places,
-        negative=negative,
-        floor=part,
         payments=tuple(amount_of(c, places) for c in coins),
         low=low,
         high=high,
-        cap=limit,
         record={"versions": versions_here(), **(record or {})},
         diagnosis=diagnosis,
+        **terms,
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dushapley.data.files import RECORDED
@@ -15,6 +14,7 @@ from dushapley.results.schema import (
     Rule,
     choice,
     fields,
+    first,
     listed,
     mapped,
     number,
@@ -25,7 +25,7 @@ from dushapley.results.schema import (
     whole,
 )
 from dushapley.settlement.money import RULES, is_cap, is_floor
-from dushapley.validation import LARGEST, MOST_BYTES, strict_json
+from dushapley.validation import LARGEST, read_json
 
 FORMAT = "dushapley.settlement/1"
 BOUNDS = ("low", "high")
@@ -38,31 +38,16 @@ AMOUNT = rule(
     ),
     "an amount like '100.00'",
 )
-_FILE = fields({"name": text(1000), "role": text(100), "sha256": text(64)})
-
 _WAY = rule(
     lambda thing: thing is None or (isinstance(thing, (str, int)) and len(str(thing)) <= 200),
     "a few letters or a number",
 )
-
-
-def _input(thing: object, where: str) -> str | None:
-    """Name, role and hash of a file; and how it was read, where that was noted."""
-    if not isinstance(thing, Mapping) or "read" not in thing:
-        return _FILE(thing, where)
-    rest = {name: item for name, item in thing.items() if name != "read"}
-    return _ways(thing["read"], f"{where}.read") or _FILE(rest, where)
-
-
-def _ways(thing: object, where: str) -> str | None:
-    """Nothing but what is honoured when the file is read again, and shown."""
-    fault = mapped(_WAY)(thing, where)
-    unknown = [] if fault or not isinstance(thing, Mapping) else sorted(set(thing) - {*RECORDED})
-    return fault or (f"{where} has the unknown {unknown[0]!r:.60}" if unknown else None)
-
-
+_INPUT = fields(
+    {"name": text(1000), "role": text(100), "sha256": text(64)},
+    {"read": fields({}, dict.fromkeys(RECORDED, _WAY))},  # what is honoured when it is read again
+)
 RECORD: dict[str, Rule] = {
-    "inputs": listed(_input),
+    "inputs": listed(_INPUT),
     "versions": mapped(text(100)),
     "command": text(),
     "job": mapped(plain),
@@ -99,14 +84,16 @@ SETTLEMENT = fields(
         "floor": optional(rule(is_floor, "a part from 0 to 1")),
         "rule": text(1000),
         "interval": text(1000),
-        "payments": listed(LINE),
+        "payments": listed(LINE, most=MOST_LINES),
         "valuation": rule(lambda thing: isinstance(thing, Mapping), "a valuation"),
-        "record": mapped(plain),
+        "record": fields({}, RECORD, plain),
         "seal": text(100),
-    }
+    },
+    {
+        "cap": rule(is_cap, "a number from 0 to 1000, or 'none'"),
+        "diagnosis": rule(lambda thing: isinstance(thing, Mapping), "a diagnosis"),
+    },
 )
-LATER = ("cap", "diagnosis")
-"""Fields that a settlement may lack: those of older versions do."""
 KINDS = {
     "dushapley.valuation/1": "a valuation: it says what everybody's data is worth, and shares no "
     "money. Share a pot by it (`--pot`, dushapley.settle), and verify the settlement",
@@ -117,21 +104,8 @@ KINDS = {
 
 def read_stored(path: str | os.PathLike[str]) -> Any:
     """The data of a settlement file; what is not one is told apart."""
-    name = os.fspath(path)
-    try:
-        if not Path(path).is_file():
-            raise InvalidSettlement(f"{name!r:.200} is not a file. Check its name and folder.")
-        if (size := Path(path).stat().st_size) > MOST_BYTES:
-            raise InvalidSettlement(f"{name} has {size:,} bytes; at most {MOST_BYTES:,} are read.")
-        data = strict_json(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        if isinstance(error, InvalidSettlement):
-            raise
-        raise InvalidSettlement(
-            f"{name} is not a readable settlement ({error}). Pass the JSON file that was written "
-            "when the pot was shared."
-        ) from error
-    refuse_unreadable(data, name)
+    data = read_json(path, "settlement", "when the pot was shared", InvalidSettlement)
+    refuse_unreadable(data, os.fspath(path))
     return data
 
 
@@ -146,18 +120,7 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
             f"{name} is not a settlement; it is {found or f'{shape} {stated}'}. It must be the "
             f"file that was written when a pot was shared, with the format {FORMAT!r}."
         )
-    rest = {name: item for name, item in data.items() if name not in LATER}
-    fault = _width_fault(data) or SETTLEMENT(rest, "") or _record_fault(data["record"])
-    if fault is None and "diagnosis" in data:
-        owners = data["valuation"].get("owners")  # if it is no list, the valuation's rules say so
-        known = owners if isinstance(owners, (list, tuple)) else None
-        fault = diagnosis_fault(data["diagnosis"], known)
-    if fault is None and "cap" in data:
-        fault = _cap_fault(data)
-    if fault is None and "growth" in data["record"]:
-        fault = _growth_fault(data["record"]["growth"], len(data["payments"]))
-    if fault is None and len({line[b] is None for line in data["payments"] for b in BOUNDS}) > 1:
-        fault = "some payments have an interval and others have none"
+    fault = first(_faults(data))
     if fault:
         raise InvalidSettlement(
             f"{name} cannot be read as a settlement: {fault}. Use the file as it was written, or "
@@ -165,34 +128,23 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
         )
 
 
-def _width_fault(data: Mapping[str, Any]) -> str | None:
-    """As many payments as owners, and no more than are read: told before any line is looked at."""
-    valuation = data.get("valuation")
-    owners = valuation.get("owners") if isinstance(valuation, Mapping) else None
-    lines = data.get("payments")
-    if not isinstance(owners, (list, tuple)) or not isinstance(lines, (list, tuple)):
-        return None  # told by the rules of the fields
-    if len(owners) != len(lines):
-        return "payments do not have one line for each owner"
-    most = max(len(owners), len(lines))
-    return f"{most:,} owners are more than the {MOST_LINES:,} read" if most > MOST_LINES else None
-
-
-def _cap_fault(data: Mapping[str, Any]) -> str | None:
-    if data["negative"] != "charge":
-        return f"the rule {data['negative']!r} has no cap"
-    return rule(is_cap, "a number from 0 to 1000, or 'none'")(data["cap"], "cap")
-
-
-def _growth_fault(growth: Mapping[str, Any], n_owners: int) -> str | None:
-    lists = [growth["values"], growth["std_errors"] or growth["values"]]
-    odd = any(len(one) != n_owners for one in lists)
-    return "record.growth does not have one number for each owner" if odd else None
-
-
-def _record_fault(record: Mapping[str, Any]) -> str | None:
-    known = (check(record[key], f"record.{key}") for key, check in RECORD.items() if key in record)
-    return next(filter(None, known), None)
+def _faults(data: Mapping[str, Any]) -> Iterator[str | None]:
+    """What is wrong, field by field and then between fields, as far as anybody asks."""
+    yield SETTLEMENT(data, "")
+    lines, record = data["payments"], data["record"]
+    owners = data["valuation"].get("owners")  # if it is no list, the valuation's rules say so
+    known = owners if isinstance(owners, (list, tuple)) else None
+    if known is not None and len(known) != len(lines):
+        yield "payments do not have one line for each owner"
+    if "diagnosis" in data:
+        yield diagnosis_fault(data["diagnosis"], known)
+    if "cap" in data and data["negative"] != "charge":
+        yield f"the rule {data['negative']!r} has no cap"
+    grown = record.get("growth", {"values": lines, "std_errors": None})
+    if any(len(grown[name] or lines) != len(lines) for name in ("values", "std_errors")):
+        yield "record.growth does not have one number for each owner"
+    if len({line[bound] is None for line in lines for bound in BOUNDS}) > 1:
+        yield "some payments have an interval and others have none"
 
 
 def refuse_extreme(numbers: Mapping[str, Any]) -> None:

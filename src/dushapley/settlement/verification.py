@@ -9,27 +9,33 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
+from dushapley.arrays import BoolArray
 from dushapley.data.check.codes import CODES
 from dushapley.data.files import SourceFile
 from dushapley.engine.diagnosis import diagnose
+from dushapley.engine.plan import choose_plan
 from dushapley.engine.value import Run
 from dushapley.errors import InvalidCall, InvalidSettlement
-from dushapley.games import as_game
+from dushapley.estimators.registry import AUTO
+from dushapley.games import Game, as_game
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.comparison import (
     TOLERANCE,
     first_difference,
-    place_in_words,
     rounding_of,
-    rounding_of_reasons,
 )
 from dushapley.settlement.money import amount_of, money
-from dushapley.settlement.replay import asked, refuse_endless, replayed, stop_told
 from dushapley.settlement.settlement import Settlement, seal, settle, versions_here
 from dushapley.settlement.stored import BOUNDS, read_stored, refuse_unreadable
 from dushapley.terminal import table
-from dushapley.validation import spoken
+from dushapley.validation import is_whole, spoken
 
+MOST_EVALUATIONS = 200_000
+"""Evaluations that are computed again without being agreed to."""
+UNUSED = 10_000
+"""Evaluations that a settlement may grant its method without saying that they were made."""
 STATES = {True: "passed", False: "FAILED", None: "not made"}
 AS_IT_WENT = {
     "n_computed": "how many evaluations were computed, not found, at the time",
@@ -43,6 +49,7 @@ OF_FILES = re.compile(
     rf"\[({'|'.join([*FOLDER_CODES, *(name for name, code in CODES.items() if code.of_file)])})\]$"
 )
 """Notes on how files were found and read, by their codes: other folders may give fewer."""
+ENDED = "the run was ended at {:,} evaluations, as recorded; its own test of when to is not"
 TERMS = "terms"
 """What every verdict shows, and none can judge."""
 
@@ -191,8 +198,8 @@ def _terms(stored: Settlement) -> Finding:
         *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
           if getattr(v, name) is not None),
     ]  # fmt: skip
-    if (rule := replayed(v)) is not None:
-        terms.append(f"until {rule!r:.200}")
+    if (at := stopped_at(v)) is not None:
+        terms.append(f"ended by a test of its own at {at:,} evaluations")
     if "learned" in v.details:
         terms.append("a run that began with pools which a ledger held")
     left = "; ".join(f"{name}, {meaning}" for name, meaning in AS_IT_WENT.items())
@@ -224,53 +231,37 @@ def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -
 
 
 def _seal(data: Mapping[str, Any]) -> Finding:
-    if seal(data) == data.get("seal"):
-        return Finding("seal", True, "the file is as it was written")
-    return Finding("seal", False, "something in the file was changed after it was written")
+    same = seal(data) == data.get("seal")
+    changed = "something in the file was changed after it was written"
+    return Finding("seal", same, "the file is as it was written" if same else changed)
 
 
 def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
+    """Whether payments follow from the values; the ends of intervals, but for rounding.
+
+    They come from drawn values, where another machine may round the other way.
+    """
     try:
         again = settle(
-            stored.valuation,
-            stored.pot,
-            currency=stored.currency,
-            negative=stored.negative,
-            floor=stored.floor,
-            cap=stored.cap,
-            decimals=stored.decimals,
-            record=stored.record,
-            diagnosis=stored.diagnosis,
-        )
+            stored.valuation, record=stored.record, diagnosis=stored.diagnosis, **stored.terms
+        ).to_dict()
     except InvalidSettlement as error:
         return Finding("payments", False, str(error))
-    written = again.to_dict()
-    owners = stored.valuation.owners
-    difference = first_difference(_exact_part(data), _exact_part(written), owners=owners)
-    difference = difference or _intervals_differ(data["payments"], written["payments"], stored)
+    one, other = (_amounts(each) for each in (data, again))
+    slack, owners = _coin_slack(stored), stored.valuation.owners
+    difference = first_difference(one, other, slack=lambda _: slack, owners=owners)
     if difference:
         return Finding("payments", False, f"do not follow from the values: {difference}")
     return Finding("payments", True, "follow from the values and add up to the pot")
 
 
-def _exact_part(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be computed again to the last digit: everything but intervals and seal."""
-    lines = [{k: v for k, v in line.items() if k not in BOUNDS} for line in data["payments"]]
+def _amounts(data: Mapping[str, Any]) -> dict[str, Any]:
+    """All of it but the seal, with the ends of intervals as amounts."""
+    lines = [
+        line | {name: line[name] and Decimal(line[name]) for name in BOUNDS}
+        for line in data["payments"]
+    ]
     return {**data, "payments": lines, "seal": None}
-
-
-def _intervals_differ(
-    one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], stored: Settlement
-) -> str | None:
-    """Intervals come from drawn values, where another machine may round the other way."""
-    slack = _coin_slack(stored)
-    for i, lines in enumerate(zip(one, other, strict=True)):
-        for name in BOUNDS:
-            a, b = (line[name] for line in lines)
-            if a != b and (None in (a, b) or abs(Decimal(a) - Decimal(b)) > slack):
-                where = place_in_words(("payments", i, name), stored.valuation.owners)
-                return f"{where} is {a or 'missing'}, computed again {b or 'missing'}"
-    return None
 
 
 def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> Finding:
@@ -343,12 +334,69 @@ def value_findings(
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
     one, other_one = (_recomputed(v) for v in (stored, again))
     difference = first_difference(one, other_one, (), TOLERANCE, rounding_of(again), stored.owners)
-    difference = difference or _payments_move(data, again)
+    difference = difference or _payments_move(Settlement.from_dict(data), again)
     same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
     reason = f"{difference or f'the same {same}'} ({how})"
-    ended = [Finding("stop", *told)] if (told := stop_told(stored)) else []
     values = Finding("values", difference is None, reason)
-    return [content, values, _notes(stored, again), *ended, *why]
+    at = stopped_at(stored)
+    ended = [] if at is None else [Finding("stop", None, ENDED.format(at))]
+    # a note left out, which was to be read before paying, is as false as a number changed
+    notes = same_notes("notes", stored.notes, again.notes, stored.version)
+    return [content, values, notes, *ended, *why]
+
+
+def asked(stored: Valuation) -> dict[str, Any]:
+    """What the run was asked for."""
+    return {
+        "method": stored.method_asked,
+        "options": None if stored.method_asked == AUTO else dict(stored.options),
+        "budget": stored.budget,
+        "precision": stored.precision,
+        "seed": stored.seed,
+        "known": learned_pools(stored),
+        "ends_at": stopped_at(stored),
+    }
+
+
+def stopped_at(stored: Valuation) -> int | None:
+    """Evaluations at which a run with a test of its own ended; None where it had none."""
+    at = stored.details.get("stopped_at")
+    if at is not None and not is_whole(at, least=0):
+        raise InvalidSettlement("What ended its run is not recorded as it was written.")
+    return at
+
+
+def learned_pools(stored: Valuation) -> BoolArray | None:
+    """The pools that the run began with, if it learned from a ledger."""
+    learned = stored.details.get("learned")
+    if learned is None:
+        return None
+    n = len(stored.owners)
+    try:
+        packed = np.frombuffer(bytes.fromhex("".join(learned["members"])), dtype=np.uint8)
+        pools = packed.reshape(len(learned["members"]), -(-n // 8))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidSettlement(
+            f"The pools that its run began with cannot be read ({error}). Use the settlement as "
+            "it was written."
+        ) from error
+    return np.unpackbits(pools, axis=1, count=n).astype(np.bool_)
+
+
+def refuse_endless(stored: Valuation, game: Game, most: int | None = None) -> int:
+    """Refuse more evaluations than were agreed to, before any is paid; how many it may take."""
+    wanted, stated = asked(stored), stored.n_evaluations
+    plan = choose_plan(game, wanted["method"], wanted["options"], stored.budget)
+    needed = plan.budget + (0 if wanted["known"] is None else len(wanted["known"]))
+    needed = needed if wanted["ends_at"] is None else min(needed, wanted["ends_at"])
+    allowed = min(MOST_EVALUATIONS, max(UNUSED, 2 * stated)) if most is None else most
+    if needed > allowed:
+        raise InvalidSettlement(
+            f"To compute this settlement again, up to {needed:,} evaluations may be needed; "
+            f"it says that {stated:,} were made. Agree with most_evaluations={needed} "
+            "(--yes) if that is what it is worth."
+        )
+    return needed
 
 
 def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Valuation) -> Finding:
@@ -361,7 +409,7 @@ def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Va
         return Finding("diagnosis", None, f"measured as {stored['format']}, here {found['format']}")
     # values under other models are not computed again
     one, other = ({k: v for k, v in d.items() if k != "alternatives"} for d in (stored, found))
-    slack = rounding_of_reasons(again)
+    slack = rounding_of(again, reasons=True)
     difference = first_difference(one, other, (), TOLERANCE, slack, valued.owners)
     if difference and valued.version != again.version:
         words = f"by version {valued.version!r}, and this is {again.version!r}"
@@ -372,43 +420,25 @@ def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Va
     return Finding("diagnosis", same, difference or how)
 
 
-def _payments_move(data: Mapping[str, Any], again: Valuation) -> str | None:
+def _payments_move(stored: Settlement, again: Valuation) -> str | None:
     """A difference that rounding explains must not move money: rules divide by small sums too."""
-    stored = Settlement.from_dict(data)
     try:
-        paid = settle(
-            again,
-            stored.pot,
-            currency=stored.currency,
-            negative=stored.negative,
-            floor=stored.floor,
-            cap=stored.cap,
-            decimals=stored.decimals,
-        ).payments
+        paid = settle(again, **stored.terms).payments
     except InvalidSettlement as error:
         return str(error)
+    one, other = ({"payments": payments} for payments in (stored.payments, paid))
     slack = _coin_slack(stored)
-    moved = (
-        f"{place_in_words(('payments', i), again.owners)} is {a}, computed again {b}"
-        for i, (a, b) in enumerate(zip(stored.payments, paid, strict=True))
-        if abs(a - b) > slack
-    )
-    return next(moved, None)
+    return first_difference(one, other, slack=lambda _: slack, owners=again.owners)
 
 
-def _coin_slack(stored: Settlement) -> Decimal:
+def _coin_slack(stored: Settlement) -> float:
     """By how much the rounding of another machine may move a payment."""
-    return max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals))
+    return float(max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals)))
 
 
 def _recomputed(valuation: Valuation) -> dict[str, Any]:
     left = {*AS_IT_WENT, *WORDS, "version"}
     return {name: item for name, item in valuation.to_dict().items() if name not in left}
-
-
-def _notes(stored: Valuation, again: Valuation) -> Finding:
-    """What was to be read before paying: a note left out is as false as a number changed."""
-    return same_notes("notes", stored.notes, again.notes, stored.version)
 
 
 def same_notes(

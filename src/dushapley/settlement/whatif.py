@@ -29,9 +29,10 @@ from dushapley.results.uncertainty import (
     MEASURES,
     is_clear,
     remedy,
-    sampling_covariance,
     sampling_variances,
+    source_errors,
     variances_of,
+    with_errors,
 )
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Change, Copy, Merge, MoreRows
@@ -115,7 +116,7 @@ class WhatIf:
         """Standard errors of the changes; the matrices say whose values count to which row."""
         worlds = ((self.before, before), (self.after, after))
         sampling = sum(_sampling_variances(v, part) for v, part in worlds)
-        training = sum(part @ _training_errors(v) for v, part in worlds)
+        training = sum(part @ source_errors(v, "training") for v, part in worlds)
         return np.sqrt(sampling + training**2 + self._test_set_variance(before, after))
 
     def _test_set_variance(self, before: FloatArray, after: FloatArray) -> FloatArray:
@@ -315,16 +316,10 @@ def _membership(names: Sequence[str], owners: Sequence[str]) -> FloatArray:
 
 def _sampling_variances(valuation: Valuation, part: FloatArray) -> FloatArray:
     """Of sums of values, as independent where no covariance is known."""
-    if valuation.covariance is None:
+    if valuation.covariance is None or valuation.std_errors is None:
         return part**2 @ sampling_variances(valuation)
-    return np.asarray(np.diag(part @ sampling_covariance(valuation) @ part.T))
-
-
-def _training_errors(valuation: Valuation) -> FloatArray:
-    """Standard errors of training: none where nothing is trained, NaN where unknown."""
-    none = np.zeros(len(valuation.owners))
-    error = valuation.errors.get("training", none)
-    return none + np.nan if error is None else np.asarray(error, dtype=np.float64)
+    joint = with_errors(valuation.covariance, valuation.std_errors)
+    return np.asarray(np.diag(part @ joint @ part.T))
 
 
 @spoken

@@ -30,9 +30,9 @@ from dushapley.engine.diagnosis.measures import (
 from dushapley.engine.diagnosis.models import better_model, tried
 from dushapley.engine.diagnosis.probes import MOST_MATRIX, WIDEST, Probes
 from dushapley.engine.diagnosis.reasons import Evidence, few_rows, reasons_for, within_one
-from dushapley.engine.evaluator import blas_limit
 from dushapley.engine.executors import OutOfTime, make_executor
 from dushapley.engine.executors.base import Listed
+from dushapley.engine.executors.worker import one_blas_thread
 from dushapley.engine.ledger import Ledger
 from dushapley.games.base import Answers, Game, Outcome
 from dushapley.games.model.folds import FoldsGame
@@ -133,7 +133,7 @@ def diagnose(
     ('target', 'alike')
     """
     base = with_rows(game)
-    with ExitStack() as stack, blas_limit(game):
+    with ExitStack() as stack, one_blas_thread():
         paid = ledger if isinstance(ledger, Ledger) else None
         if isinstance(ledger, (str, os.PathLike)) and game.context and not game.cheap:
             paid = stack.enter_context(Ledger(ledger, game.context))

@@ -178,7 +178,7 @@ class Probes(Game):
                 (X, y),
                 score,
                 seed=seed,
-                seconds=self.training.limits.timeout,
+                seconds=model.training.limits.timeout,
                 options={} if weights is None else {model.weight_option: weights},
             ).score[1]
         assert numbers is not None

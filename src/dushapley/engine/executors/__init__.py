@@ -7,11 +7,11 @@ from pkgutil import resolve_name
 from typing import Any
 
 from dushapley.engine.executors.base import Executor, OutOfTime
-from dushapley.engine.executors.workspace import sweep
 from dushapley.errors import InvalidOption
+from dushapley.games.base import Limits
 from dushapley.validation import is_whole
 
-__all__ = ["EXECUTORS", "Executor", "OutOfTime", "check_executor", "make_executor"]
+__all__ = ["EXECUTORS", "Executor", "OutOfTime", "check_executor", "check_limits", "make_executor"]
 
 EXECUTORS: dict[str, str | Callable[..., Executor]] = {
     name: f"dushapley.engine.executors.{name}.{name.title()}" for name in ("local", "dask", "ray")
@@ -33,6 +33,16 @@ def check_executor(name: object, n_jobs: object, address: object) -> None:
         )
 
 
+def check_limits(name: str, limits: Limits) -> None:
+    """Refuse limits of trainings that a cluster would not keep."""
+    if name != "local" and limits.any:
+        raise InvalidOption(
+            f"timeout= or memory= is set, but executor={name!r} keeps neither: limits are the "
+            "cluster's there. Leave them out and limit its workers where they are started, or "
+            "choose executor='local'."
+        )
+
+
 def make_executor(
     name: str, n_jobs: int, address: Any = None, until: float = float("inf")
 ) -> Executor:
@@ -50,7 +60,6 @@ def make_executor(
         When to give up, by `time.monotonic`.
     """
     check_executor(name, n_jobs, address)
-    sweep()
     maker = EXECUTORS[name]
     make = resolve_name(maker) if isinstance(maker, str) else maker
     return make(n_jobs, address, until)

@@ -1,26 +1,39 @@
-"""What all executors share: blocks, groups of them, and the limits of their processes."""
+"""What all executors share: one loop that keeps workers busy, whoever runs them.
+
+An executor has workers, is given groups of blocks (`submit`, which returns a future), says which
+are done, gives some up and closes. Few groups are away at a time, so that results stream in, groups
+follow the measured time of a training, and a kill of the driver loses little. Groups whose worker
+died are handed out again block by block, each to be paid in a process of its own, which can tell
+how it ended; a model's own error is never tried twice.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
+import signal
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
-from threading import Lock, Thread
-from time import monotonic, sleep
+from importlib import import_module
+from threading import current_thread, main_thread
+from time import monotonic
+from types import FrameType
 from typing import Any, Protocol
 
-from dushapley.arrays import IntArray, Queries
-from dushapley.games.base import Answers, Game, Limits, Outcome
-
-Block = tuple[Queries, IntArray | None, int | None]
-"""Pools paid for together, with their draws; and which probe it is (see `Game.outcomes`)."""
-Numbered = tuple[int, Block]
-"""A block with its position."""
-Group = list[Numbered]
-"""Blocks that travel together."""
-Results = list[tuple[int, Sequence[Outcome]]]
+from dushapley.engine.executors.worker import (
+    Block,
+    Group,
+    Numbered,
+    Parcel,
+    Results,
+    TrainingEnded,
+    WorkerLost,
+    limits_of,
+    pack,
+)
+from dushapley.errors import InvalidOption, WorkersLost
+from dushapley.games.base import Answers, Game
+from dushapley.validation import pool_name
 
 GROUPS = 4
 """Groups of blocks per worker and run, so that no worker waits long for the last one."""
@@ -31,36 +44,24 @@ BUSIEST = 500
 """Groups that a driver hands out and takes in per second; of more workers, groups are longer."""
 FORGETTING = 0.7
 """How much of the longest measured time of a block remains after each group."""
-FAREWELL = 5.0
-"""Seconds that workers may take to say who they are, and to let a run go."""
+AHEAD = 2
+"""Groups on their way per worker: one at work, one waiting at its door."""
 ATTEMPTS = 3
-"""How often in a row workers may die over the same blocks."""
-
-
-def answers_of(game: Game, block: Block) -> Answers:
-    """Answers to a block, by the game itself or under another seed."""
-    queries, draws, seed = block
-    asked = game if seed is None else game.reseeded(seed)
-    return Answers.of(asked.evaluate(queries, draws))
-
-
-def limits_of(game: Game) -> Limits:
-    """Limits of a game's trainings."""
-    return Limits() if game.training is None else game.training.limits
+"""How often in a row workers may die over the same block."""
+PATIENCE = 60.0
+"""Seconds to wait for a worker when there is none."""
+LOOK = 1.0
+"""Seconds after which a wait looks up: time or workers may have run out, Ctrl-C been pressed."""
 
 
 class OutOfTime(Exception):
     """The run's time is up; raised by executors, turned into `Stopped` by the engine."""
 
 
-class WorkerLost(Exception):
-    """A worker died before it could answer; its blocks may be paid elsewhere."""
-
-
 class Feed(Protocol):
     """Blocks that come one by one: what is asked may depend on what was answered."""
 
-    def take(self) -> Block | None:
+    def take(self) -> Numbered | None:
         """The next block; None: none for now, or none any more."""
 
     @property
@@ -72,34 +73,16 @@ class Listed:
     """Blocks that are all there, one by one."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
-        self.blocks, self.taken = blocks, 0
+        self.blocks = deque(enumerate(blocks))
 
-    def take(self) -> Block | None:
+    def take(self) -> Numbered | None:
         """The next block, or None."""
-        if not self.left:
-            return None
-        self.taken += 1
-        return self.blocks[self.taken - 1]
+        return self.blocks.popleft() if self.blocks else None
 
     @property
     def left(self) -> int:
-        """Blocks that nobody took."""
-        return len(self.blocks) - self.taken
-
-
-class Executor(Protocol):
-    """Runs blocks of paid questions, in any order.
-
-    One whose attribute `streams` is true is given a `Feed`, of which it takes blocks as workers
-    become free, and ends when none is out and none is left; any other is given a list. One that
-    says how many `workers()` it has is given as many blocks at a time as they can use.
-    """
-
-    def run(self, game: Game, blocks: Any) -> Iterator[tuple[int, Sequence[Outcome]]]:
-        """Yield (position of the block, its outcomes) as blocks are finished."""
-
-    def close(self) -> None:
-        """Let the workers go."""
+        """Blocks that are not taken."""
+        return len(self.blocks)
 
 
 class Pace:
@@ -121,6 +104,143 @@ class Pace:
         return max(1, min(fair, int(longest / max(self.seconds, 1e-6))))
 
 
+class Executor(ABC):
+    """Pays for blocks in any order; subclasses say how a group travels.
+
+    Parameters
+    ----------
+    until
+        When to give up, by `time.monotonic`.
+    """
+
+    def __init__(self, until: float) -> None:
+        self.until, self.pace = until, Pace()
+        self.game: Game | None = None
+        self.parcel: Parcel | None = None
+
+    @abstractmethod
+    def workers(self) -> int:
+        """How many groups can be at work at once, now; waits a while for the first worker."""
+
+    @abstractmethod
+    def ship(self, parcel: Parcel) -> None:
+        """Bring the game to the workers, once each; again after a loss."""
+
+    @abstractmethod
+    def submit(self, group: Group, alone: bool) -> Any:
+        """Hand out a group, or a single block whose last worker died; a future of its results."""
+
+    @abstractmethod
+    def wait(self, futures: Collection[Any], seconds: float) -> Collection[Any]:
+        """Those futures that are done, after at most this many seconds."""
+
+    @abstractmethod
+    def result(self, future: Any) -> tuple[float, Results]:
+        """Seconds and results of a group; raises `WorkerLost`, or the model's own error."""
+
+    @abstractmethod
+    def cancel(self, futures: Collection[Any]) -> None:
+        """Give up on these."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the workers go."""
+
+    def patience(self) -> float:
+        """Seconds that may be spent waiting for workers; a second at least, to say why."""
+        return max(1.0, min(PATIENCE, self.until - monotonic()))
+
+    def run(self, game: Game, feed: Feed) -> Iterator[tuple[int, Answers]]:
+        """Yield (number of the block, its answers) as blocks are finished.
+
+        Blocks are taken as workers become free; it ends when none is out and none is to be had.
+        """
+        self.feed, self.waiting = feed, deque[Numbered]()
+        self.losses, self.away = Counter[int](), dict[Any, Group]()
+        if not self._fill(1):
+            return
+        if self.game is not game:
+            self.game, self.parcel = game, pack(game)
+            self._bring()
+        try:
+            with interrupts_put_off() as answer_interrupt:
+                while self._hand_out():
+                    for future in self.wait(list(self.away), min(LOOK, seconds_left(self.until))):
+                        yield from self._take_in(future)
+                    answer_interrupt()
+        finally:
+            self.cancel(list(self.away))
+
+    def _fill(self, count: int) -> bool:
+        """Have so many blocks wait, if the feed has them; whether any does."""
+        while len(self.waiting) < count and (numbered := self.feed.take()) is not None:
+            self.waiting.append(numbered)
+        return bool(self.waiting)
+
+    def _bring(self) -> None:
+        assert self.parcel is not None
+        self.workers()
+        self.ship(self.parcel)
+
+    def _hand_out(self) -> bool:
+        """Keep all workers busy, and some work at their doors; whether anything is away."""
+        assert self.game is not None
+        workers, limited = self.workers(), limits_of(self.game).any
+        while len(self.away) < AHEAD * workers:
+            size = 1 if limited else self.pace.size(len(self.waiting) + self.feed.left, workers)
+            if not self._fill(size):
+                break
+            group = [self.waiting.popleft()]
+            alone = self._was_lost(group[0])  # so that no other shares its fate
+            while self.waiting and len(group) < size and not alone:
+                if self._was_lost(self.waiting[0]):
+                    break
+                group.append(self.waiting.popleft())
+            self.away[self.submit(group, alone)] = group
+        return bool(self.away)
+
+    def _was_lost(self, numbered: Numbered) -> bool:
+        return self.losses[numbered[0]] > 0
+
+    def _take_in(self, future: Any) -> Results:
+        group = self.away.pop(future)
+        try:
+            seconds, results = self.result(future)
+        except WorkerLost as lost:
+            return self._try_again(group, lost)
+        self.pace.saw(seconds, len(results))
+        return results
+
+    def _try_again(self, group: Group, lost: WorkerLost) -> Results:
+        """Have the blocks of a lost group wait again; one that was lost too often counts as it may.
+
+        A worker that is lost without a word may have died of something else: it has one try more.
+        """
+        self.losses.update(number for number, _ in group)
+        number, block = group[0]
+        most = ATTEMPTS if isinstance(lost, TrainingEnded) else ATTEMPTS + 1
+        if len(group) == 1 and self.losses[number] >= most:
+            return [(number, self._given_up(block, lost, most))]
+        self._bring()
+        self.waiting.extend(group)
+        return []
+
+    def _given_up(self, block: Block, lost: WorkerLost, times: int) -> Answers:
+        """Answers to a block over which every worker dies, by the policy of a game with limits."""
+        assert self.game is not None
+        queries = block[0]
+        if limits_of(self.game).any and isinstance(lost, TrainingEnded):
+            return self.game.failed(queries, WorkerLost(f"{lost}, {times} times"))
+        reason = str(lost)
+        others = f" (or one of {len(queries) - 1} paid with it)" if len(queries) > 1 else ""
+        raise WorkersLost(
+            f"{reason[0].upper()}{reason[1:]} while training on "
+            f"{pool_name(queries[0], self.game.names)}{others}, {times} times in a row. Mend the "
+            "model; or use larger workers, or, on this machine, ModelGame(memory=..., "
+            "on_failure='empty') to count such trainings as failures."
+        ) from lost
+
+
 def seconds_left(until: float) -> float:
     """Seconds until the run must end; raises `OutOfTime` when there are none."""
     left = until - monotonic()
@@ -129,48 +249,43 @@ def seconds_left(until: float) -> float:
     return left
 
 
-_BLAS_LOCK = Lock()
-_BLAS: dict[str, Any] = {"inside": 0, "limit": None}
+def library(module: str, executor: str) -> Any:
+    """The package that an executor is made of, or how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InvalidOption(
+            f"executor={executor!r} needs {executor.title()}, which is not installed: pip install "
+            f"'dushapley[{executor}]'."
+        ) from error
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """One BLAS thread in this process while anybody is inside, whichever thread that is.
+def interrupts_put_off() -> Iterator[Callable[[], None]]:
+    """Note a Ctrl-C, and raise it where the function given is called, or at the end.
 
-    Results of BLAS depend on its threads. The limit holds for the whole process, so the first
-    thread to enter sets it and the last to leave lifts it.
+    Raised anywhere, it may be raised in a destructor, where Python drops it: of the futures of a
+    cluster there are many. A second Ctrl-C is not put off. Neither is anything where somebody else
+    already listens, or in another thread, which never hears it.
     """
-    with _BLAS_LOCK:
-        _BLAS["inside"] += 1
-        if _BLAS["inside"] == 1:
-            _BLAS["limit"] = _thread_pools(len(sys.modules)).limit(limits=1)
+    heard: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if heard:
+            signal.default_int_handler(number, frame)
+        heard.append(number)
+
+    def answer() -> None:
+        if heard:
+            raise KeyboardInterrupt
+
+    theirs = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if theirs or current_thread() is not main_thread():
+        yield answer
+        return
+    signal.signal(signal.SIGINT, note)
     try:
-        yield
+        yield answer
     finally:
-        with _BLAS_LOCK:
-            _BLAS["inside"] -= 1
-            if _BLAS["inside"] == 0:
-                _BLAS["limit"].restore_original_limits()
-
-
-@lru_cache(maxsize=1)
-def _thread_pools(_modules: int) -> Any:
-    """Those of loaded libraries. To look takes milliseconds, and libraries come with modules."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-@cache
-def leave_with(parent: int) -> None:
-    """Make this process end soon after its parent does, even when that was killed.
-
-    One watcher is enough, however often it is asked for.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            sleep(1)
-        os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    answer()

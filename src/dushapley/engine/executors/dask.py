@@ -7,18 +7,35 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
+from shutil import rmtree
 from typing import Any
 
-from dushapley.engine.executors.base import FAREWELL, Group, Results, WorkerLost, seconds_left
-from dushapley.engine.executors.interrupts import deaf_to_interrupts
-from dushapley.engine.executors.isolation import dismiss
-from dushapley.engine.executors.remote import Remote, library, pay_there
-from dushapley.engine.executors.transport import Parcel, cannot_unpack
-from dushapley.engine.executors.workspace import name_semaphores, workspace
+from dushapley.engine.executors.base import Executor, library, seconds_left
+from dushapley.engine.executors.worker import (
+    Group,
+    Parcel,
+    Results,
+    WorkerLost,
+    cannot_unpack,
+    pay,
+)
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
+from dushapley.processes import Child, own_folder
+
+FAREWELL = 5.0
+"""Seconds that workers may take to say who they are, and a cluster to close."""
+SETTINGS: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.scheduler.allowed-failures": 0,  # what dies is ours to try again
+    # else workers hand back every freed array at once, and models made of sums take several times
+    # as long
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**26,
+}
+"""Of a cluster that is started for a run."""
 
 
-class Dask(Remote):
+class Dask(Executor):
     """Workers of a Dask cluster.
 
     The game goes to the scheduler once, and from worker to worker, once to each. Dask itself runs
@@ -42,62 +59,35 @@ class Dask(Remote):
         self.client = self._connect(n_jobs, address)
         self._game: Any = None
         self._threads: dict[str, int] = {}
-        self._places: dict[Any, str] = {}  # which worker each handle was meant for
-        self._busy: Counter[str] = Counter()  # and how many each was given
+        self._places: dict[Any, str] = {}  # the worker that each future was meant for
 
     def _connect(self, n_jobs: int, address: Any) -> Any:
         if isinstance(address, self.dask.Client):
             if address.asynchronous:
                 raise InvalidOption("The Dask client is asynchronous; pass a synchronous one.")
             return address
+        security = None
         if address is None:
             with suppress(ValueError):
                 return self.dask.default_client()
-            address = self._cluster(n_jobs)
-            self._mine.callback(address.close)
+            security = self._security()
         else:
             _refuse_unreadable(address)
-        try:
-            with self._mine.pop_all() as started:  # which is closed if nobody can talk to it
-                wait = self.patience() / 2
-                client = self.dask.Client(address, timeout=wait, set_as_default=False)
-                self._mine = started.pop_all()
-        except OSError as error:
-            raise WorkersLost(
-                f"No Dask scheduler answers at {address!r} ({error}). Start one (`dask scheduler`) "
-                "and name its address, for example tcp://host:8786."
-            ) from error
-        self._mine.callback(client.close)
-        return client
-
-    def _cluster(self, n_jobs: int) -> Any:
-        """Worker processes on this machine, for one run, and for nobody else on it.
-
-        They speak TLS under a key that is made for the run and never leaves these processes, and
-        show no pages. What they put on disk goes into the run's own folder.
-        """
-        from dask import config
-
-        name_semaphores()
-        settings: dict[str, Any] = {
-            "temporary-directory": str(workspace(on_disk=True)),
-            "distributed.scheduler.http.routes": [],
-            "distributed.worker.http.routes": [],
-            "distributed.scheduler.allowed-failures": 0,  # what dies is ours to try again
-        }
-        try:
-            with deaf_to_interrupts(), config.set(settings):
-                return self.dask.LocalCluster(
-                    n_workers=None if n_jobs == -1 else n_jobs,
-                    threads_per_worker=1,
-                    security=self._security(),
-                    dashboard_address="127.0.0.1:0",
+        with ExitStack() as started:  # closed if nobody can talk to it
+            if address is None:
+                address = _started(n_jobs, security, started)
+            try:
+                client = self.dask.Client(
+                    address, timeout=self.patience() / 2, security=security, set_as_default=False
                 )
-        except RuntimeError as error:
-            raise WorkersLost(
-                f"Dask could not start workers on this machine ({error}). Each of them imports "
-                "your script again: put what it does under `if __name__ == '__main__':`."
-            ) from error
+            except OSError as error:
+                raise WorkersLost(
+                    f"No Dask scheduler answers at {address!r} ({error}). Start one (`dask "
+                    "scheduler`) and name its address, for example tcp://host:8786."
+                ) from error
+            started.callback(client.close)
+            self._mine = started.pop_all()
+        return client
 
     def _security(self) -> Any:
         try:
@@ -128,50 +118,49 @@ class Dask(Remote):
         from dask import config
 
         self._refuse_without_us(parcel)
-        size = parcel.contents.nbytes + 10**7
+        size = parcel.bounds[-1][1] + 10**7
         settings = {"distributed.admin.large-graph-warning-threshold": size}
         with config.set(settings), self._connection():
             self._game = self.client.submit(_arrived, parcel, pure=False)
 
-    def submit(self, group: Group, suspect: bool) -> Any:
+    def submit(self, group: Group, alone: bool) -> Any:
         """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
-        busy = self._busy
+        busy = Counter(self._places.values())
         place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
         with self._connection():
-            handle = self.client.submit(
-                pay_there,
+            future = self.client.submit(
+                pay,
                 self._game,
                 group,
-                suspect,
+                alone,
                 pure=False,
                 retries=0,
                 workers=place,
                 allow_other_workers=place is not None,
             )
-        self._places[handle] = place or ""
-        busy[place or ""] += 1
-        return handle
+        self._places[future] = place or ""
+        return future
 
-    def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
+    def wait(self, futures: Collection[Any], seconds: float) -> Collection[Any]:
         self._refuse_lost()
         with suppress(TimeoutError, CancelledError), self.client.as_current():
-            self.dask.wait(handles, timeout=seconds, return_when="FIRST_COMPLETED")
-        return [handle for handle in handles if handle.done()]
+            self.dask.wait(futures, timeout=seconds, return_when="FIRST_COMPLETED")
+        return [future for future in futures if future.done()]
 
-    def result(self, handle: Any) -> tuple[float, Results]:
-        self._busy[self._places.pop(handle, "")] -= 1
-        if handle.status == "cancelled":
+    def result(self, future: Any) -> tuple[float, Results]:
+        self._places.pop(future, None)
+        if future.status == "cancelled":
             self._refuse_lost()
             raise WorkerLost("Dask cancelled the task")
         try:
-            return handle.result(timeout=self.patience())
+            return future.result(timeout=self.patience())
         except self.dask.KilledWorker as error:
-            raise WorkerLost(f"Dask: {error.last_worker.address} was the last to die") from error
+            raise WorkerLost(f"the Dask worker {error.last_worker.address} died") from error
         except (CancelledError, self.dask.comm.CommClosedError, TimeoutError) as error:
             seconds_left(self.until)
             self._refuse_lost()
             raise WorkerLost(f"Dask: {type(error).__name__}") from error
-        except DUShapleyError:
+        except (DUShapleyError, WorkerLost):
             raise  # the model's own error, or what a worker said about itself
         except Exception as error:
             raise cannot_unpack(error) from error
@@ -227,23 +216,69 @@ class Dask(Remote):
                 "and run again to go on."
             )
 
-    def cancel(self, handles: Collection[Any]) -> None:
+    def cancel(self, futures: Collection[Any]) -> None:
         self._places.clear()
-        self._busy.clear()
-        if handles and self.client.status == "running":
+        if futures and self.client.status == "running":
             with suppress(WorkersLost), self._connection():
-                self.client.cancel(handles)
+                self.client.cancel(futures)
 
     def close(self) -> None:
-        if self._shipment is not None and self.has_trainers:
-            with suppress(OSError, TimeoutError):
-                self.client.run(dismiss, self._shipment.token, callback_timeout=FAREWELL)
         self._game = None
         self._mine.close()
 
 
 def _arrived(parcel: Parcel) -> Parcel:
     return parcel
+
+
+def _started(n_jobs: int, security: Any, kept: ExitStack) -> str:
+    """Start worker processes on this machine, for one run, and return their scheduler's address.
+
+    They live in a child process, so that no kill of this one leaves anything of theirs behind.
+    They speak TLS under a key that is made for the run and never leaves these processes, and show
+    no pages.
+    """
+    folder = own_folder()
+    kept.callback(rmtree, folder, ignore_errors=True)
+    host = Child()
+    kept.callback(host.close)
+    try:
+        address: str = host.call(_open_cluster, n_jobs, security, str(folder))
+    except Exception as error:
+        raise WorkersLost(
+            f"Dask could not start workers on this machine ({error}). Run again to go on, or start "
+            "a cluster by hand (`dask scheduler`, `dask worker ADDRESS`) and name its address."
+        ) from error
+    kept.callback(_close, host)
+    return address
+
+
+_CLUSTERS: list[Any] = []
+"""What runs in this child process."""
+
+
+def _open_cluster(n_jobs: int, security: Any, folder: str) -> str:
+    from dask import config
+    from distributed import LocalCluster
+
+    config.set(SETTINGS | {"temporary-directory": folder})
+    cluster = LocalCluster(
+        n_workers=None if n_jobs == -1 else n_jobs,
+        threads_per_worker=1,
+        security=security,
+        dashboard_address="127.0.0.1:0",
+    )
+    _CLUSTERS.append(cluster)
+    return str(cluster.scheduler_address)
+
+
+def _close_cluster() -> None:
+    _CLUSTERS.pop().close()
+
+
+def _close(host: Child) -> None:
+    with suppress(Exception):  # what does not close is ended
+        host.call(_close_cluster, seconds=FAREWELL)
 
 
 def _refuse_unreadable(address: Any) -> None:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
+from contextlib import ExitStack
+from shutil import rmtree
 from socket import create_connection
 from time import monotonic, sleep
 from typing import Any
 
-from dushapley.engine.executors.base import Group, Results, WorkerLost, seconds_left
-from dushapley.engine.executors.remote import LOOK, Remote, library, pay_there
-from dushapley.engine.executors.transport import Parcel, cannot_unpack
-from dushapley.engine.executors.workspace import workspace
+from dushapley.engine.executors.base import LOOK, Executor, library, seconds_left
+from dushapley.engine.executors.worker import (
+    Group,
+    Parcel,
+    Results,
+    WorkerLost,
+    cannot_unpack,
+    pay,
+)
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
+from dushapley.processes import own_folder
 
 LONGEST_NAME = 43
 """Letters that Ray leaves for the folder in the 107 that the name of a socket may have."""
+ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Variable that Ray reads when it is imported: "0" keeps what it starts on the loopback address,
+which is what it does by itself on other systems than Linux."""
 
 
-class Ray(Remote):
+class Ray(Executor):
     """Workers of a Ray cluster, one processor each.
 
     The game is put into Ray's object store, which sends it once to every machine. Ray tells when
@@ -36,20 +48,22 @@ class Ray(Remote):
 
     def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
         super().__init__(until)
+        if address is None:
+            os.environ.setdefault(ALONE, "0")
         self.ray = library("ray", "ray")
-        self._mine = not self.ray.is_initialized()
-        if self._mine:
+        self._mine = ExitStack()  # closes what this run started
+        if not self.ray.is_initialized():
             self._connect(n_jobs, address)
         elif address is not None:
             raise InvalidOption(
                 f"address is {address!r}, but Ray is already connected. Leave the address out to "
                 "use that connection, or call ray.shutdown() first."
             )
-        remote = self.ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)
-        self._pay = remote(pay_there)
+        self._pay = self.ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(pay)
         self._game: Any = None
 
     def _connect(self, n_jobs: int, address: Any) -> None:
+        self._mine.callback(self.ray.shutdown)
         if address is None:
             self._start(n_jobs)
             return
@@ -63,15 +77,25 @@ class Ray(Remote):
             ) from error
 
     def _start(self, n_jobs: int) -> None:
+        """Start Ray on this machine, where nobody else can reach it, in a folder of its own."""
+        if self.ray.util.get_node_ip_address() not in ("127.0.0.1", "::1"):
+            raise InvalidOption(
+                "Ray was imported before this run, and would listen beyond this machine. Set the "
+                f"variable {ALONE}=0 before Ray is imported, or start Ray yourself (ray.init())."
+            )
+        folder = own_folder(LONGEST_NAME)
+        self._mine.callback(rmtree, folder, ignore_errors=True)
+        self._mine.callback(self.ray.shutdown)
         try:
             self.ray.init(
                 num_cpus=None if n_jobs == -1 else n_jobs,
                 include_dashboard=False,
                 log_to_driver=False,
                 configure_logging=False,
-                _temp_dir=str(workspace(on_disk=True, longest=LONGEST_NAME)),
+                _temp_dir=str(folder),
             )
         except Exception as error:  # Ray has no kind of its own for this
+            self.close()
             raise WorkersLost(
                 f"Ray could not start on this machine ({error}). Run again to go on, or start a "
                 "cluster by hand (`ray start --head`) and name its address."
@@ -98,19 +122,19 @@ class Ray(Remote):
     def ship(self, parcel: Parcel) -> None:
         self._game = self.ray.put(parcel)
 
-    def submit(self, group: Group, suspect: bool) -> Any:
-        return self._pay.remote(self._game, group, suspect)
+    def submit(self, group: Group, alone: bool) -> Any:
+        return self._pay.remote(self._game, group, alone)
 
-    def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
-        done: Collection[Any] = self.ray.wait(list(handles), num_returns=1, timeout=seconds)[0]
+    def wait(self, futures: Collection[Any], seconds: float) -> Collection[Any]:
+        done: Collection[Any] = self.ray.wait(list(futures), num_returns=1, timeout=seconds)[0]
         return done
 
-    def result(self, handle: Any) -> tuple[float, Results]:
+    def result(self, future: Any) -> tuple[float, Results]:
         gone = self.ray.exceptions
         try:
-            return self.ray.get(handle)
+            return self.ray.get(future)
         except gone.RayTaskError as error:
-            if isinstance(error.cause, DUShapleyError):
+            if isinstance(error.cause, DUShapleyError | WorkerLost):
                 raise error.cause from None
             raise cannot_unpack(error.cause or error) from error
         except (
@@ -122,11 +146,10 @@ class Ray(Remote):
         ) as error:
             raise WorkerLost(f"Ray: {type(error).__name__}") from error
 
-    def cancel(self, handles: Collection[Any]) -> None:
-        for handle in handles:
-            self.ray.cancel(handle, force=True)
+    def cancel(self, futures: Collection[Any]) -> None:
+        for future in futures:
+            self.ray.cancel(future, force=True)
 
     def close(self) -> None:
         self._game = None
-        if self._mine:
-            self.ray.shutdown()
+        self._mine.close()

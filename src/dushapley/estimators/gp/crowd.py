@@ -21,9 +21,10 @@ Cost: (pools R) × (observed pools), where a regression on I owners would need m
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebval
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.gp import kernel
@@ -106,33 +107,18 @@ def nodes_between(low: FloatArray, high: FloatArray, count: int) -> FloatArray:
     return np.asarray((low + high) / 2 + np.multiply.outer(angle, wide))
 
 
-def interpolation(place: FloatArray, nodes: FloatArray) -> FloatArray:
-    """Lagrange's polynomials of `nodes` (nodes, ...) at `place`, shape (nodes, ...)."""
-    rows = []
-    for m, node in enumerate(nodes):
-        row = np.ones(np.broadcast_shapes(place.shape, node.shape))
-        for o, other in enumerate(nodes):
-            if o != m:
-                row *= (place - other) / (node - other)
-        rows.append(row)
-    return np.array(rows)
-
-
 def interpolated(place: FloatArray, nodes: FloatArray, values: FloatArray) -> FloatArray:
-    """Polynomials through values (nodes, pools) at nodes of Chebyshev's of their own, at places.
+    """Polynomials through values (nodes, pools) at Chebyshev's nodes, of all pools or of each.
 
-    By Clenshaw's rule, shape (places, pools).
+    Shape (places, pools).
     """
     count = len(nodes)
     angle = np.pi * (2 * np.arange(count) + 1) / (2 * count)
     series = 2 / count * np.cos(np.multiply.outer(np.arange(count), angle)) @ values
-    low, high = nodes[-1], nodes[0]
-    wide = (high - low) / (np.cos(angle[0]) - np.cos(angle[-1]))
-    x = (place[:, None] - (low + high) / 2) / wide
-    later, last = np.zeros_like(x), np.zeros_like(x)
-    for term in series[:0:-1]:
-        later, last = 2 * x * later - last + term, later
-    return np.asarray(x * later - last + 0.5 * series[0])
+    series[0] /= 2
+    wide = (nodes[0] - nodes[-1]) / (np.cos(angle[0]) - np.cos(angle[-1]))
+    x = (place[:, None] - (nodes[0] + nodes[-1]) / 2) / wide
+    return np.asarray(chebval(x, series, tensor=False))
 
 
 def all_nodes(part: FloatArray) -> FloatArray:
@@ -191,7 +177,7 @@ def bent_slopes(posterior: Posterior, of: Crowd, pools: View) -> FloatArray:
     means = np.zeros((2, len(outer), len(member)))
     for made in in_order(part_of, range(0, len(of.joined), step), means.size):
         means += made
-    among = interpolation(place, outer[:, None]).T @ means[0]
+    among = interpolated(place, outer[:, None], means[0])
     found = np.where(member.T, interpolated(place, inner, means[1]), among)
     found -= found.mean(axis=0)
     found /= n - 1
@@ -229,20 +215,18 @@ def feature_slopes(posterior: Posterior, of: Crowd) -> FloatArray:
     h, n = posterior.hyper, len(posterior.weights)
     part = posterior.weights / posterior.weights.sum()
     nodes = all_nodes(part)
-    rows, nodes = interpolation(np.log(part), nodes[:, None]), np.exp(nodes)
-    x = of.joined @ part
-    shares = of.shares
-    rests = [x * (1 - (w - 1 / n) / (1 - 1 / n)) for w in nodes]
-    trend = [shares @ np.log((r + w) / (r + 1 / n)) for r, w in zip(rests, nodes, strict=True)]
-    columns = [np.zeros((n, 1)), np.sqrt(h.trend) * (rows.T @ np.array(trend))[:, None]]
+    across = partial(interpolated, np.log(part), nodes[:, None])
+    nodes, x, shares = np.exp(nodes), of.joined @ part, of.shares
+    rests = np.array([x * (1 - (w - 1 / n) / (1 - 1 / n)) for w in nodes])
+    joined, usual = rests + nodes[:, None], rests + 1 / n
+    trend = across(np.log(joined / usual) @ shares[:, None])
+    columns = [np.zeros((n, 1)), np.sqrt(h.trend) * trend]
     for size, decay, power in ((h.owners, h.owners_decay, 0), (h.blend, h.blend_decay, 1)):
-        fade = [
-            (n * (r + w)) ** -decay * (r + w) ** -power for r, w in zip(rests, nodes, strict=True)
-        ]
-        usual = [(n * (r + 1 / n)) ** -decay * (r + 1 / n) ** -power for r in rests]
-        others = (shares * (np.array(fade) - np.array(usual))) @ of.joined
-        found = rows.T @ others * part**power
-        found[np.diag_indices(n)] = rows.T @ (np.array(fade) @ shares * nodes**power)
+        fade = (n * joined) ** -decay * joined**-power
+        lost = fade - (n * usual) ** -decay * usual**-power
+        found = across((shares * lost) @ of.joined) * part**power
+        own = across((fade @ shares * nodes**power)[:, None])
+        found[np.diag_indices(n)] = own[:, 0]
         columns.append(np.sqrt(size) * found * posterior.strength)
     slopes = np.concatenate(columns, axis=1)
     return np.asarray(slopes - slopes.mean(axis=0)) / (n - 1)

@@ -15,16 +15,17 @@ from typing import Any
 from dushapley.errors import FederationFailed
 from dushapley.federated.flower.programs import (
     APP,
+    LONGEST,
     Closing,
     Program,
     free_port,
-    own_folder,
     refuse_open,
     wait_for_port,
 )
 from dushapley.federated.flower.sockets import OwnersHere, listener
 from dushapley.federated.messages import MOST_BYTES
 from dushapley.federated.owner import Owner
+from dushapley.processes import own_folder
 
 START = 120.0
 """Seconds in which Flower's programs must be there."""
@@ -140,7 +141,7 @@ class Flower(Closing):
         self.link = link or Link(f"127.0.0.1:{free_port()}", insecure=True)
         self.link.refuse_open()
         self.address = self.link.address
-        self.home = own_folder("link")
+        self.home = own_folder(LONGEST)
         self._there = None
         self._line: Connection | None = None
         self.simulated = simulated

@@ -10,15 +10,16 @@ from pathlib import Path
 from threading import Event, Thread
 
 from dushapley.federated.flower.programs import (
+    LONGEST,
     Closing,
     Program,
     free_port,
     own_clientapp,
-    own_folder,
     refuse_open,
 )
 from dushapley.federated.flower.sockets import OwnersHere
 from dushapley.federated.owner import Owner
+from dushapley.processes import own_folder
 
 REVIVE = 1.0
 """Seconds between two looks whether the SuperNode still runs."""
@@ -86,7 +87,7 @@ class Node(Closing):
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         access.refuse_open()
-        self.home = own_folder("node")
+        self.home = own_folder(LONGEST)
         self.socket = self.home / "owner.sock"
         self.access, self.revive, self.tell = access, revive, tell
         self._bin, self._relay = own_clientapp(self.home)

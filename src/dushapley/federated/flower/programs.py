@@ -14,13 +14,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkdtemp
 from time import monotonic, sleep
 from typing import Self
 
-from dushapley.engine.executors.isolation import die_with_parent
-from dushapley.engine.executors.workspace import sweep, workspace
 from dushapley.errors import FederationFailed, InvalidOption
+from dushapley.processes import die_with_parent
 from dushapley.terminal import printable
 
 APP = Path(__file__).parent / "app"
@@ -37,15 +35,6 @@ COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 LONGEST = 60
 """Letters of a folder's name that leave room for a socket's, which may have 107 with it."""
-
-
-def own_folder(kind: str) -> Path:
-    """A folder for keys, sockets and logs, in the workspace that is swept if we are killed.
-
-    What killed processes have left is removed first: there may be keys in it.
-    """
-    sweep()
-    return Path(mkdtemp(prefix=f"{kind}-", dir=workspace(on_disk=True, longest=LONGEST)))
 
 
 def folder_of_programs() -> Path:

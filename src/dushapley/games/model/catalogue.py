@@ -19,6 +19,7 @@ from dushapley.arrays import Array
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidOption
+from dushapley.games.model.encoding import input_tags
 from dushapley.games.model.scoring.metrics import ROW_METRICS, full_name
 from dushapley.validation import suggestion
 
@@ -225,7 +226,7 @@ def make_model(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from dushapley.games.model.holes import EmptyAsZero
+    from dushapley.games.model.wrappers import EmptyAsZero
 
     known = MODELS.get(name)
     if known is not None and task not in known.classes:
@@ -271,12 +272,7 @@ def scaled_once(name: str, model: Any, owners: Owners | None) -> Any:
 
 def takes_holes(model: Any) -> bool:
     """Whether a model says that missing numbers are welcome."""
-    from sklearn.utils import get_tags
-
-    try:
-        return bool(get_tags(model).input_tags.allow_nan)
-    except (AttributeError, TypeError):  # older models lack such tags
-        return False
+    return bool(getattr(input_tags(model), "allow_nan", False))
 
 
 def made_from(path: str) -> Any:

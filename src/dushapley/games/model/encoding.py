@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+OURS = ("sklearn.", "dushapley.")
 NOISE = 1e-6
 """Spread below which a component of a text (of order 1) is rounding error."""
 
@@ -99,20 +101,24 @@ def column_reader(model: Any) -> Any | None:
 
 
 def _reads_columns(step: Any) -> bool:
-    from sklearn.utils import get_tags
-
     if hasattr(step, "transformers"):
         return True
     if hasattr(step, "func"):
         return step.func is not None and not getattr(step, "validate", False)
-    home = type(step).__module__.partition(".")[0]
-    if hasattr(step, "transform") and home not in ("sklearn", "dushapley"):
+    if hasattr(step, "transform") and not type(step).__module__.startswith(OURS):
         return True
-    try:
-        tags = get_tags(step).input_tags
-    except (AttributeError, TypeError):  # older models lack such tags
-        return False
-    return bool((tags.categorical or tags.string) and not hasattr(step, "predict"))
+    tags = input_tags(step)
+    encodes = tags is not None and (tags.categorical or tags.string)
+    return encodes and not hasattr(step, "predict")
+
+
+def input_tags(model: Any) -> Any | None:
+    """What a model says of the rows that it takes, by scikit-learn's tags; older ones lack them."""
+    from sklearn.utils import get_tags
+
+    with suppress(AttributeError, TypeError):
+        return get_tags(model).input_tags
+    return None
 
 
 def _estimators(value: Any) -> list[Any]:

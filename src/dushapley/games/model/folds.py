@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -70,13 +70,10 @@ class FoldsGame(RowsGame):
         rows = np.array([len(game.y_test) for game in self.games], dtype=np.float64)
         self.parts = rows / rows.sum()
         first = self.games[0]
-        shift = max(
-            part * (game.training.shift or 0.0)
-            for part, game in zip(self.parts, self.games, strict=True)
-        )
+        shifts = [game.training.shift or 0.0 for game in self.games]
         each = first.training.limits
         limits = replace(each, trainings=each.trainings * number)
-        self.training = replace(first.training, limits=limits, shift=shift)
+        self.training = replace(first.training, limits=limits, shift=max(self.parts * shifts))
         contents = [game._content for game in self.games]
         nobody = [game.nobody.value for game in self.games]
         self.packages = first.packages
@@ -96,42 +93,36 @@ class FoldsGame(RowsGame):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Each pool by all folds."""
-        found = [self._settled(game, game.evaluate(queries, draws)) for game in self.games]
-        return Answers.of([self._combine(*outcomes) for outcomes in zip(*found, strict=True)])
-
-    def _settled(self, game: ModelGame, answers: Answers) -> list[Outcome]:
-        """Outcomes of a fold, whose failures count as nobody's there."""
-        nobody = game.nobody
-        return [
-            o if o.failure is None else replace(o, value=nobody.value, scores=nobody.scores)
-            for o in answers
-        ]
+        found = [game.evaluate(queries, draws) for game in self.games]
+        return Answers.of([self._combine(outcomes) for outcomes in zip(*found, strict=True)])
 
     def reseeded(self, seed: int) -> Game:
         """One fold is enough to see whether training is random."""
         return self.games[0].reseeded(seed)
 
-    def _combine(self, *outcomes: Outcome) -> Outcome:
-        values = np.array([outcome.value for outcome in outcomes])
+    def _combine(self, found: Sequence[Outcome]) -> Outcome:
+        """One pool's outcome of all folds; a fold that failed counts as nobody's there."""
+        failures = [outcome.failure for outcome in found if outcome.failure is not None]
+        pairs = zip(self.games, found, strict=True)
+        outcomes = [game.nobody if o.failure is not None else o for game, o in pairs]
         spreads = np.array([outcome.spread or 0.0 for outcome in outcomes])
         return Outcome(
-            float(values @ self.parts),
-            failure=next((o.failure for o in outcomes if o.failure is not None), None),
-            scores=self._scores(outcomes),
+            float(np.array([outcome.value for outcome in outcomes]) @ self.parts),
+            failure=failures[0] if failures else None,
+            scores=self._scores([o.scores for o in outcomes if o.scores is not None]),
             spread=float(np.sqrt(spreads**2 @ self.parts**2))
             if self.training.repeats > 1
             else None,
         )
 
-    def _scores(self, outcomes: tuple[Outcome, ...]) -> FloatArray | None:
+    def _scores(self, rows: list[FloatArray]) -> FloatArray | None:
         """Row scores of all folds, written so that their mean is u(S) and its error is right."""
-        rows = [outcome.scores for outcome in outcomes if outcome.scores is not None]
-        if len(rows) < len(outcomes):
+        if len(rows) < len(self.games):
             return None
-        total, entries = sum(map(len, rows)), list(zip(self.parts, rows, strict=True))
-        mean = float(sum(part * row.mean() for part, row in entries))
         if min(map(len, rows)) < 2:  # a row alone in its fold differs from the others' mean only
             return grouped(np.concatenate(rows))
+        total, entries = sum(map(len, rows)), list(zip(self.parts, rows, strict=True))
+        mean = float(sum(part * row.mean() for part, row in entries))
         spread = [part * total / len(row) * away_from_mean(row) for part, row in entries]
         return grouped(mean + np.concatenate(spread))
 

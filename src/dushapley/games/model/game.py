@@ -15,7 +15,7 @@ from dushapley.arrays import Array, FloatArray, IntArray, Queries, Rows
 from dushapley.data.formats.objects import as_table
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
-from dushapley.data.rows import is_table, take
+from dushapley.data.rows import is_table, joined, take
 from dushapley.errors import InvalidGame, SharedRows
 from dushapley.games.base import (
     Answers,
@@ -27,14 +27,12 @@ from dushapley.games.base import (
     failure_cause,
 )
 from dushapley.games.derived import DerivedGame
-from dushapley.games.marginals import Marginals
-from dushapley.games.model import training
+from dushapley.games.many.marginals import Marginals
+from dushapley.games.many.newton import newton_marginals
 from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.batched.arithmetic import BACKENDS
-from dushapley.games.model.description import Indescribable, describe
 from dushapley.games.model.encoding import Encoding
-from dushapley.games.model.newton import newton_marginals
-from dushapley.games.model.packages import packages_of
+from dushapley.games.model.identity import Indescribable, describe, packages_of
 from dushapley.games.model.paths import FastPath, fast_path
 from dushapley.games.model.preparation import prepare
 from dushapley.games.model.randomness import (
@@ -45,10 +43,23 @@ from dushapley.games.model.randomness import (
     seeds_by_pool,
     voice_of,
 )
-from dushapley.games.model.scoring.own import is_own_function, weight_option
-from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
+from dushapley.games.model.scoring.scorer import (
+    Scorer,
+    best_constant,
+    constant_label,
+    is_own_function,
+    weight_option,
+)
+from dushapley.games.model.training import (
+    Fresh,
+    Trained,
+    average,
+    out_of_memory,
+    refuse_impossible,
+    train,
+)
 from dushapley.games.rows import RowsGame
-from dushapley.hashing import content_hash, digest, sha256, whole_number
+from dushapley.hashing import content_hash, digest, sha256, versions, whole_number
 from dushapley.validation import (
     check_choice,
     check_seed,
@@ -141,7 +152,8 @@ class ModelGame(RowsGame):
         Whether fast paths may be used; False fits every pool by the model itself.
     fingerprint
         Names the content of a model or scorer that cannot be described (a function written in
-        the script itself); needed for a ledger then.
+        the script itself), needed for a ledger then; or the version of a package that a model uses
+        without requiring it, of which an upgrade would go unnoticed.
 
     Notes
     -----
@@ -165,6 +177,7 @@ class ModelGame(RowsGame):
     X_test: Rows
     y_test: Array
     path: FastPath | None
+    training: Training
     block = 1  # without a fast path: pools one by one, each fitted by the model itself
 
     def __init__(
@@ -198,7 +211,7 @@ class ModelGame(RowsGame):
         check_choice(backend, "backend", BACKENDS)
         check_choice(fast, "fast", (True, False))
         limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
-        training.refuse_impossible(limits)
+        refuse_impossible(limits)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
         super().__init__(parts.owners)
         self.model, self.scoring, self.encoding = parts.model, parts.scoring, parts.encoding
@@ -262,9 +275,9 @@ class ModelGame(RowsGame):
         other._identify(self._content, self.training.on_failure, self.nobody.value)
         return other
 
-    def _maker(self, repeat: int) -> training.Fresh:
+    def _maker(self, repeat: int) -> Fresh:
         open_seeds = seeds_by_pool(self.model, repeated=self.training.repeats > 1 or repeat > 0)
-        return training.Fresh(seeded(self.model, self.seed, repeat), open_seeds)
+        return Fresh(seeded(self.model, self.seed, repeat), open_seeds)
 
     @property
     def is_endless(self) -> bool:
@@ -322,7 +335,7 @@ class ModelGame(RowsGame):
             return self.nobody
         try:
             trained = self._train(counts, draw, self._makers)
-            return training.average([t.score for t in trained])
+            return average([t.score for t in trained])
         except (Exception, SystemExit) as error:
             return self.fail(query, error)
 
@@ -333,23 +346,23 @@ class ModelGame(RowsGame):
         self,
         counts: IntArray,
         draw: int | None,
-        makers: list[training.Fresh],
+        makers: list[Fresh],
         *,
         first: int = 0,
         listen: bool = False,
-    ) -> list[training.Trained]:
+    ) -> list[Trained]:
         """Trainings on one pool, the repeats from `first` on; `listen`: with all predictions."""
         X, y = self.pool(counts, draw)
         assert y is not None
         if self.classes is not None and y.ndim == 1 and bool((y == y[0]).all()):
-            only = training.Trained(self.scorer(constant_label(y[0], self.classes)), [])
+            only = Trained(self.scorer(constant_label(y[0], self.classes)), [])
             return [only] * len(makers)
         name = self._key(counts.tolist(), draw).hex()
         tables = (self.X_test, X) if listen else ()
         weights = self.weights(counts, draw)
         options = {} if weights is None else {self.weight_option: weights}
         return [
-            training.train(
+            train(
                 make,
                 (X, y) if len(makers) == 1 else (X.copy(), y.copy()),  # models may write into it
                 self.scorer,
@@ -365,26 +378,21 @@ class ModelGame(RowsGame):
         """What a pool counts as whose training failed."""
         memory = self.training.limits.memory
         if isinstance(error, MemoryError) and memory is not None:
-            error = training.out_of_memory(memory)
-        return self.failed(query[None], error)[0]
-
-    def failed(
-        self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
-    ) -> Answers:
+            error = out_of_memory(memory)
         arrays = self.owners.columns is not None and not is_table(self.X_test)
-        empty = self._empty_in(queries[0]) if isinstance(error, ValueError) else ""
-        return super().failed(queries, error, empty, HANDED_ARRAYS * arrays)
+        empty = self._empty_in(query) if isinstance(error, ValueError) else ""
+        return self.failed(query[None], error, empty, HANDED_ARRAYS * arrays)[0]
 
     def _empty_in(self, query: Array) -> str:
         """Which columns have no value in a pool: many models do not take them."""
-        from dushapley.games.model.holes import empty_columns
+        from dushapley.games.model.wrappers import empty_columns
 
-        held = [empty_columns(self.owners.X[j]) for j in np.flatnonzero(query)]
-        empty = np.flatnonzero(np.all(held or np.zeros((1, 1)), axis=0))
+        X = joined([self.owners.X[j] for j in np.flatnonzero(query)])
+        empty = np.flatnonzero(empty_columns(X))
         if not len(empty):
             return ""
         names = self.owners.columns if self.encoding is None else self.encoding.outputs
-        listed = list(map(repr, names)) if names else [str(k + 1) for k in range(len(held[0]))]
+        listed = list(map(repr, names)) if names else [str(k + 1) for k in range(X.shape[1])]
         some = ", ".join(listed[k] for k in empty[:3].tolist()) + ", ..." * (len(empty) > 3)
         return (
             f"Of its {'columns' if len(empty) > 1 else 'column'} {some} every cell is missing, "
@@ -414,11 +422,11 @@ class ModelGame(RowsGame):
 
     def _packages(self) -> dict[str, str]:
         """All that computes here, by name and version."""
-        encoder = None if self.encoding is None else self.encoding.vectorizer
-        arithmetic = (
-            sys.modules.get(self.backend.partition(":")[0]) if self.path is not None else None
+        arithmetic = self.backend.partition(":")[0] if self.path is not None else "numpy"
+        encoder = () if self.encoding is None else ("skrub", "pandas")
+        return packages_of(self.model, self.scoring, sys.modules.get(arithmetic)) | versions(
+            encoder
         )
-        return packages_of(self.model, self.scoring, encoder, arithmetic)
 
     def _describe(self, fingerprint: str | None) -> str | None:
         """What must be equal for trainings on equal pools to be interchangeable."""
@@ -428,6 +436,7 @@ class ModelGame(RowsGame):
             if fingerprint is None:
                 return None
             model = "given"
+        columns = take(self.owners.X[0], slice(0))  # names, types and categories
         return digest(
             "model game",
             model,
@@ -441,14 +450,9 @@ class ModelGame(RowsGame):
             self.backend if self.path is not None else "fit",
             None if self.path is None else self.path.name,
             *([] if self.at_least is None else ["at least", self.at_least, self.nobody.value]),
-            *self._types(),
+            *([content_hash(columns, None)] if is_table(columns) else []),
             *(["seeds by pool"] if any(make.open_seeds for make in self._makers) else []),
         )
-
-    def _types(self) -> list[str]:
-        """Names, types and categories of the columns, where the model is handed tables."""
-        first = self.owners.X[0]
-        return [content_hash(take(first, slice(0)), None)] if is_table(first) else []
 
 
 class Reseeded(DerivedGame):
@@ -457,6 +461,7 @@ class Reseeded(DerivedGame):
     def __init__(self, game: ModelGame, seed: int) -> None:
         super().__init__(game, np.eye(game.n_players), game.names)
         self.game, self.seed = game, seed
+        self.training = replace(game.training, on_failure="empty")  # a probe tells nothing then
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         pools = zip(queries, self.game.each(queries, draws), strict=True)
@@ -468,26 +473,20 @@ class Reseeded(DerivedGame):
             (trained,) = game._train(counts, draw, [game._maker(seed)], first=seed, listen=True)
         except (Exception, SystemExit) as error:
             return Outcome(float("nan"), failure_cause(error))
-        return Outcome(voice_of(trained.score[0], trained.said) if trained.said else 0.0)
+        if not trained.said:
+            return Outcome(float("nan"), "no model is trained on a single class")
+        return Outcome(voice_of(trained.score[0], trained.said))
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Keys of their own."""
         return [sha256(f"seed {self.seed} ", key) for key in super().keys(queries, draws)]
 
-    def failed(
-        self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
-    ) -> Answers:
-        """A training that ends from outside tells nothing, and fails nothing."""
-        failure = Outcome(float("nan"), failure_cause(error))
-        return Answers.of([failure] * len(queries))
 
-
-def empty_outcome(empty: Any, scorer: Scorer, make: training.Fresh) -> Outcome:
+def empty_outcome(empty: Any, scorer: Scorer, make: Fresh) -> Outcome:
     """What nobody's data is worth."""
-    if empty == "constant" and scorer.is_own:
-        return training.average([blind_score(scorer, make)])
     if empty == "constant":
-        return training.average([best_constant(scorer)])
+        found = blind_score(scorer, make) if scorer.is_own else best_constant(scorer)
+        return average([found])
     if empty == "zero":
         return Outcome(0.0)
     if not is_number(empty) or not np.isfinite(empty):
@@ -497,12 +496,12 @@ def empty_outcome(empty: Any, scorer: Scorer, make: training.Fresh) -> Outcome:
     return Outcome(float(empty))
 
 
-def blind_score(scorer: Scorer, make: training.Fresh) -> tuple[float, FloatArray | None]:
+def blind_score(scorer: Scorer, make: Fresh) -> tuple[float, FloatArray | None]:
     """A model's own score where it can only predict a constant: all rows are the first test row."""
     y, classes = scorer.target.y, scorer.classes
     blind = Scorer(scorer.black_box, take(scorer.X, np.zeros(len(y), dtype=np.int64)), y, classes)
     try:
-        return training.train(make, (blind.X.copy(), y.copy()), blind, seed=0, seconds=None).score
+        return train(make, (blind.X.copy(), y.copy()), blind, seed=0, seconds=None).score
     except Exception as error:
         raise InvalidGame(
             f"The model's own score of a constant prediction cannot be had ({type(error).__name__}:"

@@ -24,7 +24,7 @@ from dushapley.games.model.catalogue import (
 )
 from dushapley.games.model.encoding import Encoding, column_reader, encoding_pipeline, is_mixed
 from dushapley.games.model.scoring.metrics import full_name
-from dushapley.games.model.scoring.own import own_score, speaks, takes_columns
+from dushapley.games.model.scoring.scorer import own_score, speaks, takes_columns
 from dushapley.games.rows import refuse_other_things
 from dushapley.validation import check_choice, refuse
 
@@ -70,85 +70,78 @@ def prepare(
     refuse_other_things(owners, "ModelGame")
     if owners.y[0] is None:
         raise InvalidGame("The owners have no targets; a model needs them: pass {name: (X, y)}.")
-    if not isinstance(model, str) and task != "auto":
-        raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
     if not isinstance(model, str):
         _check_model(model)
+        if task != "auto":
+            raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
     how = _way(owners, model, encode)
-    given = as_table(X_test)
-    targets = np.array(as_table(y_test))
+    targets, scoring = np.array(as_table(y_test)), full_name(scoring)
     if not takes_columns(model):
         owners, targets = replace(owners, y=tuple(map(_flat, owners.y))), _flat(targets)
-    if how == "none" and owners.frames is not None:
-        return _with_tables(owners, model, given, targets, scoring=scoring, task=task)
-    encoding = _encoding(owners, how)
-    if owners.columns is not None and is_table(given):
-        given = aligned(given, owners.columns, "The test table")
-    plain = as_rows("test set", given)
-    plain = plain.to_numpy() if is_table(plain) else plain
-    if plain.ndim == 0:
-        raise InvalidGame(f"The test set is {X_test!r}; rows of features are needed.")
-    rows = plain if encoding is None else encoding(np.asarray(plain, dtype=object))
-    pooled = owners if encoding is None else encoding.encode(owners)
-    scoring = full_name(scoring)
+    handed = owners.frames if how == "none" else None
+    given = _test_rows(owners, X_test, tables=handed is not None)
+    pooled, rows, encoding = owners, given, None
+    if handed is not None:
+        pooled = replace(owners, X=handed)
+    elif is_mixed(owners) and how not in ("training", "none"):
+        encoding = how if isinstance(how, Encoding) else Encoding(owners)
+        pooled, rows = encoding.encode(owners), encoding(np.asarray(given, dtype=object))
     if isinstance(model, str):
         choice = choose(owners, model, task, scoring)
-        kinds = list((owners.columns or {}).values())
-        dates = [position for position, kind in enumerate(kinds) if kind == "date"]
-        holes = has_holes([*owners.X, plain], dates)
-        known = None if owners.reduced or is_sparse(rows) else pooled
-        model = make_model(
-            choice.model, choice.task, missing=holes, sparse=is_sparse(rows), owners=known
-        )
         scoring = choice.scoring
-    encodes = encoding is None and is_mixed(owners) and how == "training"
-    if encodes:
-        assert owners.columns is not None
-        model = encoding_pipeline(model, owners.columns)
-    notes = ("Text and dates were encoded afresh in every training.",) if encodes else ()
-    return _checked(Prepared(pooled, model, scoring, rows, targets, encoding, notes))
+        model = _made(choice, owners, pooled, given, tables=handed is not None)
+    notes = () if handed is None else (_why_tables(model),)
+    if is_mixed(owners) and how == "training":
+        model = encoding_pipeline(model, owners.columns or {})
+        notes = ("Text and dates were encoded afresh in every training.",)
+    parts = Prepared(replace(pooled, frames=None), model, scoring, rows, targets, encoding, notes)
+    _check_test_set(pooled, rows, targets)
+    _check_model(model)
+    _check_labels(parts.classes)
+    return parts if scoring is not None else replace(parts, scoring=own_score(model))
 
 
-def _with_tables(
-    owners: Owners, model: Any, X_test: Any, y_test: Array, *, scoring: Any, task: str
-) -> Prepared:
-    """A model that is handed tables, with the names, types and categories that they came with."""
-    assert owners.columns is not None
-    assert owners.frames is not None
-    if not is_table(X_test):
+def _test_rows(owners: Owners, X_test: Any, *, tables: bool) -> Any:
+    """Rows of the test set with the owners' columns: as a table, or as an array."""
+    given = as_table(X_test)
+    if tables and not is_table(given):
         raise InvalidGame(
             "The model is handed tables, since it selects or encodes columns itself, but the test "
-            f"set is {type(X_test).__name__}. Pass X_test as a table with the owners' columns."
+            f"set is {type(given).__name__}. Pass X_test as a table with the owners' columns."
         )
-    rows = aligned_frame(X_test, owners.columns, "The test table").reset_index(drop=True)
-    reader = column_reader(model) if not isinstance(model, str) else None
-    if isinstance(model, str):
-        choice = choose(owners, model, task, full_name(scoring))
-        scoring, model = choice.scoring, _made(choice, owners)
-        reader = column_reader(model)
-    why = (
-        "because encode='none'"
-        if reader is None
-        else f"since its {type(reader).__name__} selects or encodes columns itself"
-    )
-    note = f"The model was handed the tables as they are (encode='none'), {why}."
-    pooled = replace(owners, X=owners.frames)
-    return _checked(Prepared(pooled, model, full_name(scoring), rows, y_test, None, (note,)))
+    if tables:
+        return aligned_frame(given, owners.columns or {}, "The test table").reset_index(drop=True)
+    if owners.columns is not None and is_table(given):
+        given = aligned(given, owners.columns, "The test table")
+    rows = as_rows("test set", given)
+    rows = rows.to_numpy() if is_table(rows) else rows
+    if rows.ndim == 0:
+        raise InvalidGame(f"The test set is {X_test!r}; rows of features are needed.")
+    return rows
 
 
-def _made(choice: Choice, owners: Owners) -> Any:
-    if choice.model not in MODELS:
+def _made(choice: Choice, owners: Owners, pooled: Owners, given: Rows, *, tables: bool) -> Any:
+    """The model of a name, in which holes are filled but where a path is handed tables."""
+    if tables and choice.model not in MODELS:
         return made_from(choice.model)
-    return make_model(choice.model, choice.task, missing=has_holes(owners.X))
+    kinds = (owners.columns or {}).values()
+    dates = [position for position, kind in enumerate(kinds) if kind == "date"]
+    sparse = is_sparse(given)
+    return make_model(
+        choice.model,
+        choice.task,
+        missing=has_holes([*owners.X, *([] if tables else [given])], dates),
+        sparse=sparse,
+        owners=None if owners.reduced or sparse or tables else pooled,
+    )
 
 
-def _checked(parts: Prepared) -> Prepared:
-    """The parts, once they fit each other; a score that was not named is the model's own."""
-    _check_test_set(parts.owners, parts.X_test, parts.y_test)
-    _check_model(parts.model)
-    _check_labels(parts.classes)
-    scoring = own_score(parts.model) if parts.scoring is None else parts.scoring
-    return replace(parts, scoring=scoring, owners=replace(parts.owners, frames=None))
+def _why_tables(model: Any) -> str:
+    """A note on a model that is handed tables."""
+    reader = column_reader(model)
+    step = f"since its {type(reader).__name__} selects or encodes columns itself"
+    why = "because encode='none'" if reader is None else step
+    return f"The model was handed the tables as they are (encode='none'), {why}."
 
 
 def _way(owners: Owners, model: Any, encode: Any) -> Any:
@@ -157,17 +150,9 @@ def _way(owners: Owners, model: Any, encode: Any) -> Any:
         check_choice(encode, "encode", ENCODES)
     if encode is not None:
         return encode
-    if isinstance(model, str):
-        named = owners.frames is None or model in MODELS or "." not in model
-        return "pooled" if named or column_reader(made_from(model)) is None else "none"
-    return "pooled" if column_reader(model) is None else "none"
-
-
-def _encoding(owners: Owners, how: Any) -> Encoding | None:
-    """The encoding of tables with text or dates that is the same for every pool, if there is."""
-    if not is_mixed(owners) or how in ("training", "none"):
-        return None
-    return how if isinstance(how, Encoding) else Encoding(owners)
+    by_path = isinstance(model, str) and owners.frames is not None and "." in model
+    made = made_from(model) if by_path else model
+    return "pooled" if column_reader(made) is None else "none"
 
 
 def _flat(y: Any) -> Any:

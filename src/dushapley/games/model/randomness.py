@@ -95,16 +95,9 @@ def refuse_drifting(model: Any) -> None:
             )
 
 
-UNSEEDED = ("lbfgs", "newton-cg", "newton-cholesky", "auto", "svd", "cholesky", "lsqr", "sparse_cg")
-"""Solvers of scikit-learn's linear models that draw nothing, whatever their `random_state`."""
+SEEDED = ("sag", "saga", "liblinear")
+"""Solvers of scikit-learn's linear models that draw; others do not use their `random_state`."""
 LINEAR = ("LogisticRegression", "Ridge", "RidgeClassifier")
-TREES = (
-    "sklearn.tree.",
-    "sklearn.ensemble._forest",
-    "sklearn.ensemble._gb",
-    "sklearn.ensemble._weight",
-)
-"""Modules whose models break ties by their seed: rarely seen in a few pools, and yet there."""
 PLAIN = (type(None), bool, int, float, str, list, tuple, dict, np.ndarray, np.generic, type)
 """Types of parameters that draw nothing; a function or a splitter might."""
 
@@ -113,8 +106,7 @@ def known_chance(model: Any, said: bool | None = None) -> bool | None:
     """Whether another seed trains the same model; None: unknown.
 
     What the user has `said` counts. It is known of this library's models, of scikit-learn's
-    where no part takes a seed or uses it, of trees, which break ties by theirs, and of searches
-    and selections by chance, which often choose the same.
+    where no part takes a seed or uses it, and of those that draw where a few pools may not show it.
     """
     if said not in (None, True, False):
         raise InvalidGame(
@@ -122,50 +114,49 @@ def known_chance(model: Any, said: bool | None = None) -> bool | None:
         )
     if said is not None:
         return said
-    if _is_ours(model):
-        return _draws_nothing(model)
     parts = [model, *model.get_params(deep=True).values()]
     parts = [part for part in parts if hasattr(part, "get_params")]
-    bases = {base.__module__ for part in parts for base in type(part).__mro__}
-    if any(base.startswith(TREES) for base in bases) or any(map(_draws_rarely, parts)):
-        return False
-    return True if all(map(_draws_nothing, parts)) else None
-
-
-def _draws_rarely(part: Any) -> bool:
-    """Whether an estimator chooses by chance: among candidates, by folds, or columns by a noise.
-
-    Or draws at some sizes of pools only: PCA from 501 rows on, until there are ten for each column.
-    """
-    own = part.get_params(deep=False)
-    if own.get("svd_solver") == "auto" and isinstance(own.get("n_components"), Integral):
+    if all(map(_draws_nothing, parts)):
         return True
-    if any(name.startswith("param_") for name in own) and "random_state" in own:
-        return True
-    if any(map(_splits_by_chance, own.values())):
-        return True
-    functions = (v for v in own.values() if inspect.isfunction(v) or isinstance(v, partial))
-    return any("random_state" in inspect.signature(value).parameters for value in functions)
-
-
-def _splits_by_chance(value: Any) -> bool:
-    """Whether a parameter is a splitter that shuffles by the generators of the process."""
-    shuffles = hasattr(value, "get_n_splits") and getattr(value, "shuffle", True)
-    return bool(shuffles) and getattr(value, "random_state", 0) is None
+    return False if _is_ours(model) or any(map(_draws_rarely, parts)) else None
 
 
 def _draws_nothing(part: Any) -> bool:
     """Whether a single estimator of scikit-learn or ours takes no seed, or does not use it."""
+    own = part.get_params(deep=False)
     if _is_ours(part):
         whole = type(part).__name__ == "SoftmaxRegression" and part.batch_size is None
         return whole or not random_states(part)
-    own = part.get_params(deep=False)
     plain = all(isinstance(v, PLAIN) or hasattr(v, "get_params") for v in own.values())
     searched = any(name.startswith("param_") for name in own)  # which may set seeded solvers
     if type(part).__module__.split(".")[0] != "sklearn" or searched or not plain:
         return False
-    unused = type(part).__name__ in LINEAR and own["solver"] in UNSEEDED
+    unused = type(part).__name__ in LINEAR and own["solver"] not in SEEDED
     return unused or not any(seed in own for seed in SEEDS)
+
+
+def _draws_rarely(part: Any) -> bool:
+    """Whether an estimator draws in some pools only, or mostly chooses the same.
+
+    Trees break ties by their seed; others choose among candidates, by folds or columns by a noise;
+    PCA draws from 501 rows on, until there are ten for each column.
+    """
+    from sklearn.ensemble import BaseEnsemble
+    from sklearn.tree import BaseDecisionTree
+
+    own = part.get_params(deep=False)
+    searched = "random_state" in own and any(name.startswith("param_") for name in own)
+    sized = own.get("svd_solver") == "auto" and isinstance(own.get("n_components"), Integral)
+    tied = isinstance(part, (BaseDecisionTree, BaseEnsemble))
+    return searched or sized or tied or any(map(_is_left_to_chance, own.values()))
+
+
+def _is_left_to_chance(value: Any) -> bool:
+    """Whether a parameter is a function that takes a seed, or a splitter that shuffles without."""
+    if hasattr(value, "get_n_splits"):
+        return bool(getattr(value, "shuffle", True)) and getattr(value, "random_state", 0) is None
+    function = inspect.isfunction(value) or isinstance(value, partial)
+    return function and "random_state" in inspect.signature(value).parameters
 
 
 @contextmanager

@@ -26,12 +26,10 @@ from math import comb
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import ComplexArray, FloatArray, IntArray
 from dushapley.games.size.curves import Curve, LearningCurve, finite_curve
 from dushapley.games.size.exact import Lattice, fast_length, lattice, size_transform, utilities
 
-MOST_TERMS = 2**23
-"""(Size, k) pairs that are worth computing."""
 DEGENERATE = 1e-3
 """Where a three-point rule would divide by less than this, a coarser bound is taken."""
 ROUNDING = 2.0**-44
@@ -45,25 +43,16 @@ FEW_COALITIONS, MOST_COALITIONS = 2**12, 2**20
 """Coalitions that are listed rather than counted, and listed at most where counting cannot be."""
 MOST_STEPS = 2**20
 """Longest lattice on which they are counted."""
+Bracket = tuple[FloatArray, FloatArray, float]
+"""Bounds on the Shapley value of every owner, and room for rounding.
+
+The lower ones are second-order DU-Shapley itself. lower − room ≤ φ ≤ upper + room is proven if the
+curve is completely monotone.
+"""
 
 
-@dataclass(frozen=True)
-class Bracket:
-    """Bounds on the Shapley value of every owner, and room for rounding.
-
-    `lower` is second-order DU-Shapley itself. lower − room ≤ φ ≤ upper + room is proven if the
-    curve is completely monotone.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    room: float
-
-
-def bracket(
-    sizes: FloatArray, curve: LearningCurve, scale: FloatArray | None = None
-) -> Bracket | None:
-    """Two-sided bounds on the Shapley values of w(Σn); None where the terms are too many.
+def bracket(sizes: FloatArray, curve: LearningCurve, scale: FloatArray | None = None) -> Bracket:
+    """Two-sided bounds on the Shapley values of w(Σn).
 
     Terms k ≤ 3 and k ≥ m−3 are exact where coalitions can be listed or counted; the others are
     bracketed by their moments. No coalition of the game is asked. `scale` holds the weight of every
@@ -71,20 +60,17 @@ def bracket(
     """
     n = len(sizes)
     own, member = np.unique(sizes, return_inverse=True)
-    if len(own) * n > MOST_TERMS:
-        return None
     ends = finite_curve(curve, np.array([0.0, float(sizes.sum())]))
-    if n == 1:
-        return Bracket(ends[1:] - ends[:1], ends[1:] - ends[:1], 0.0)
     ks, exact = exact_terms(sizes, curve)
     between = np.setdiff1d(np.arange(n), ks)
     terms = middle_terms(sizes, own, between)
     weight = np.ones(n) if scale is None else scale
     known = (exact * weight[ks]).sum(axis=1)
-    two, ended = (mean(terms, curve) * weight[between] for mean in (two_point_means, ended_means))
-    lower = (known + two.sum(axis=1)[member]) / n
-    upper = (known + ended.sum(axis=1)[member]) / n
-    return Bracket(lower, np.maximum(lower, upper), ROUNDING * float(np.abs(ends).max()))
+    lower, upper = (
+        (known + (means(terms, curve) * weight[between]).sum(axis=1)[member]) / n
+        for means in (two_point_means, ended_means)
+    )
+    return lower, np.maximum(lower, upper), ROUNDING * float(np.abs(ends).max())
 
 
 @dataclass(frozen=True)
@@ -116,24 +102,23 @@ def middle_terms(sizes: FloatArray, own: FloatArray, k: IntArray) -> Middle:
     k(m−k)(m−2k)/((m−1)(m−2)).
     """
     m = len(sizes) - 1
-    ordered = np.sort(sizes)
-    others = [np.delete(ordered, rank) for rank in np.searchsorted(ordered, own)]
-    mean, second, third = np.array([moments(rest) for rest in others]).T[:, :, None]
+    others = without_one(sizes, own)
+    mean = others.sum(axis=1, keepdims=True) / max(m, 1)
+    second, third = (((others - mean) ** r).sum(axis=1, keepdims=True) / max(m, 1) for r in (2, 3))
     return Middle(
         mine=own[:, None],
         mean=k * mean,
         variance=second * k * (m - k) / max(m - 1, 1),
         third=third * k * (m - k) * (m - 2 * k) / max((m - 1) * (m - 2), 1),
-        low=np.array([np.cumsum(np.append(0.0, rest))[k] for rest in others]),
-        high=np.array([np.cumsum(np.append(0.0, rest[::-1]))[k] for rest in others]),
+        low=np.cumsum(np.insert(others, 0, 0.0, axis=1), axis=1)[:, k],
+        high=np.cumsum(np.insert(others[:, ::-1], 0, 0.0, axis=1), axis=1)[:, k],
     )
 
 
-def moments(others: FloatArray) -> tuple[float, float, float]:
-    """Mean, variance and third central moment (taken afresh: a giant's would drown the rest)."""
-    mean = float(others.mean())
-    centred = others - mean
-    return mean, float(np.mean(centred**2)), float(np.mean(centred**3))
+def without_one(sizes: FloatArray, own: FloatArray) -> FloatArray:
+    """Sizes of all owners but one of each of these sizes, rising, shape (D, I−1)."""
+    ordered = np.sort(sizes)
+    return np.array([np.delete(ordered, rank) for rank in np.searchsorted(ordered, own)])
 
 
 def gain(terms: Middle, pooled: FloatArray, curve: LearningCurve) -> FloatArray:
@@ -147,8 +132,7 @@ def two_point_means(terms: Middle, curve: LearningCurve) -> FloatArray:
     spread = np.sqrt(terms.variance)
     cubed = terms.variance * spread
     lean = np.divide(terms.third, 2 * cubed, out=np.zeros_like(cubed), where=cubed > 0)
-    root = np.sqrt(1 + lean**2)
-    far = np.abs(lean) + root
+    far = np.abs(lean) + np.sqrt(1 + lean**2)
     down, up = np.where(lean > 0, 1 / far, far), np.where(lean > 0, far, 1 / far)
     nudge = NUDGE * (terms.mean + spread)
     below = gain(terms, terms.mean - spread * down + nudge, curve)
@@ -192,15 +176,15 @@ def exact_terms(sizes: FloatArray, w: Curve) -> tuple[IntArray, FloatArray]:
     n = len(sizes)
     depth = min(DEEPEST, n - 1)
     grid = lattice(sizes) if comb(n, depth + 1) > FEW_COALITIONS else None
-    if grid is not None and grid.n_players > 0 and grid.steps[-1] <= MOST_STEPS:
+    if grid is not None and 0 < grid.steps[-1] <= MOST_STEPS:
         level = utilities(grid, w)
         sides = [counted_means(grid, n, level, depth), -counted_means(grid, n, level[::-1], depth)]
     else:
         while comb(n, depth + 1) > MOST_COALITIONS and depth > 0:
             depth -= 1
-        sides = [listed_means(sizes, w, depth, all_but) for all_but in (False, True)]
-    ks = np.array([*range(depth + 1), *range(n - 1, n - 2 - depth, -1)])
-    ks, first = np.unique(ks, return_index=True)
+        sides = [listed_means(sizes, w, depth, False), -listed_means(sizes, w, depth, True)]
+    both = [*range(depth + 1), *range(n - 1, n - 2 - depth, -1)]
+    ks, first = np.unique(both, return_index=True)
     return ks, np.concatenate(sides, axis=1)[:, first]
 
 
@@ -208,32 +192,29 @@ def listed_means(sizes: FloatArray, w: Curve, depth: int, all_but: bool) -> Floa
     """Terms k = 0..depth, or m, m−1, ..., by listing every coalition of up to depth+1 owners.
 
     The mean of w(n_i + n_T) runs over the coalitions of k+1 that contain i, that of w(n_T) over
-    those of k that do not. With `all_but` the coalitions listed are those who are absent.
+    those of k that do not. With `all_but` the coalitions listed are those who are absent, and terms
+    have the other sign.
     """
     n = len(sizes)
-    with_i, without_i = [], []
+    with_i, without_i = np.zeros((n, depth + 2)), np.zeros((n, depth + 2))
     for order in range(depth + 2):
         listed = list(combinations(range(n), order))
         teams = np.array(listed, dtype=np.int64).reshape(len(listed), order)
         worth = finite_curve(w, absent_rows(sizes, teams) if all_but else sizes[teams].sum(axis=1))
         inside = np.bincount(teams.ravel(), np.repeat(worth, order), minlength=n)
-        with_i.append(inside / comb(n - 1, order - 1) if order else inside)
-        outside = np.maximum(comb(n - 1, order), 1)
-        without_i.append((worth.sum() - inside) / outside)
-    if all_but:
-        return np.stack([without_i[k] - with_i[k + 1] for k in range(depth + 1)], axis=1)
-    return np.stack([with_i[k + 1] - without_i[k] for k in range(depth + 1)], axis=1)
+        with_i[:, order] = inside / comb(n - 1, max(order - 1, 0))
+        without_i[:, order] = (worth.sum() - inside) / max(comb(n - 1, order), 1)
+    return with_i[:, 1:] - without_i[:, :-1]
 
 
 def absent_rows(sizes: FloatArray, teams: IntArray) -> FloatArray:
     """Rows of everybody but each team, added up afresh: a giant's rows would drown the rest."""
-    rows = np.empty(len(teams))
-    for start in range(0, len(teams), 2**14):
-        some = teams[start : start + 2**14]
+    rows = []
+    for some in np.array_split(teams, len(teams) // 2**14 + 1):
         present = np.ones((len(some), len(sizes)))
         np.put_along_axis(present, some, 0.0, axis=1)
-        rows[start : start + 2**14] = present @ sizes
-    return rows
+        rows.append(present @ sizes)
+    return np.concatenate(rows)
 
 
 def counted_means(grid: Lattice, n: int, level: FloatArray, depth: int) -> FloatArray:
@@ -244,31 +225,28 @@ def counted_means(grid: Lattice, n: int, level: FloatArray, depth: int) -> Float
     :math:`a_k(y) = \sum_Y e_k(Y)\,w(Y + y)` at y = 0, s, 2s, ... Sizes that no coalition has
     cancel in it. With `level` reversed, the coalitions counted are those who are absent.
     """
-    steps = np.concatenate([[0], grid.steps])  # owners without rows are owners here
-    empty = n - grid.n_players
     reach = (2 * depth + 2) * int(grid.steps[-1])
     length = fast_length(2 * reach + 2)
     here = np.minimum(np.arange(reach + 1), grid.total)
     transform = np.fft.rfft(level[here], length)
     shifted = [
         np.fft.irfft(transform * np.conj(e), length)[: reach + 1]
-        for e in elementary(grid, empty, depth, length)
+        for e in elementary(grid, depth, length)
     ]
-    terms = []
-    for k in range(depth + 1):
-        parts = [
-            (-1) ** r * (shifted[k - r][(r + 1) * steps] - shifted[k - r][r * steps])
-            for r in range(k + 1)
-        ]
-        terms.append(np.sum(parts, axis=0) / comb(n - 1, k))
-    return np.stack(terms, axis=1)[grid.member + 1]
+    around = [[part[r * grid.steps] for r in range(depth + 2)] for part in shifted]
+    terms = [
+        sum((-1) ** r * (around[k - r][r + 1] - around[k - r][r]) for r in range(k + 1))
+        / comb(n - 1, k)
+        for k in range(depth + 1)
+    ]
+    return np.stack(terms, axis=1)[grid.member]
 
 
-def elementary(grid: Lattice, empty: int, depth: int, length: int) -> list[np.ndarray]:
+def elementary(grid: Lattice, depth: int, length: int) -> list[ComplexArray]:
     """Transforms of e_0..e_depth by Newton's identities, from the power sums S(z^r)."""
     sums = size_transform(grid, length)
     frequency = np.arange(length // 2 + 1)
-    power = [sums[(r * frequency) % length] + empty for r in range(1, depth + 1)]
+    power = [sums[(r * frequency) % length] for r in range(1, depth + 1)]
     e = [np.ones(len(frequency), dtype=sums.dtype)]
     for k in range(1, depth + 1):
         e.append(sum((-1) ** (r - 1) * e[k - r] * power[r - 1] for r in range(1, k + 1)) / k)

@@ -14,8 +14,8 @@ import numpy as np
 from dushapley.arrays import FloatArray
 from dushapley.games.size.bounds import Bracket, bracket
 from dushapley.games.size.curves import LearningCurve, contradiction
-from dushapley.games.size.du import DUValues, du_values
-from dushapley.games.size.exact import exact_values, lattice, utilities
+from dushapley.games.size.du import MOST_TERMS, du_values
+from dushapley.games.size.exact import SHAPLEY, Law, exact_values
 from dushapley.protocol import Estimate, Guarantee
 
 SOON = 2**21
@@ -24,17 +24,6 @@ NOTEWORTHY = 0.1
 """Part of a value that a possible error must reach to be pointed out."""
 GIANT, TIMES = 1 / 3, 3
 """Very large is an owner with this part of all rows and so many times the others' mean."""
-STATEMENT = (
-    "|value − Shapley value| ≤ bound, owner by owner: terms with up to three others present or "
-    "absent are exact, the rest is bracketed by three moments and the range of the others' pooled "
-    "size"
-)
-ASSUMPTIONS = (
-    "the utility is a sum of curves of pooled sizes",
-    "each curve is completely monotone, as declared: its derivatives alternate in sign",
-    "arithmetic in double precision, for which room is left",
-)
-SOURCE = "dushapley.games.size.bounds; compare Theorem 2 of Garrido Lucero et al. (2024)"
 
 
 @dataclass(frozen=True)
@@ -45,6 +34,11 @@ class Part:
     curve: LearningCurve
     weight: float = 1.0
 
+    @property
+    def pairs(self) -> int:
+        """How many pairs of a distinct size and a number of others there are."""
+        return len(np.unique(self.sizes)) * len(self.sizes)
+
 
 def solve(
     method: str,
@@ -53,88 +47,76 @@ def solve(
     wishes: Mapping[str, Any] | None = None,
 ) -> Estimate | None:
     """The answer of `method`, or None where there is no formula that keeps its word."""
-    if method == "exact" and wishes and wishes.keys() == {"semivalue"}:
-        from dushapley.games.size.semivalues import solve_semivalue
-
-        return solve_semivalue(wishes["semivalue"], sizes, parts)
-    if wishes:
+    asked = dict(wishes or {})
+    law = asked.pop("semivalue", SHAPLEY) if method == "exact" else SHAPLEY
+    if asked or not parts:  # no bin for a test point to fall in: asking is as good
         return None
-    solvers = {
-        "exact": solve_exact,
-        "du": solve_du,
-        "du++": solve_du,
-        "du-second-order": solve_second_order,
-    }
-    if not parts or method not in solvers:  # no bin for a test point to fall in: asking is as good
-        return None
-    return solvers[method](sizes, parts)
+    if method == "exact":
+        return solve_exact(parts, law)
+    if method == "du-second-order":
+        bounds = total_bracket(parts)
+        return None if bounds is None else certified(Estimate(bounds[0]), bounds, parts, 0.0)
+    return solve_du(sizes, parts) if method in ("du", "du++") else None
 
 
-def solve_exact(sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
+def solve_exact(parts: Sequence[Part], law: Law) -> Estimate | None:
     """Exact values part by part; None where some part has no lattice or too much work."""
-    values, error = np.zeros(len(sizes)), 0.0
+    values, error = np.zeros(len(parts[0].sizes)), 0.0
     for part in parts:
-        grid = lattice(part.sizes)
-        exact = None if grid is None else exact_values(grid, utilities(grid, part.curve))
+        exact = exact_values(part.sizes, part.curve, law)
         if exact is None:
             return None
-        values += part.weight * exact[0]
-        error += part.weight * exact[1]
+        values, error = values + part.weight * exact[0], error + part.weight * exact[1]
     details = {"route": "law of the pooled size", "numerical_error": error}
     return Estimate(values, details=details)
 
 
 def solve_du(sizes: FloatArray, parts: Sequence[Part]) -> Estimate:
     """DU-Shapley with a certificate where one is soon had."""
-    total = total_du(parts)
-    details = {"sum_over_k": total.how, "numerical_error": total.error}
-    work = sum(len(np.unique(part.sizes)) * len(sizes) for part in parts)
-    estimate = Estimate(total.values, details=details, notes=size_notes(sizes))
-    return certified(estimate, total_bracket(parts) if work <= SOON else None, parts, total.error)
+    values, error = total_du(parts)
+    in_full = all(part.pairs <= MOST_TERMS for part in parts)
+    how = "summed term by term" if in_full else "by Gauss's rule, its error checked numerically"
+    details = {"sum_over_k": how, "numerical_error": error}
+    bounds = total_bracket(parts) if sum(part.pairs for part in parts) <= SOON else None
+    estimate = Estimate(values, details=details, notes=size_notes(sizes))
+    return certified(estimate, bounds, parts, error)
 
 
-def total_du(parts: Sequence[Part], scale: FloatArray | None = None) -> DUValues:
+def total_du(parts: Sequence[Part], scale: FloatArray | None = None) -> tuple[FloatArray, float]:
     """DU-Shapley of the whole game: that of its parts, added up."""
-    weighted = [(part.weight, du_values(part.sizes, part.curve, scale)) for part in parts]
-    return DUValues(
-        np.sum([weight * du.values for weight, du in weighted], axis=0),
-        sum(weight * du.error for weight, du in weighted),
-        "; ".join(sorted({du.how for _, du in weighted})),
-    )
-
-
-def solve_second_order(_sizes: FloatArray, parts: Sequence[Part]) -> Estimate | None:
-    """Second-order DU-Shapley; None where there are too many terms."""
-    bounds = total_bracket(parts)
-    return None if bounds is None else certified(Estimate(bounds.lower), bounds, parts, 0.0)
+    found = [(part.weight, *du_values(part.sizes, part.curve, scale)) for part in parts]
+    values = np.sum([weight * values for weight, values, _ in found], axis=0)
+    return values, sum(weight * error for weight, _, error in found)
 
 
 def total_bracket(parts: Sequence[Part], scale: FloatArray | None = None) -> Bracket | None:
-    """Bounds on the Shapley values of the whole game: those of its parts, added up."""
-    brackets = [bracket(part.sizes, part.curve, scale) for part in parts]
-    sure = [bounds for bounds in brackets if bounds is not None]
-    if len(sure) < len(brackets):
+    """Bounds on the Shapley values of the whole game; None where the terms are too many."""
+    if max(part.pairs for part in parts) > MOST_TERMS:
         return None
-    weight = np.array([part.weight for part in parts])
-    return Bracket(
-        weight @ np.array([bounds.lower for bounds in sure]),
-        weight @ np.array([bounds.upper for bounds in sure]),
-        float(weight @ np.array([bounds.room for bounds in sure])),
-    )
+    found = [(part.weight, *bracket(part.sizes, part.curve, scale)) for part in parts]
+    lower = np.sum([weight * lower for weight, lower, _, _ in found], axis=0)
+    upper = np.sum([weight * upper for weight, _, upper, _ in found], axis=0)
+    return lower, upper, sum(weight * room for weight, _, _, room in found)
 
 
 def certificate_of(
     values: FloatArray, bounds: Bracket, parts: Sequence[Part], error: float
 ) -> Guarantee:
     """Largest distance of each value from anything between the bounds, and what it rests on."""
-    far = np.maximum(np.abs(bounds.lower - values), np.abs(bounds.upper - values))
+    lower, upper, room = bounds
     proven = all(part.curve.shape == "completely monotone" for part in parts)
     return Guarantee(
         name="certificate",
-        bound=far + bounds.room + error,
-        statement=STATEMENT,
-        assumptions=ASSUMPTIONS,
-        source=SOURCE,
+        bound=np.maximum(np.abs(lower - values), np.abs(upper - values)) + room + error,
+        statement="|value − Shapley value| ≤ bound, owner by owner: terms with up to three others "
+        "present or absent are exact, the rest is bracketed by three moments and the range of the "
+        "others' pooled size",
+        assumptions=(
+            "the utility is a sum of curves of pooled sizes",
+            "each curve is completely monotone, as declared: its derivatives alternate in sign",
+            "arithmetic in double precision, for which room is left",
+        ),
+        source="dushapley.games.size.bounds; compare Theorem 2 of Garrido Lucero et al. (2024)",
         is_guarantee=proven,
         why_not="" if proven else "checked numerically, not proven: the curve declares no shape",
     )
@@ -146,9 +128,8 @@ def certified(
     """Attach the bound: as a guarantee where shapes are declared, else as a numerical check."""
     why = "too many owners and sizes" if bounds is None else unbounded(parts)
     if bounds is None or why:
-        return replace(
-            estimate, details={**estimate.details, "error_bound": f"not computed: {why}"}
-        )
+        details = {**estimate.details, "error_bound": f"not computed: {why}"}
+        return replace(estimate, details=details)
     certificate = certificate_of(estimate.values, bounds, parts, error)
     notes = (*estimate.notes, *error_notes(estimate.values, certificate))
     if certificate.is_guarantee:
@@ -162,13 +143,8 @@ def unbounded(parts: Sequence[Part]) -> str:
     for part in parts:
         if part.curve.shape != "completely monotone":
             rows = part.sizes.sum(keepdims=True)
-            found = contradiction(part.curve, "completely monotone", rows)
-            if found is not None:
-                order, low, high = found
-                return (
-                    f"w is not completely monotone, by its differences of order {order} between "
-                    f"{low:g} and {high:g} rows"
-                )
+            if found := contradiction(part.curve, "completely monotone", rows):
+                return f"w is not completely monotone, by its {found}"
     return ""
 
 
@@ -189,8 +165,8 @@ def error_notes(values: FloatArray, certificate: Guarantee) -> tuple[str, ...]:
     large = certificate.bound > NOTEWORTHY * np.abs(values)
     if not large.any():
         return ()
-    numerically = "(checked numerically, not proven) is about at most"
-    limit = "is at most" if certificate.is_guarantee else numerically
+    proven = certificate.is_guarantee
+    limit = "is at most" if proven else "(checked numerically, not proven) is about at most"
     return (
         f"The error of these values {limit} {certificate.bound.max():.3g}; for {large.sum()} of "
         f"{len(values)} owners that allows more than {NOTEWORTHY:.0%} of their value. Sizes differ "

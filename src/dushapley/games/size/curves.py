@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidGame, UtilityFailed
+from dushapley.validation import refuse
 
 Curve = Callable[[FloatArray], ArrayLike]
 """A learning curve: maps numbers of rows to utilities, elementwise."""
@@ -66,33 +67,36 @@ class LearningCurve:
     elementwise: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InvalidGame("w must be a function of the number of rows, vectorised.")
-        if self.shape not in (None, *get_args(Shape)):
-            raise InvalidGame(f"shape is {self.shape!r}; it is None or one of {get_args(Shape)}.")
+        refuse(
+            InvalidGame,
+            (
+                not callable(self.function),
+                "w must be a function of the number of rows, vectorised.",
+            ),
+            (
+                self.shape not in (None, *get_args(Shape)),
+                f"shape is {self.shape!r}; it is None or one of {get_args(Shape)}.",
+            ),
+        )
 
     def __call__(self, n: FloatArray) -> ArrayLike:
         return self.function(n)
 
-    @property
-    def proven(self) -> bool:
-        """Whether suprema of derivatives can be known, not only looked for."""
-        return self.shape == "completely monotone" and self.second_derivative is not None
-
 
 def as_curve(w: Curve, second_derivative: Curve | None, shape: Shape | None) -> LearningCurve:
     """A plain function with its declarations, or a curve as it is."""
-    if not isinstance(w, LearningCurve):
-        return LearningCurve(w, second_derivative, shape)
-    if second_derivative is not None or shape is not None:
-        raise InvalidGame("This curve declares its shape and derivative itself; leave them out.")
-    return w
+    refuse(
+        InvalidGame,
+        (
+            isinstance(w, LearningCurve) and (second_derivative, shape) != (None, None),
+            "This curve declares its shape and derivative itself; leave them out.",
+        ),
+    )
+    return w if isinstance(w, LearningCurve) else LearningCurve(w, second_derivative, shape)
 
 
-def contradiction(
-    curve: LearningCurve, shape: Shape, rows: FloatArray
-) -> tuple[int, float, float] | None:
-    """Order and range of differences that a shape does not allow; None where all are right.
+def contradiction(curve: LearningCurve, shape: Shape, rows: FloatArray) -> str:
+    """Describe differences of a curve that a shape does not allow; empty where all are right.
 
     The r-th differences over evenly spaced points have the sign of the r-th derivative where that
     keeps one sign. So a shape is refuted by one difference of the wrong sign beyond rounding; it is
@@ -103,38 +107,14 @@ def contradiction(
     for start, scale in [(0.0, s) for s in SCALES] + [(1.0, 2.0), (1.0, 10.0)]:
         n = rows * (start + (scale - start) * steps)
         with np.errstate(all="ignore"):
-            level = apply_curve(curve, n)
-        found = wrong_sign(level, ORDERS[shape], size)
-        if found is not None:
-            order, column = found
-            return order, float(n[0, column]), float(n[-1, column])
-    return None
+            found = wrong_sign(apply_curve(curve, n), ORDERS[shape], size, n)
+        if found:
+            return found
+    return ""
 
 
-def check_shape(curve: LearningCurve, rows: FloatArray) -> None:
-    """Refuse a declared shape that differences of the curve contradict.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> logistic = LearningCurve(lambda n: 1 / (1 + np.exp(5 - n / 10)), shape="concave")
-    >>> check_shape(logistic, np.array([100.0]))
-    Traceback (most recent call last):
-    ...
-    dushapley.errors.InvalidGame: w is declared concave, but its differences of order 2 ...
-    """
-    found = None if curve.shape is None else contradiction(curve, curve.shape, rows)
-    if found is not None:
-        order, low, high = found
-        raise InvalidGame(
-            f"w is declared {curve.shape}, but its differences of order {order} have the wrong "
-            f"sign between {low:g} and {high:g} rows. A bound would rest on that: declare what "
-            "the curve is, or nothing (shape=None)."
-        )
-
-
-def wrong_sign(level: FloatArray, orders: int, size: FloatArray) -> tuple[int, int] | None:
-    """Order and column of the first difference of the wrong sign, None where all are right.
+def wrong_sign(level: FloatArray, orders: int, size: FloatArray, n: FloatArray) -> str:
+    """Describe the first differences of the wrong sign, between which rows `n`; empty: none.
 
     The coefficients of an r-th difference add up to 2^r in absolute value. Rounding errors go by
     what a curve computes on the way, taken to be at most a few times its `size`.
@@ -146,8 +126,9 @@ def wrong_sign(level: FloatArray, orders: int, size: FloatArray) -> tuple[int, i
         signed = np.diff(level, order, axis=0) * (-1) ** (order + 1)
         wrong = np.flatnonzero((signed.min(axis=0) < -(2.0**order) * room) & finite)
         if len(wrong):
-            return order, int(wrong[0])
-    return None
+            low, high = n[[0, -1], wrong[0]]
+            return f"differences of order {order} between {low:g} and {high:g} rows"
+    return ""
 
 
 def rational(c: float) -> LearningCurve:
@@ -227,8 +208,13 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
     True
     """
     s2, v = np.asarray(noise, dtype=np.float64), np.asarray(prior, dtype=np.float64)
-    if not (bool((s2 > 0).all()) and bool((v > 0).all())):
-        raise InvalidGame("noise and prior variances must be positive.")
+    refuse(
+        InvalidGame,
+        (
+            not ((s2 > 0).all() and (v > 0).all()),
+            "noise and prior variances must be positive.",
+        ),
+    )
     return LearningCurve(
         lambda n: -s2 / (n + s2 / v),
         lambda n: -2 * s2 / (n + s2 / v) ** 3,
@@ -271,8 +257,10 @@ def _monotone(
 ) -> LearningCurve:
     """A completely monotone curve of these parameters, which must be positive."""
     for letter, value in parameters.items():
-        if not (np.isfinite(value) and value > 0):
-            raise InvalidGame(f"{letter} is {value!r}; it must be finite and positive.")
+        refuse(
+            InvalidGame,
+            (not 0 < value < np.inf, f"{letter} is {value!r}; it must be finite and positive."),
+        )
     content = " ".join(f"{letter}={float(value)!r}" for letter, value in parameters.items())
     return LearningCurve(
         function, second_derivative, "completely monotone", f"{name} {content}", elementwise=True

@@ -17,20 +17,34 @@ discrete Fourier transform of the sizes, :math:`\ln E z^Y = I\ln(1-t) + \sum_r (
 *Middle t* (Y is wide, so its transform is narrow). Every factor of :math:`|E z^Y|` falls as t
 rises to ½; so frequencies that are negligible where the middle begins stay negligible, and the few
 others are summed directly. Owner s leaves by division, which is safe because the very factor that
-is divided by was multiplied in, and no node is ½ exactly.
+is divided by was multiplied in.
+
+Other semivalues average over t with other weights: t is beta distributed for Beta values, ½ for
+Banzhaf's. The same nodes and laws serve them.
+
+**Rows of different precision.** Where owners are of few kinds, equal in rows and precision, the
+numbers present of each kind are independent binomials at every node. *Few present*: utilities of
+all small pools are one table, and a mean is a product of this table with the binomials. *Many
+present*: each binomial is replaced by its own Gauss rule (Krawtchouk polynomials): a utility that
+is smooth in the numbers present, as it is once they are many, has the same mean under it. What that
+leaves is measured by a second, coarser rule, and the route is refused where it is not small.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import ComplexArray, FloatArray, IntArray
 from dushapley.games.size.curves import Curve, finite_curve
+from dushapley.protocol import Estimate
 
 MOST_ROWS = 2**23
 """Longest lattice of pooled sizes."""
+FINEST = 2.0**-10
+"""Part of a row that a size may be a multiple of."""
 MOST_WORK = 4 * 10**9
 """Most (frequency, owner, node) triples in the middle: about a minute."""
 MOST_OWNERS = 20_000
@@ -41,13 +55,32 @@ NEGLIGIBLE = 1e-17
 """Part of the largest utility that all frequencies left out may add up to."""
 MIDDLE_BEGINS = 60.0
 """Expected number of owners present where the middle begins (at t = ¼ at the latest)."""
+EPSILON = float(np.finfo(np.float64).eps)
 AT_ONCE = 2**18
 """Entries of a (frequencies, sizes) block, so that it stays in cache."""
+Law = tuple[float, float] | None
+"""Parameters of a beta law, or None for a law that is all at ½."""
+SHAPLEY = (1.0, 1.0)
+
+MOST_OF_KINDS = 5_000
+RARE = 1e-17
+"""Probability of numbers beyond the table that are left out."""
+MOST_POOLS = 2**21
+"""Pools in the table of few present."""
+LONGEST = 36
+"""Owners of one kind up to which few are present."""
+RULES = {0.0: (14, 11), 50.0: (8, 6), 200.0: (6, 5)}
+"""Points of Gauss's rule for a binomial, and of the one that checks it, by how many are expected
+to be present: the more there are, the less a utility bends over their spread."""
+GOOD = 1e-9
+"""What the rules may differ by, as a part of the largest utility."""
+Utility = Callable[[FloatArray, FloatArray], FloatArray]
+"""Utilities of m pools from their rows, shape (m, G), of each precision, shape (G,)."""
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """Sizes as whole multiples of a unit; equal owners are one entry, empty ones none.
+    """Sizes as whole multiples of a unit; equal owners are one entry.
 
     Attributes
     ----------
@@ -56,7 +89,7 @@ class Lattice:
     steps, counts
         Distinct sizes in steps, and how many owners have each.
     member
-        For every owner its entry in `steps`; −1 for owners without rows.
+        For every owner its entry in `steps`.
     """
 
     unit: float
@@ -70,9 +103,14 @@ class Lattice:
         return int(self.steps @ self.counts)
 
     @property
+    def length(self) -> int:
+        """Length of a transform that holds all pooled sizes."""
+        return fast_length(self.total + 1)
+
+    @property
     def n_players(self) -> int:
-        """Owners who hold anything."""
-        return int(self.counts.sum())
+        """Number of owners."""
+        return len(self.member)
 
 
 def lattice(sizes: FloatArray) -> Lattice | None:
@@ -81,33 +119,23 @@ def lattice(sizes: FloatArray) -> Lattice | None:
     Whole sizes are divided by their greatest common divisor; halves, quarters, ... down to 2^−10
     are exact in binary and scaled up first. Other fractions have no lattice.
     """
-    unit = 1.0
-    while (np.floor(sizes / unit) != sizes / unit).any():
-        unit /= 2
-        if unit < 2.0**-10:
-            return None
-    if sizes.sum() / unit > 2.0**52:
+    if sizes.sum() > 2.0**52 or (sizes / FINEST % 1).any():
         return None
-    whole = (sizes / unit).astype(np.int64)
+    whole = (sizes / FINEST).astype(np.int64)
     divisor = max(1, int(np.gcd.reduce(whole)))
     if whole.sum() // divisor > MOST_ROWS:
         return None
     steps, member, counts = np.unique(whole // divisor, return_inverse=True, return_counts=True)
-    if steps[0] == 0:
-        steps, counts, member = steps[1:], counts[1:], member - 1
-    return Lattice(unit * divisor, steps, counts.astype(np.int64), member)
+    return Lattice(FINEST * divisor, steps, counts.astype(np.int64), member)
 
 
 def reachable(grid: Lattice) -> IntArray:
     """Every pooled size that some coalition has, in steps: a bit set shifted by each owner."""
     sizes = 1
     for step, count in zip(grid.steps.tolist(), grid.counts.tolist(), strict=True):
-        part = 1
-        while count > 0:  # 1, 2, 4, ... equal owners at a time reach all their numbers
-            part = min(part, count)
-            sizes |= sizes << (step * part)
-            count -= part
-            part *= 2
+        doublings = count.bit_length() - 1  # 1, 2, 4, ... equal owners at a time, and the rest
+        for together in (*(2**j for j in range(doublings)), count + 1 - 2**doublings):
+            sizes |= sizes << (step * together)
     raw = np.frombuffer(sizes.to_bytes(grid.total // 8 + 1, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
 
@@ -122,92 +150,101 @@ def utilities(grid: Lattice, w: Curve) -> FloatArray:
     return np.interp(np.arange(grid.total + 1), asked, known)
 
 
-@dataclass(frozen=True)
-class Spectrum:
-    """Transform of a curve at the frequencies that count.
+def exact_values(
+    sizes: FloatArray, w: Curve, law: Law = SHAPLEY
+) -> tuple[FloatArray, float] | None:
+    r"""Values of w(Σn) under a law of t, exact up to rounding.
 
-    Attributes
-    ----------
-    level
-        The transform there, weighted so that a sum over it is a sum over all frequencies.
-    frequency, length
-        Which frequencies, out of how many.
-    left_out
-        What all other frequencies together could add to a value, at most.
-    """
-
-    level: np.ndarray
-    frequency: IntArray
-    length: int
-    left_out: float
-
-
-def exact_values(grid: Lattice, level: FloatArray) -> tuple[FloatArray, float] | None:
-    r"""Shapley values of w(Σn), exact up to rounding; None where the work would not end.
-
-    With the values comes a bound on what was left out, plus an estimate of rounding.
+    With the values comes a bound on what was left out, plus an estimate of rounding. None where
+    sizes have no lattice, or the work would not end.
 
     Parameters
     ----------
-    grid
-        Sizes on a lattice.
-    level
-        Utilities of 0..N steps, from `utilities`.
+    sizes, w
+        Rows of every owner, and the curve of their sum.
+    law
+        How t is distributed: uniform for Shapley values.
 
     Notes
     -----
     Cost: no coalition is asked; O(I) transforms of length up to N, N the total number of steps.
     Error: all that is left out (frequencies, tails) is bounded by 1e-16 of the range of w;
     rounding is of the order of 1e-15 of it, and of that of the utilities themselves.
+
+    Examples
+    --------
+    >>> values, error = exact_values(np.array([1.0, 2.0]), np.square)
+    >>> values.round(12).tolist(), error < 1e-12
+    ([3.0, 6.0], True)
     """
-    if grid.n_players == 0:
-        return np.zeros(len(grid.member)), 0.0
-    if grid.n_players > MOST_OWNERS:
+    grid = lattice(sizes)
+    if grid is None or grid.n_players > MOST_OWNERS:
         return None
-    t, weight = half_nodes(grid.n_players)
-    begins = min(0.25, MIDDLE_BEGINS / grid.n_players)
-    folded = level - level[::-1]  # nodes t and 1−t together
-    scale = float(np.abs(folded).max())
-    middle = t > begins
-    values = np.zeros(len(grid.steps))
-    left_out = NEGLIGIBLE * scale
-    if middle.any():
-        spectrum = significant(grid, folded, begins)
-        frequencies = len(spectrum.frequency)
-        if frequencies * len(grid.steps) * int(middle.sum()) > MOST_WORK:
-            return None
-        left_out += spectrum.left_out
-        floor = NEGLIGIBLE * scale / max(1, frequencies)
-        values += from_frequencies(grid, spectrum, t[middle], weight[middle], floor)
-    values += from_few(grid, folded, t[~middle], weight[~middle])
-    eps = float(np.finfo(float).eps)
+    if grid.total == 0:
+        return np.zeros(len(sizes)), 0.0
+    level = utilities(grid, w)
     # a difference of utilities is as exact as the utilities are, however near they lie
-    error = left_out + (4 * TINY + 8 * eps) * scale + 2 * eps * float(np.abs(level).max())
-    # from distinct sizes back to owners; whoever brings nothing is worth nothing
-    return np.append(values, 0.0)[grid.member], error
+    values, error = np.zeros(len(grid.steps)), 2 * EPSILON * float(np.abs(level).max())
+    for curve, t, weight in halves(grid.n_players, level, law):
+        found = mean_gains(grid, curve, t, weight)
+        if found is None:
+            return None
+        values, error = values + found[0], error + found[1]
+    return values[grid.member], error
 
 
-def half_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
-    """Gauss–Legendre nodes below ½ and weights on (0, 1), exact for polynomials of degree I−1."""
-    from scipy.special import roots_legendre
+def halves(
+    n_players: int, level: FloatArray, law: Law
+) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Curves, their nodes up to ½ in rising order, and weights.
 
-    number = 2 * ((n_players + 3) // 4)  # even, so that ½ is not a node
-    x, weight = roots_legendre(number)
-    lower = slice(0, number // 2)
-    return (1 + x[lower]) / 2, weight[lower] / 2
+    Above ½ the owners who are absent are counted instead: w(y) becomes −w(N−y). Where the law is
+    symmetric, the nodes t and 1−t are taken together.
+    """
+    if law is None:
+        return [(level, np.array([0.5]), np.ones(1))]
+    t, weight = nodes(2 * ((n_players + 3) // 4), law)  # an even number, so that ½ is none of them
+    low = t < 0.5
+    if law[0] == law[1]:
+        return [(level - level[::-1], t[low], weight[low])]
+    above = (-level[::-1], (1 - t[~low])[::-1], weight[~low][::-1])
+    return [(level, t[low], weight[low]), above]
 
 
-def from_few(grid: Lattice, folded: FloatArray, t: FloatArray, weight: FloatArray) -> FloatArray:
+def nodes(number: int, law: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
+    """Gauss–Jacobi on (0, 1): so many points and weights, exact up to degree 2·number − 1."""
+    from scipy.special import roots_jacobi
+
+    x, weight = roots_jacobi(number, law[1] - 1, law[0] - 1)
+    return (1 + x) / 2, weight / weight.sum()
+
+
+def mean_gains(
+    grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, float] | None:
+    """Σ weight·E[w(Y + s) − w(Y)] for every distinct size s, and its error; None: endless."""
+    begins = min(0.25, MIDDLE_BEGINS / grid.n_players)
+    middle, scale = t > begins, float(np.abs(curve).max())
+    values, error = np.zeros(len(grid.steps)), (2 * NEGLIGIBLE + 4 * TINY + 8 * EPSILON) * scale
+    if middle.any():
+        frequency, spectrum = significant(grid, curve, begins)
+        if len(frequency) * len(grid.steps) * int(middle.sum()) > MOST_WORK:
+            return None
+        law = list(zip(t[middle], weight[middle], strict=True))
+        values += from_frequencies(grid, frequency, spectrum, law, NEGLIGIBLE * scale)
+    return values + from_few(grid, curve, t[~middle], weight[~middle]), error
+
+
+def from_few(grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray) -> FloatArray:
     """Nodes at which few owners are present: series in ρ = t/(1−t), on a short lattice."""
     values = np.zeros(len(grid.steps))
     lengths = np.array([transform_length(grid, node) for node in t], dtype=np.int64)
-    for length in np.unique(lengths):
-        rows = np.minimum(np.arange(length), grid.total)
-        curve = np.fft.rfft(folded[rows])
-        sums = size_transform(grid, int(length))
-        for node, part in zip(t[lengths == length], weight[lengths == length], strict=True):
-            law = np.exp(log_transform(sums, grid.n_players, node, int(length)))
-            shifted = np.fft.irfft(curve * np.conj(law), int(length))  # E[w(Y + y)], all y at once
+    for length in np.unique(lengths).tolist():
+        level = np.fft.rfft(curve[np.minimum(np.arange(length), grid.total)])
+        sums, some = size_transform(grid, length), lengths == length
+        for node, part in zip(t[some], weight[some], strict=True):
+            law = np.exp(log_transform(sums, grid.n_players, node))
+            shifted = np.fft.irfft(level * np.conj(law), length)  # E[w(Y + y)], all y at once
             values += part * take_out(grid, shifted, node)
     return values
 
@@ -215,13 +252,9 @@ def from_few(grid: Lattice, folded: FloatArray, t: FloatArray, weight: FloatArra
 def take_out(grid: Lattice, shifted: FloatArray, t: float) -> FloatArray:
     """E[w(Y_{-s} + s) − w(Y_{-s})] for every distinct size s, from E[w(Y + y)]."""
     rho = t / (1 - t)
-    gain = np.zeros(len(grid.steps))
-    here = shifted[0]
-    for r in range(series_length(rho)):
-        there = shifted[np.minimum((r + 1) * grid.steps, grid.total)]
-        gain += (-rho) ** r * (there - here)
-        here = there
-    return gain / (1 - t)
+    r = np.arange(series_length(rho) + 1)
+    added = np.diff(shifted[np.minimum(r[:, None] * grid.steps, grid.total)], axis=0)
+    return np.asarray((-rho) ** r[:-1] @ added / (1 - t))
 
 
 def series_length(rho: float) -> int:
@@ -239,40 +272,39 @@ def transform_length(grid: Lattice, t: float) -> int:
     return int(2 ** np.ceil(np.log2(reach + shifts + 2)))
 
 
-def size_transform(grid: Lattice, length: int) -> np.ndarray:
+def size_transform(grid: Lattice, length: int) -> ComplexArray:
     """S(z) = Σ_j z^{n_j} at all `length` roots of unity."""
     return np.fft.fft(np.bincount(grid.steps % length, grid.counts, minlength=length))
 
 
-def log_transform(sums: np.ndarray, n_players: int, t: float, length: int) -> np.ndarray:
+def log_transform(sums: ComplexArray, n_players: int, t: float) -> ComplexArray:
     """Logarithm of E z^Y at the frequencies of `rfft`, from S at all powers of z."""
-    frequency = np.arange(length // 2 + 1)
-    rho = t / (1 - t)
+    frequency, rho = np.arange(len(sums) // 2 + 1), t / (1 - t)
     total = np.full(len(frequency), n_players * np.log1p(-t), dtype=sums.dtype)
     for r in range(1, series_length(rho) + 1):
-        total -= (-rho) ** r / r * sums[(r * frequency) % length]
+        total -= (-rho) ** r / r * sums[(r * frequency) % len(sums)]
     return total
 
 
-def significant(grid: Lattice, folded: FloatArray, begins: float) -> Spectrum:
-    """Transform of w at the frequencies that count in the middle.
+def significant(grid: Lattice, curve: FloatArray, begins: float) -> tuple[IntArray, ComplexArray]:
+    """Frequencies that count in the middle, and the transform of w there.
 
-    |E z^Y| falls with t for every z, so its value where the middle begins bounds all of it; with
-    one owner taken out it is larger by 1/(1−2t) at most.
+    The transform is weighted, so that a sum over it is a sum over all frequencies; what the others
+    together could add to a value is `NEGLIGIBLE`. |E z^Y| falls with t for every z, so its value
+    where the middle begins bounds all of it; with one owner taken out it is larger by 1/(1−2t) at
+    most.
     """
-    length = fast_length(grid.total + 1)
-    spectrum = np.fft.rfft(folded, length)
-    sums = size_transform(grid, length).real
-    size = np.exp(log_transform(sums, grid.n_players, begins, length))
-    could_add = 4 * np.abs(spectrum) * size / (length * (1 - 2 * begins))
+    spectrum = np.fft.rfft(curve, grid.length)
+    sums = size_transform(grid, grid.length)
+    size = np.exp(log_transform(sums, grid.n_players, begins).real)
+    could_add = 4 * np.abs(spectrum) * size / (grid.length * (1 - 2 * begins))
     could_add[0] = 0.0  # w(Y + s) − w(Y) has no constant part
     order = np.argsort(could_add, kind="stable")
-    rest = np.cumsum(could_add[order])
-    dropped = int(np.searchsorted(rest, NEGLIGIBLE * np.abs(folded).max(), side="right"))
-    left_out = float(rest[dropped - 1]) if dropped else 0.0
+    most = NEGLIGIBLE * np.abs(curve).max()
+    dropped = int(np.searchsorted(np.cumsum(could_add[order]), most, side="right"))
     chosen = np.sort(order[dropped:])
-    weight = np.where(2 * chosen == length, 1.0, 2.0) / length  # ± frequencies together
-    return Spectrum(spectrum[chosen] * weight, chosen, length, left_out)
+    weight = np.where(2 * chosen == grid.length, 1.0, 2.0) / grid.length  # ± frequencies together
+    return chosen, spectrum[chosen] * weight
 
 
 def fast_length(least: int) -> int:
@@ -282,37 +314,117 @@ def fast_length(least: int) -> int:
 
 
 def from_frequencies(
-    grid: Lattice, spectrum: Spectrum, t: FloatArray, weight: FloatArray, floor: float
+    grid: Lattice,
+    frequency: IntArray,
+    spectrum: ComplexArray,
+    law: Sequence[tuple[float, float]],
+    room: float,
 ) -> FloatArray:
     """Nodes of the middle: Σ_z ŵ(z) (z^s − 1) Π_j(1 − t + t z^{n_j}) / (1 − t + t z^s).
 
-    On the way to t = ½ more frequencies fade; those that can add less than `floor` are let go.
+    On the way to t = ½ more frequencies fade; those that can add less than their share of `room`
+    are let go.
     """
     values = np.zeros(len(grid.steps))
     at_once = max(1, AT_ONCE // len(grid.steps))
-    for start in range(0, len(spectrum.frequency), at_once):
+    for start in range(0, len(frequency), at_once):
         some = slice(start, start + at_once)
-        turns = spectrum.frequency[some, None] * grid.steps % spectrum.length / spectrum.length
-        z, w = np.exp(2j * np.pi * turns), spectrum.level[some]
-        for node, part in zip(t, weight, strict=True):
-            factor = (1 - node) + node * z
-            law = w * product(factor, grid.counts)
-            values += part * (law @ ((z - 1) / factor)).real
-            keep = 2 * np.abs(law) > floor * (1 - 2 * node)
+        turns = frequency[some, None] * grid.steps % grid.length / grid.length
+        z, w = np.exp(2j * np.pi * turns), spectrum[some]
+        for t, weight in law:
+            factor = (1 - t) + t * z
+            faded = w * np.multiply.reduce(factor**grid.counts, axis=1)
+            values += weight * (faded @ ((z - 1) / factor)).real
+            keep = 2 * np.abs(faded) * len(frequency) > room * (1 - 2 * t)
             if np.count_nonzero(keep) < 0.8 * len(keep):
                 z, w = z[keep], w[keep]
     return values
 
 
-def product(factor: np.ndarray, counts: IntArray) -> np.ndarray:
-    """Product over the columns, each to the power of its count, by repeated squaring."""
-    result = np.ones(len(factor), dtype=factor.dtype)
-    power, remaining = factor, counts
-    while True:
-        odd = remaining % 2 == 1
-        result = result * np.multiply.reduce(power[:, odd], axis=1)
-        remaining = remaining // 2
-        if not remaining.any():
-            return result
-        keep = remaining > 0
-        power, remaining = power[:, keep] ** 2, remaining[keep]
+def exact_by_kinds(
+    sizes: FloatArray, gamma: FloatArray, utility: Utility, smooth: bool
+) -> Estimate | None:
+    """Shapley values of owners of few kinds; None where this route does not reach them.
+
+    A utility that is not `smooth` in the rows is known where few are present only.
+    """
+    pairs = np.stack([sizes, gamma], axis=1)
+    kinds, member, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    n, sides = len(pairs), table_sides(counts)
+    if n > MOST_OF_KINDS or sides is None or not (smooth or (sides == counts).all()):
+        return None
+    present = grid([np.arange(side + 1.0) for side in sides])
+    table = utility(present * kinds[:, 0], kinds[:, 1]).reshape(sides + 1)
+    if not np.isfinite(table).all():
+        return None
+    found = np.zeros((len(counts), 2))
+    for t, weight in zip(*nodes((n + 1) // 2, SHAPLEY), strict=True):
+        for kind in range(len(counts)):
+            found[kind] += weight * gains(utility, kinds, kind, table, counts, float(t))
+    error, scale = float(np.abs(np.diff(found)).max()), float(np.abs(table).max())
+    if error > GOOD * scale:
+        return None
+    details: dict[str, object] = {
+        "route": "kinds of owners",
+        "numerical_error": error + 1e-14 * scale,
+        "error_checked_only": bool((sides < counts).any()),
+    }
+    return Estimate(found[member.ravel(), 0], details=details)
+
+
+def table_sides(counts: IntArray) -> IntArray | None:
+    """Largest number present of each kind in the table; None where there are too many kinds."""
+    for longest in range(LONGEST, 7, -1):
+        sides = np.minimum(counts, longest)
+        if np.prod(sides + 1.0) <= MOST_POOLS:
+            return sides
+    return None
+
+
+def gains(
+    utility: Utility, kinds: FloatArray, kind: int, table: FloatArray, counts: IntArray, t: float
+) -> FloatArray:
+    """E[u(with one more of this kind) − u] when others join with probability t, by two rules."""
+    from scipy.special import bdtrc
+    from scipy.stats import binom
+
+    others = counts - (np.arange(len(counts)) == kind)
+    most = np.minimum(np.array(table.shape) - 1, others)
+    if (bdtrc(most, others, t) < RARE).all():  # more than are in the table are never present
+        mean = table
+        for g in reversed(range(len(others))):  # last axis first, the kind's own by differences
+            law = binom.pmf(np.arange(table.shape[g] - (g == kind)), others[g], t)
+            mean = (np.diff(mean, axis=-1) if g == kind else mean) @ law
+        return np.full(2, mean)
+    rules = [points for least, points in RULES.items() if t * others.sum() >= least][-1]
+    laws = [[gauss(int(count), t, points) for count in others] for points in rules]
+    return np.array([ruled_gain(utility, kinds, kind, law) for law in laws])
+
+
+def gauss(count: int, t: float, points: int) -> tuple[FloatArray, FloatArray]:
+    """Gauss's rule of a binomial law, from the recurrence of Krawtchouk's polynomials."""
+    from scipy.linalg import eigh_tridiagonal
+
+    k = np.arange(min(points, count + 1), dtype=np.float64)
+    diagonal = t * (count - k) + (1 - t) * k
+    beside = np.sqrt(k[1:] * t * (1 - t) * (count + 1 - k[1:]))
+    x, vectors = eigh_tridiagonal(diagonal, beside)
+    return np.maximum(x, 0.0), vectors[0] ** 2
+
+
+def grid(axes: Sequence[FloatArray]) -> FloatArray:
+    """All combinations, one a row, the last axis fastest."""
+    return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+
+
+def ruled_gain(
+    utility: Utility, kinds: FloatArray, kind: int, laws: Sequence[tuple[FloatArray, FloatArray]]
+) -> float:
+    """The same mean over the product of the rules of all kinds."""
+    present = grid([points for points, _ in laws])
+    weight = np.prod(grid([part for _, part in laws]), axis=1)
+    likely = weight > RARE * float(weight.max())
+    one = np.arange(len(kinds)) == kind
+    pools = np.stack([present[likely] + one, present[likely]]) * kinds[:, 0]
+    worth = utility(pools.reshape(-1, len(kinds)), kinds[:, 1]).reshape(2, -1)
+    return float(weight[likely] @ (worth[0] - worth[1]))

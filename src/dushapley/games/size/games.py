@@ -6,25 +6,80 @@ nothing, and serve as products (what-if by theory) and as oracles for the estima
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
-from dushapley.errors import InvalidGame
+from dushapley.errors import InvalidGame, InvalidOwners
 from dushapley.games.base import Game
-from dushapley.games.marginals import SumsMarginals
-from dushapley.games.size import binning, curves
+from dushapley.games.many.marginals import SumsMarginals
+from dushapley.games.size import curves
 from dushapley.games.size.closed_forms import Part, solve
-from dushapley.games.size.du import definition_values
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import refuse
 
+MOST_CUBES = 10**6
+"""Bins that a regressogram of real rows may have."""
 
-class SizeGame(Game):
+
+class PooledRowsGame(Game):
+    """A game whose pools are worth a curve of how many rows they hold, in all or bin by bin.
+
+    Attributes
+    ----------
+    counts
+        Rows of each owner in each bin, shape (I, B).
+    w, curve
+        The curve as given, and with what is known of it.
+    """
+
+    fractions = "exact"
+    cheap = True
+    counts: FloatArray
+
+    def _set_curve(
+        self, curve: curves.LearningCurve, fingerprint: str | None, kind: str, *content: object
+    ) -> None:
+        """Check a curve against all rows there are, and name the game by all its content."""
+        rows = self.counts.sum(axis=0)
+        if curve.shape is not None and (found := curves.contradiction(curve, curve.shape, rows)):
+            raise InvalidGame(
+                f"w is declared {curve.shape}, but its {found} have the wrong sign. A bound would "
+                "rest on that: declare what the curve is, or nothing (shape=None)."
+            )
+        self.curve = curve
+        name = curve.name if fingerprint is None else fingerprint
+        if name is not None:
+            self.fingerprint = digest(kind, name, *content)
+
+    @abstractmethod
+    def worth(self, rows: FloatArray) -> FloatArray:
+        """Utilities of pools of so many rows in each bin, shape (B, m)."""
+
+    @abstractmethod
+    def parts(self) -> list[Part]:
+        """The size games that this game is the sum of."""
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+        return self.worth((queries @ self.counts).T)
+
+    def marginals(self) -> SumsMarginals:
+        nobody = float(self.worth(np.zeros((self.counts.shape[1], 1)))[0])
+        return SumsMarginals(self.counts.T, self.worth, nobody, type(self).__name__)
+
+    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        return solve(method, self.sizes, self.parts(), wishes)
+
+
+class SizeGame(PooledRowsGame):
     r"""Use-case 2, homogeneous owners: only the number of pooled rows counts.
 
     .. math:: u(S) = w\Big(\sum_{i \in S} n_i\Big)
@@ -59,9 +114,6 @@ class SizeGame(Game):
     [0.0, 0.5, 0.7777777777777778]
     """
 
-    fractions = "exact"
-    cheap = True
-
     def __init__(
         self,
         sizes: ArrayLike,
@@ -73,28 +125,18 @@ class SizeGame(Game):
         fingerprint: str | None = None,
     ) -> None:
         self._set_owners(sizes, names)
-        self.w = w
-        self.curve = curves.as_curve(w, second_derivative, shape)
-        curves.check_shape(self.curve, self.sizes.sum(keepdims=True))
-        content = fingerprint if fingerprint is not None else self.curve.name
-        if content is not None:
-            self.fingerprint = digest("size game", content, self.sizes, "\n".join(self.names))
+        self.w, self.counts = w, self.sizes[:, None]
+        curve, names = curves.as_curve(w, second_derivative, shape), "\n".join(self.names)
+        self._set_curve(curve, fingerprint, "size game", self.sizes, names)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return curves.apply_curve(self.w, queries @ self.sizes)
-
-    def marginals(self) -> SumsMarginals:
-        nobody = float(curves.apply_curve(self.w, np.zeros(1))[0])
-        return SumsMarginals(self.sizes[None], self._worth, nobody, "size game")
-
-    def _worth(self, rows: FloatArray) -> FloatArray:
+    def worth(self, rows: FloatArray) -> FloatArray:
         return curves.apply_curve(self.w, rows[0])
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
-        return solve(method, self.sizes, [Part(self.sizes, self.curve)], wishes)
+    def parts(self) -> list[Part]:
+        return [Part(self.sizes, self.curve)]
 
 
-class RegressogramGame(Game):
+class RegressogramGame(PooledRowsGame):
     r"""Use-case 1, non-parametric regression by bins: a weighted sum of size games.
 
     .. math:: u(S) = \sum_b P(x \in b)\; w_b\Big(\sum_{i \in S} n_{i,b}\Big)
@@ -122,9 +164,7 @@ class RegressogramGame(Game):
     [-1.0, -0.375]
     """
 
-    fractions = "exact"
-    cheap = True
-    excess_risk: binning.ExcessRisk | None = None
+    excess_risk: ExcessRisk | None = None
 
     def __init__(
         self,
@@ -136,8 +176,7 @@ class RegressogramGame(Game):
         fingerprint: str | None = None,
     ) -> None:
         self.counts = np.array(counts, dtype=np.float64)
-        self.probabilities = np.array(probabilities, dtype=np.float64)
-        chances = self.probabilities
+        self.probabilities = chances = np.array(probabilities, dtype=np.float64)
         refuse(
             InvalidGame,
             (
@@ -154,15 +193,9 @@ class RegressogramGame(Game):
                 "probabilities must not be negative and add up to at most 1.",
             ),
         )
-        self.w = w
-        self.curve = curves.as_curve(w, None, None)
-        curves.check_shape(self.curve, self.counts.sum(axis=0))
         self._set_owners(self.counts.sum(axis=1), names)
-        content = fingerprint if fingerprint is not None else self.curve.name
-        if content is not None:
-            self.fingerprint = digest(
-                "regressogram", content, self.counts, self.probabilities, *self.names
-            )
+        self.w, content = w, (self.counts, chances, *self.names)
+        self._set_curve(curves.as_curve(w, None, None), fingerprint, "regressogram", *content)
 
     @classmethod
     def from_owners(
@@ -202,83 +235,128 @@ class RegressogramGame(Game):
         >>> game.excess_risk.bins, round(game.excess_risk.approximation, 2)
         (7, 0.02)
         """
-        X, y = binning.as_regression(owners)
-        rows, labels = np.concatenate(X), np.concatenate(y)
-        cubes = binning.Cubes.over(rows, beta, per_axis)
-        bins = cubes.locate(rows)
-        s2 = binning.nearest_noise(rows, labels) if noise is None else float(noise)
-        within, between = binning.within_and_between(labels, bins, s2)
+        rows, labels = as_regression(owners)
+        n, d = rows.shape
+        slices = per_axis or max(1, round(n ** (1 / (d + 2 * beta))))
+        bins, n_bins = cubes(rows, slices), slices**d
+        s2 = nearest_noise(rows, labels) if noise is None else float(noise)
+        within, between = within_and_between(labels, bins, s2)
         v = max(between, 1e-9 * float(labels.var() + s2)) if prior is None else float(prior)
         if probabilities is None:  # where the rows are
-            probabilities = np.bincount(bins, minlength=cubes.number) / len(bins)
-        counts = [np.bincount(cubes.locate(block), minlength=cubes.number) for block in X]
-        game = cls(counts, probabilities, curves.mean_estimation(s2, v), names=owners.names)
-        learnt = -float(game(np.ones((1, len(owners)), dtype=np.bool_))[0])
-        game.excess_risk = binning.ExcessRisk(
-            learnt, max(0.0, within - s2), s2, v, cubes.number, cubes.per_axis
-        )
+            probabilities = np.bincount(bins, minlength=n_bins) / n
+        owner = np.repeat(np.arange(len(owners)), [len(block) for block in owners.X])
+        counts = np.bincount(owner * n_bins + bins, minlength=len(owners) * n_bins)
+        table, curve = counts.reshape(-1, n_bins), curves.mean_estimation(s2, v)
+        game = cls(table, probabilities, curve, names=owners.names)
+        learnt = -float(game(np.ones((1, len(owners))))[0])
+        game.excess_risk = ExcessRisk(learnt, max(0.0, within - s2), s2, v, n_bins, slices)
         return game
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return curves.apply_curve(self.w, queries @ self.counts) @ self.probabilities
-
-    def marginals(self) -> SumsMarginals:
-        nobody = float(self._worth(np.zeros((self.counts.shape[1], 1)))[0])
-        return SumsMarginals(self.counts.T.astype(np.float64), self._worth, nobody, "bins")
-
-    def _worth(self, counts: FloatArray) -> FloatArray:
-        return curves.apply_curve(self.w, counts.T) @ self.probabilities
+    def worth(self, rows: FloatArray) -> FloatArray:
+        return curves.apply_curve(self.w, rows.T) @ self.probabilities
 
     def parts(self) -> list[Part]:
         """One size game per bin that a test point can fall in."""
-        bins = np.flatnonzero(self.probabilities > 0)
+        bins = np.flatnonzero(self.probabilities > 0).tolist()
         return [
-            Part(self.counts[:, b], self._curve_of(int(b)), float(self.probabilities[b]))
-            for b in bins
+            Part(self.counts[:, b], self._curve_of(b), float(self.probabilities[b])) for b in bins
         ]
 
     def _curve_of(self, b: int) -> curves.LearningCurve:
         """The curve of one bin: the column b of w."""
         if self.curve.elementwise:
             return self.curve
-        width = len(self.probabilities)
-
-        def column(function: curves.Curve) -> curves.Curve:
-            def of_rows(n: FloatArray) -> FloatArray:
-                table = np.zeros((n.size, width))
-                table[:, b] = n.ravel()
-                return curves.apply_curve(function, table)[:, b].reshape(n.shape)
-
-            return of_rows
-
+        column = partial(in_column, b, len(self.probabilities))
         second = self.curve.second_derivative
         return curves.LearningCurve(
-            column(self.w), None if second is None else column(second), self.curve.shape
+            partial(column, self.w), second and partial(column, second), self.curve.shape
         )
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
-        return solve(method, self.sizes, self.parts(), wishes)
 
-    def definition_1(self) -> FloatArray:
-        """DU-Shapley as Definition 1 has it, in expectation over its draws.
+def in_column(b: int, n_columns: int, function: curves.Curve, n: FloatArray) -> FloatArray:
+    """Ask a function of a table for what it makes of column b."""
+    table = np.repeat(n.reshape(-1, 1), n_columns, axis=1)
+    return curves.apply_curve(function, table)[:, b].reshape(n.shape)
 
-        The paper says that its closed form (what `du` computes) coincides with the definition
-        here. It does not: of rows drawn from the others, how many lie in a bin is random
-        (hypergeometric), and the closed form puts the mean in its place.
 
-        Examples
-        --------
-        >>> import dushapley as ds
-        >>> w = ds.games.mean_estimation(noise=1.0, prior=1.0)
-        >>> game = ds.RegressogramGame([[2, 0], [0, 2], [1, 1], [2, 1]], [0.5, 0.5], w)
-        >>> ds.value(game, "du").values.round(3).tolist()
-        [0.142, 0.166, 0.19, 0.242]
-        >>> game.definition_1().round(3).tolist()
-        [0.155, 0.182, 0.208, 0.258]
-        """
-        whole = bool((self.counts % 1 == 0).all())
-        refuse(InvalidGame, (not whole, "Rows are drawn one by one: counts must be whole."))
-        return np.sum(
-            [p.weight * definition_values(self.sizes, p.sizes, p.curve) for p in self.parts()],
-            axis=0,
-        )
+@dataclass(frozen=True)
+class ExcessRisk:
+    """Both halves of a regressogram's excess risk, E(f̂ − f*)² = E(f̂ − f̄)² + E(f̄ − f*)².
+
+    Attributes
+    ----------
+    estimation
+        Error of estimating the bins' means from everybody's rows: minus the game's u(all).
+    approximation
+        Error of being constant within bins: variance of the labels within bins, less the noise.
+        The same for every coalition, so nobody's value depends on it.
+    noise, prior
+        Variances of a label's noise and of the bins' means, given or estimated.
+    bins, per_axis
+        Number of bins, and of slices along each feature.
+    """
+
+    estimation: float
+    approximation: float
+    noise: float
+    prior: float
+    bins: int
+    per_axis: int
+
+
+def as_regression(owners: Owners) -> tuple[FloatArray, FloatArray]:
+    """Numeric features and labels of all owners, or what is wrong with them."""
+    refuse(
+        InvalidOwners,
+        (
+            owners.y[0] is None,
+            "The owners have no target; a regressogram learns one. Pass (X, y).",
+        ),
+    )
+    try:
+        X = np.concatenate([np.asarray(x, dtype=np.float64).reshape(len(x), -1) for x in owners.X])
+        y = np.concatenate([np.asarray(block, dtype=np.float64).ravel() for block in owners.y])
+    except (TypeError, ValueError) as error:
+        raise InvalidOwners(f"A regressogram needs numbers throughout ({error}).") from error
+    refuse(
+        InvalidOwners,
+        (
+            not (np.isfinite(X).all() and np.isfinite(y).all()),
+            "A regressogram needs finite numbers; fill or drop missing values.",
+        ),
+    )
+    return X, y
+
+
+def cubes(X: FloatArray, per_axis: int) -> IntArray:
+    """The bin of every row: one of so many equal cubes along each feature, the first fastest."""
+    d = X.shape[1]
+    refuse(
+        InvalidOwners,
+        (
+            per_axis**d > MOST_CUBES,
+            f"{per_axis} slices along each of {d} features make {per_axis**d:,} bins; a "
+            "regressogram is for a few features. Choose fewer columns or per_axis=.",
+        ),
+    )
+    low, width = X.min(axis=0), np.ptp(X, axis=0)
+    step = np.floor((X - low) / np.where(width > 0, width, 1.0) * per_axis).astype(np.int64)
+    return np.asarray(np.minimum(step, per_axis - 1) @ per_axis ** np.arange(d))
+
+
+def nearest_noise(X: FloatArray, y: FloatArray) -> float:
+    """Noise variance from nearest neighbours: half the mean squared difference of their labels."""
+    from scipy.spatial import cKDTree
+
+    scaled = X / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+    neighbours = np.asarray(cKDTree(scaled).query(scaled, k=2)[1])
+    return float(np.mean((y - y[neighbours[:, 1]]) ** 2) / 2)
+
+
+def within_and_between(y: FloatArray, bins: IntArray, noise: float) -> tuple[float, float]:
+    """Variance of labels within bins, and of the bins' true means, weighted by rows."""
+    _, member, counts = np.unique(bins, return_inverse=True, return_counts=True)
+    mean = np.bincount(member, y) / counts
+    within = float(((y - mean[member]) ** 2).sum()) / max(1, len(y) - len(counts))
+    between = float(np.average((mean - y.mean()) ** 2 - noise / counts, weights=counts))
+    return within, between

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +28,38 @@ if TYPE_CHECKING:
 
 TIED = 1e-4
 """What rounding may take of a log-likelihood where only the likeliest class counts."""
+
+
+class ClassSums(NamedTuple):
+    """Sums over the rows of m pools, C classes and d columns, and what follows from them.
+
+    Attributes
+    ----------
+    counts, n
+        Rows by class, shape (C, m), and of all classes.
+    rows
+        Counts again, and ones for classes that a pool lacks, shape (C, 1, m).
+    sums, means
+        Of each class, around the origin, shape (C, d, m).
+    rest
+        Squares of each class or second moments of all, shape (C or d, d, m).
+    squares, centre, spread
+        Of each column in all rows: sum of squares, mean (not around the origin) and variance, 0
+        where sums cannot tell it from rounding; shape (d, m).
+    factors
+        What columns are multiplied by, shape (d, m).
+    """
+
+    counts: FloatArray
+    n: FloatArray
+    rows: FloatArray
+    sums: FloatArray
+    means: FloatArray
+    rest: FloatArray
+    squares: FloatArray
+    centre: FloatArray
+    spread: FloatArray
+    factors: FloatArray
 
 
 class ClassModel(Additive):
@@ -51,23 +85,31 @@ class ClassModel(Additive):
         super().__init__(game)
         assert game.classes is not None
         self.regularisation, self.standardised = regularisation, standardised
-        self.classes = game.classes
+        self.classes, self.reduce = game.classes, classification_statistics
         self.rows = np.asarray(game.X_test, dtype=np.float64) - self.origin
+        squares = len(self.classes) * (1 + len(self.origin)) + self.squares_at
+        self.powers = np.concatenate([np.arange(len(self.classes)), squares])
+        self.width = int(self.powers[-1]) + 1
 
-    def reduce(self, name: str, X: Array, y: Array) -> Statistics:
-        return classification_statistics(name, X, y)
+    @property
+    @abstractmethod
+    def squares_at(self) -> IntArray:
+        """Where the rest of a vector holds sums of squares, the last of which ends it."""
 
-    def class_sums(self, statistics: Statistics) -> tuple[FloatArray, FloatArray, Array]:
-        """Counts and shifted sums over all classes, and where the owner's classes are in them."""
-        known = statistics.arrays["classes"].astype(self.classes.dtype)
-        place = np.searchsorted(self.classes, known)
+    def vector(self, statistics: Statistics) -> FloatArray:
+        held = statistics.arrays
+        place = np.searchsorted(self.classes, held["classes"].astype(self.classes.dtype))
         counts, sums = np.zeros(len(self.classes)), np.zeros((len(self.classes), len(self.origin)))
-        counts[place] = statistics.arrays["counts"]
-        shift = statistics.arrays["means"] - self.origin
-        sums[place] = statistics.arrays["counts"][:, None] * shift
-        return counts, sums, place
+        counts[place] = held["counts"]
+        sums[place] = held["counts"][:, None] * (held["means"] - self.origin)
+        rest = self.shifted(held, place, sums)
+        return np.concatenate([counts, sums.ravel(), rest.ravel()])
 
-    def features(self, X: Array, y: Array) -> FloatArray:
+    @abstractmethod
+    def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
+        """Second moments of statistics around the origin; its classes are in these places."""
+
+    def features(self, X: Array, y: Any) -> FloatArray:
         """The class, and the shifted row."""
         codes = np.searchsorted(self.classes, np.asarray(y).astype(self.classes.dtype))
         return np.column_stack([codes, np.asarray(X, dtype=np.float64) - self.origin])
@@ -82,84 +124,58 @@ class ClassModel(Additive):
     def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
         """Second moments of rows; ones tell which class they are in, shape (classes, rows)."""
 
-    def split(self, pooled: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Counts (C, m), sums (C, d, m) and the rest."""
-        c, d, m = len(self.classes), len(self.origin), pooled.shape[1]
-        return pooled[:c], pooled[c : c + c * d].reshape(c, d, m), pooled[c + c * d :]
-
-    def factors(self, variances: FloatArray) -> FloatArray:
-        """What columns of these variances in the pool are multiplied by, both of shape (d, m)."""
-        if not self.standardised:
-            return np.ones_like(variances)
-        return np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
-
-    def is_sound(self, pooled: FloatArray) -> BoolArray:
-        """Variances of which rounding has left enough; pools that no model is fitted to are."""
-        counts = pooled[: len(self.classes)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            known = self._is_known(pooled)
-        classes = (counts > 0).sum(axis=0)
-        return known | (classes < 2) | (counts.sum(axis=0) <= self.least_rows * classes)
+    def parts(self, pooled: FloatArray) -> ClassSums:
+        """Take vectors apart."""
+        c, d = len(self.classes), len(self.origin)
+        counts, rest = pooled[:c], pooled[c + c * d :].reshape(-1, d, pooled.shape[1])
+        sums, n = pooled[c : c + c * d].reshape(c, *rest.shape[1:]), counts.sum(axis=0)
+        rows, squares = np.where(counts > 0, counts, 1)[:, None], self.squares(rest)
+        total, origin = sums.sum(axis=0), self.origin[:, None]
+        spread = known_variances(squares, total, n, origin)
+        factors = np.ones_like(spread)
+        if self.standardised:
+            factors = np.divide(1, np.sqrt(spread), out=0 * factors, where=spread > 0)
+        return ClassSums(
+            counts, n, rows, sums, sums / rows, rest, squares, total / n + origin, spread, factors
+        )
 
     @abstractmethod
-    def _is_known(self, pooled: FloatArray) -> BoolArray:
-        """Which pools' variances rounding has left enough of."""
-
-    @abstractmethod
-    def squares(self, pooled: FloatArray) -> FloatArray:
+    def squares(self, rest: FloatArray) -> FloatArray:
         """Sums of squares of each column of a pool, shape (d, m)."""
 
-    def variances(self, pooled: FloatArray) -> FloatArray:
-        """Of each column of a pool, shape (d, m); 0 where sums cannot tell them from rounding."""
-        counts, sums, _ = self.split(pooled)
-        n, around = counts.sum(axis=0), self.origin[:, None]
-        return known_variances(self.squares(pooled), sums.sum(axis=0), n, around)
-
-    def rounding_of_means(self, pooled: FloatArray, factors: FloatArray) -> FloatArray:
-        """Squared last digits of a pool's means as statistics hold them, in scaled columns."""
-        counts, sums, _ = self.split(pooled)
-        means = sums.sum(axis=0) / counts.sum(axis=0) + self.origin[:, None]
-        return (EPSILON * means * factors) ** 2
-
-    def doubtful(self, pooled: FloatArray) -> BoolArray:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return (self.variances(pooled) == 0)[None] & self.standardised
+    def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Variances of which rounding has left enough; pools that no model is fitted to are."""
+        parts = self.parts(pooled)
+        classes = (parts.counts > 0).sum(axis=0)
+        trained = (classes > 1) & (parts.n > self.least_rows * classes)
+        known, constant = self.resolved(parts)
+        level = (parts.spread == 0)[None] & self.standardised
+        return known | ~trained, np.concatenate([level, constant]) & trained
 
     @abstractmethod
-    def discriminants(self, pooled: FloatArray) -> FloatArray:
+    def resolved(self, parts: ClassSums) -> tuple[BoolArray, BoolArray]:
+        """Which pools' variances rounding has left enough of; columns constant in classes."""
+
+    @abstractmethod
+    def discriminants(self, parts: ClassSums) -> FloatArray:
         """Log-probabilities up to a constant, shape (test rows, C, m)."""
 
-    def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
-        return self._means(pooled, self._judged(pooled))
+    def scored(
+        self, pooled: FloatArray, known: BoolArray
+    ) -> tuple[FloatArray, Callable[[], FloatArray]]:
+        parts = self.parts(pooled)
+        alone = (parts.counts > 0).sum(axis=0) < 2
+        found = np.where(alone, 0.0, self.discriminants(parts))
+        rows = self.judged(self.responses(np.where(parts.counts > 0, found, -np.inf)))
+        return rows.mean(axis=1), partial(grouped, rows.T)
 
-    def scored(self, pooled: FloatArray, sound: BoolArray) -> tuple[FloatArray, FloatArray]:
-        rows = self._judged(pooled)
-        return self._means(pooled, rows), grouped(np.asarray(rows, dtype=np.float64))
-
-    def _means(self, pooled: FloatArray, rows: Array) -> FloatArray:
-        counts = pooled[: len(self.classes)]
-        return np.where((counts > 0).sum(axis=0) < 2, np.nan, rows.mean(axis=0))
-
-    def _judged(self, pooled: FloatArray) -> Array:
-        """Scores by test row, shape (test rows, m)."""
-        discriminants = self.discriminants(pooled)
-        discriminants = np.where(pooled[: len(self.classes)] > 0, discriminants, -np.inf)
-        if self.game.scoring == "accuracy":
-            right: Array = discriminants.argmax(axis=1) == self.game.scorer.target.codes[:, None]
-            return right
-        return np.stack([self._one(pool) for pool in np.moveaxis(discriminants, 2, 0)]).T
-
-    def _one(self, discriminants: FloatArray) -> FloatArray:
-        """Scores of one pool by any metric that is known row by row."""
-        metric = self.game.scorer.metric
-        assert metric is not None
-        probabilities = self.probabilities(discriminants)
-        response: Any = self.classes[probabilities.argmax(axis=1)]
-        if metric.response == "probabilities":
-            response = probabilities
-        elif metric.response == "ranking":
-            response = discriminants[:, 1] - discriminants[:, 0]
-        return metric.rows(self.game.scorer.target, response)
+    def responses(self, discriminants: FloatArray) -> Iterable[Array]:
+        """What models say of the test rows, as the metric asks for it."""
+        if self.metric.response == "labels":
+            return self.classes[discriminants.argmax(axis=1)].T
+        if self.metric.response == "ranking":
+            return (discriminants[:, 1] - discriminants[:, 0]).T
+        return map(self.probabilities, np.moveaxis(discriminants, 2, 0))
 
     def probabilities(self, discriminants: FloatArray) -> FloatArray:
         """Of one pool, shape (test rows, C); classes that it lacks have none."""
@@ -179,47 +195,35 @@ class Discriminant(ClassModel):
 
     least_rows = 1
 
-    def vector(self, statistics: Statistics) -> FloatArray:
-        counts, sums, place = self.class_sums(statistics)
-        second = statistics.arrays["scatter"].copy()
-        for c in place:
-            second += np.outer(sums[c], sums[c]) / counts[c]
-        return np.concatenate([counts, sums.ravel(), second.ravel()])
-
     @property
-    def width(self) -> int:
-        c, d = len(self.classes), len(self.origin)
-        return c + c * d + d * d
+    def squares_at(self) -> IntArray:
+        return (len(self.origin) + 1) * np.arange(len(self.origin))
+
+    def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
+        second = held["scatter"].copy()
+        for total, count in zip(sums[place], held["counts"], strict=True):
+            second += np.outer(total, total) / count
+        return second
 
     def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
         return rows.T @ rows
 
-    @property
-    def powers(self) -> IntArray:
-        (c, d), begin = (len(self.classes), len(self.origin)), self.width - len(self.origin) ** 2
-        return np.concatenate([np.arange(c), begin + (d + 1) * np.arange(d)])
+    def squares(self, rest: FloatArray) -> FloatArray:
+        return rest[np.arange(len(rest)), np.arange(len(rest))]
 
-    def discriminants(self, pooled: FloatArray) -> FloatArray:
-        counts, sums, second = self.split(pooled)
-        n, d = counts.sum(axis=0), sums.shape[1]
-        means = sums / np.where(counts > 0, counts, 1)[:, None]
-        covariance, squares = second.reshape(d, d, -1).copy(), self.squares(pooled)
-        factors = self.factors(self.variances(pooled))
-        for mean, total in zip(means, sums, strict=True):
+    def discriminants(self, parts: ClassSums) -> FloatArray:
+        n, factors, covariance = parts.n, parts.factors, parts.rest.copy()
+        for mean, total in zip(parts.means, parts.sums, strict=True):
             covariance -= mean[:, None] * total
         covariance *= factors[:, None] * factors / n
         # within classes nothing may vary, and rounding is no variance
-        rounding = 8 * EPSILON * (squares * factors**2 / n).sum(axis=0)
-        scaled = means.swapaxes(0, 1) * factors[:, None]
-        slopes = self._inverse_times(covariance, scaled, rounding) * factors[:, None]
-        level = np.log(np.where(counts > 0, counts, 1) / n) - 0.5 * (
-            means.swapaxes(0, 1) * slopes
-        ).sum(axis=0)
-        return (self.rows @ slopes.reshape(d, -1)).reshape(len(self.rows), *level.shape) + level
-
-    def squares(self, pooled: FloatArray) -> FloatArray:
-        d = np.arange(len(self.origin))
-        return self.split(pooled)[2].reshape(len(d), len(d), -1)[d, d]
+        rounding = 8 * EPSILON * (parts.squares * factors**2 / n).sum(axis=0)
+        means = parts.means.swapaxes(0, 1)
+        slopes = self._inverse_times(covariance, means * factors[:, None], rounding)
+        slopes *= factors[:, None]
+        level = np.log(parts.rows[:, 0] / n) - 0.5 * (means * slopes).sum(axis=0)
+        linear = self.rows @ slopes.reshape(len(factors), -1)
+        return linear.reshape(len(self.rows), *level.shape) + level
 
     def probabilities(self, discriminants: FloatArray) -> FloatArray:
         """Of two classes scikit-learn takes 1 − p for one of them, where small ones are rounded."""
@@ -228,21 +232,20 @@ class Discriminant(ClassModel):
             return super().probabilities(discriminants)
         first, second = there
         found = np.zeros_like(discriminants)
-        with np.errstate(over="ignore"):
-            found[:, second] = 1 / (1 + np.exp(discriminants[:, first] - discriminants[:, second]))
+        found[:, second] = 1 / (1 + np.exp(discriminants[:, first] - discriminants[:, second]))
         found[:, first] = 1 - found[:, second]
         return found
 
-    def _is_known(self, pooled: FloatArray) -> BoolArray:
-        counts, sums, _ = self.split(pooled)
-        squares, factors = self.squares(pooled), self.factors(self.variances(pooled))
-        between = (sums**2 / np.where(counts > 0, counts, 1)[:, None]).sum(axis=0)
-        within, scale = (squares - between) * factors**2, squares * factors**2
+    def resolved(self, parts: ClassSums) -> tuple[BoolArray, BoolArray]:
+        squared = parts.factors**2
+        within = (parts.squares - (parts.sums**2 / parts.rows).sum(axis=0)) * squared
+        scale = parts.squares * squared
         if not self.standardised:  # scikit-learn's discriminants are around 0
-            scale += counts.sum(axis=0) * self.origin[:, None] ** 2
+            scale = scale + parts.n * self.origin[:, None] ** 2
         shrunk = (1 - self.regularisation) * within + self.regularisation * within.mean(axis=0)
-        lost = self.rounding_of_means(pooled, factors) <= ROUNDED**2 * shrunk / counts.sum(axis=0)
-        return np.asarray((lost & (EPSILON * scale <= KEPT * shrunk)).all(axis=0))
+        lost = (EPSILON * parts.centre) ** 2 * squared <= ROUNDED**2 * shrunk / parts.n
+        known = (lost & (EPSILON * scale <= KEPT * shrunk)).all(axis=0)
+        return known, np.empty((0, *within.shape), dtype=np.bool_)
 
     def _inverse_times(
         self, covariance: FloatArray, means: FloatArray, rounding: FloatArray
@@ -269,79 +272,50 @@ class NaiveBayes(ClassModel):
     Rows that are all equal tell nothing: such a pool predicts its larger class.
     """
 
-    def vector(self, statistics: Statistics) -> FloatArray:
-        counts, sums, place = self.class_sums(statistics)
-        squares = np.zeros_like(sums)
-        squares[place] = statistics.arrays["squares"] + sums[place] ** 2 / counts[place, None]
-        return np.concatenate([counts, sums.ravel(), squares.ravel()])
-
     @property
-    def width(self) -> int:
-        return len(self.classes) * (1 + 2 * len(self.origin))
+    def squares_at(self) -> IntArray:
+        return np.arange(len(self.classes) * len(self.origin))
+
+    def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
+        squares = np.zeros_like(sums)
+        squares[place] = held["squares"] + sums[place] ** 2 / held["counts"][:, None]
+        return squares
 
     def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
         return inside @ rows**2
 
-    @property
-    def powers(self) -> IntArray:
-        c, n_squares = len(self.classes), len(self.classes) * len(self.origin)
-        return np.concatenate([np.arange(c), c + n_squares + np.arange(n_squares)])
+    def squares(self, rest: FloatArray) -> FloatArray:
+        return np.asarray(rest.sum(axis=0))
 
-    def discriminants(self, pooled: FloatArray) -> FloatArray:
-        counts, sums, rest = self.split(pooled)
-        squares = rest.reshape(sums.shape)
-        rows = np.where(counts > 0, counts, 1)[:, None]
-        means, n, spread = sums / rows, counts.sum(axis=0), self.variances(pooled)
-        squared = self.factors(spread) ** 2
-        added = self.regularisation * (spread * squared).max(axis=0)
-        variances = known_variances(squares, sums, rows) * squared
+    def variances(self, parts: ClassSums) -> tuple[FloatArray, FloatArray]:
+        """Of each class, scaled, and what is added to all of a pool."""
+        squared = parts.factors**2
+        added = self.regularisation * (parts.spread * squared).max(axis=0)
+        return known_variances(parts.rest, parts.sums, parts.rows) * squared, added
+
+    def discriminants(self, parts: ClassSums) -> FloatArray:
+        variances, added = self.variances(parts)
         variances += np.where(added > 0, added, 1.0)
-        level = np.log(rows[:, 0] / n) - 0.5 * np.log(2 * np.pi * variances).sum(axis=1)
-        level = np.where(added > 0, level, np.log(rows[:, 0] / n))
-        return level + self._log_likelihood(means, np.where(added > 0, squared / variances, 0.0))
+        prior = np.log(parts.rows[:, 0] / parts.n)
+        level = prior - 0.5 * np.log(2 * np.pi * variances).sum(axis=1)
+        precisions = np.where(added > 0, parts.factors**2 / variances, 0.0)
+        return np.where(added > 0, level, prior) + self._log_likelihood(parts.means, precisions)
 
-    def squares(self, pooled: FloatArray) -> FloatArray:
-        _, sums, rest = self.split(pooled)
-        return np.asarray(rest.reshape(sums.shape).sum(axis=0))
-
-    def _is_known(self, pooled: FloatArray) -> BoolArray:
-        nothing, kept = self._within(pooled)
-        metric = self.game.scorer.metric
-        assert metric is not None
-        lost = EPSILON * self._reach(pooled)
-        near = lost <= (TIED if metric.response == "labels" else ROUNDED)
-        return np.asarray((kept | nothing).all(axis=(0, 1)) & near)
-
-    def _reach(self, pooled: FloatArray) -> FloatArray:
-        """Bound Σ (x − μ)²/σ² over test rows and classes; the last digits of more are lost."""
-        counts, sums, rest = self.split(pooled)
-        rows = np.where(counts > 0, counts, 1)[:, None]
-        means, spread = sums / rows, self.variances(pooled)
-        units = 1 / np.where((spread > 0) & self.standardised, spread, 1.0)
-        added = self.regularisation * (spread * units).max(axis=0)
-        variances = known_variances(rest.reshape(sums.shape), sums, rows) * units + added
+    def resolved(self, parts: ClassSums) -> tuple[BoolArray, BoolArray]:
+        variances, added = self.variances(parts)
+        raised, squared = variances + added, parts.factors**2
+        kept = (EPSILON * parts.centre * parts.factors) ** 2 <= ROUNDED**2 * raised
+        kept &= EPSILON * (parts.rest / parts.rows * squared) <= KEPT * raised
+        # Σ (x − μ)²/σ² over columns, at most; the last digits of more are lost
         low, high = self.rows.min(axis=0)[:, None], self.rows.max(axis=0)[:, None]
-        away = np.maximum(np.abs(means - low), np.abs(means - high))
-        reach = (away**2 * units / variances).sum(axis=1)
-        return np.where((counts > 0) & (added > 0), reach, 0.0).max(axis=0)
+        away = np.maximum(np.abs(parts.means - low), np.abs(parts.means - high))
+        units = np.where(parts.spread > 0, squared, 1.0)
+        reach = (away**2 * units / raised).sum(axis=1)
+        reach = np.where((parts.counts > 0) & (added > 0), reach, 0.0).max(axis=0)
+        near = EPSILON * reach <= (TIED if self.metric.response == "labels" else ROUNDED)
+        return (kept | (variances == 0)).all(axis=(0, 1)) & near, (variances == 0) & ~kept
 
-    def _within(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Variances within classes that sums put at 0, and those that rounding has left."""
-        counts, sums, rest = self.split(pooled)
-        squares, rows = rest.reshape(sums.shape), np.where(counts > 0, counts, 1)[:, None]
-        spread = self.variances(pooled)
-        squared = self.factors(spread) ** 2
-        added = self.regularisation * (spread * squared).max(axis=0)
-        variances, scale = known_variances(squares, sums, rows) * squared, squares / rows * squared
-        lost = self.rounding_of_means(pooled, np.sqrt(squared)) <= ROUNDED**2 * (variances + added)
-        return variances == 0, lost & (EPSILON * scale <= KEPT * (variances + added))
-
-    def doubtful(self, pooled: FloatArray) -> BoolArray:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            nothing, kept = self._within(pooled)
-        return np.concatenate([super().doubtful(pooled), nothing & ~kept])
-
-    def extent(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+    def extent(self, X: Array, y: Any) -> tuple[FloatArray, FloatArray]:
         """Of all rows, and of each class; an absent one has no extent."""
         codes = np.asarray(y).astype(self.classes.dtype)
         parts = [np.asarray(X, dtype=np.float64)]
@@ -353,8 +327,7 @@ class NaiveBayes(ClassModel):
         """−½ Σ (x − μ)²/σ², pool by pool: expanding the square would lose its digits."""
         c, _, m = means.shape
         likelihoods = np.empty((len(self.rows), c, m))
-        for k in range(m):
-            for j in range(c):
-                away = self.rows - means[j, :, k]
-                likelihoods[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
+        for j, k in np.ndindex(c, m):
+            away = self.rows - means[j, :, k]
+            likelihoods[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
         return likelihoods

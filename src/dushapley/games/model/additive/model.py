@@ -7,7 +7,8 @@ whatever the others are.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -30,18 +31,35 @@ ELIMINATE_UP_TO = 24
 class Additive(ABC):
     """A model that is trained from sums: how rows become sums, and sums a score.
 
-    Subclasses work on pooled vectors with pools along the last axis, shape (K, m). `kind` names
-    the statistics they are trained from, `width` is K, `most` how many pools they take at a time.
+    Subclasses work on pooled vectors with pools along the last axis, shape (K, m).
 
     A pool's scores by test row are ``basis @ coefficients``: few coefficients a pool where rows
     need not be looked at again, or (`basis` None) the scores themselves.
+
+    Attributes
+    ----------
+    kind
+        The statistics that it is trained from.
+    most
+        Pools taken at a time.
+    reduce
+        Makes statistics of one owner's name, rows and targets.
+    width
+        K, the numbers of a vector.
+    powers
+        Where a vector holds counts and sums of squares, beside which all else is small. None: it
+        holds none.
     """
 
     kind: ClassVar[Kind]
     most: int = 1024
+    reduce: Callable[[str, Array, Any], Statistics]
+    width: int
+    powers: IntArray | None = None
 
     def __init__(self, game: ModelGame) -> None:
-        self.game = game
+        assert game.scorer.metric is not None
+        self.game, self.metric = game, game.scorer.metric
         self.origin = np.asarray(game.X_test, dtype=np.float64).mean(axis=0)
 
     @property
@@ -49,71 +67,51 @@ class Additive(ABC):
         """Beside the coefficients of a pool, what its scores by test row are made of."""
         return None
 
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Numbers of a vector."""
-
-    @abstractmethod
-    def reduce(self, name: str, X: Array, y: Array) -> Statistics:
-        """Rows of one owner as statistics."""
-
     @abstractmethod
     def vector(self, statistics: Statistics) -> FloatArray:
         """Statistics as a vector around the common origin, in which pools are sums."""
 
     @abstractmethod
-    def features(self, X: Array, y: Array) -> FloatArray:
+    def features(self, X: Array, y: Any) -> FloatArray:
         """What of each row goes into sums, shape (rows, numbers of a row)."""
 
     @abstractmethod
     def summed(self, features: FloatArray) -> FloatArray:
         """Sum up some rows' features to a vector."""
 
-    @property
     @abstractmethod
-    def powers(self) -> IntArray | None:
-        """Where a vector holds counts and sums of squares, beside which all else is small.
+    def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Which pools' sums determine the model, if some columns are constant in rows.
 
-        None: it holds none.
+        These are columns that matter and whose variance sums put at 0, shape (groups of rows,
+        columns, m). Where one varies, rounding has taken its variance. Models of other pools have
+        to be fitted on rows.
         """
 
-    @abstractmethod
-    def is_sound(self, pooled: FloatArray) -> BoolArray:
-        """Which pools' sums determine the model; the others' have to be fitted on their rows.
-
-        Unless a column of `doubtful` varies in the pool after all.
-        """
-
-    def doubtful(self, pooled: FloatArray) -> BoolArray:
-        """Columns whose variance sums put at 0 and which matter, shape (groups, columns, m).
-
-        That is right where a column is constant in that group of the pool's rows. Elsewhere
-        rounding has taken its variance.
-        """
-        return np.zeros((1, len(self.origin), pooled.shape[1]), dtype=np.bool_)
-
-    def extent(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+    def extent(self, X: Array, y: Any) -> tuple[FloatArray, FloatArray]:
         """Least and largest value of each column by group, shapes (groups, columns)."""
         return X.min(axis=0)[None], X.max(axis=0)[None]
 
-    def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
-        """Score of the model fitted on rows, as `scored` has it of one pool."""
+    def fitted(self, X: Array, y: Any) -> tuple[float, FloatArray]:
+        """Score of the model fitted on rows, and its coefficients as `scored` has them."""
         from sklearn.base import clone
 
         value, rows = self.game.scorer(clone(self.game.model).fit(X, y))
-        return np.array([value]), np.empty((0, 1)) if rows is None else grouped(rows)[:, None]
+        return value, np.empty(0) if rows is None else grouped(rows)
 
     @abstractmethod
-    def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
-        """Scores of pools that are not empty; NaN for those that a constant must answer for.
+    def scored(
+        self, pooled: FloatArray, known: BoolArray
+    ) -> tuple[FloatArray, Callable[[], FloatArray]]:
+        """Scores of pools that are not empty; `known` says which pools' sums determine the model.
 
-        `sound` is what `is_sound` says of them.
+        And what computes the coefficients of their scores by test row, shape (coefficients, m).
         """
 
-    @abstractmethod
-    def scored(self, pooled: FloatArray, sound: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """The same, and coefficients of their scores by test row, shape (coefficients, m)."""
+    def judged(self, responses: Iterable[Array]) -> FloatArray:
+        """Scores by test row of what models say, one after the other, shape (m, test rows)."""
+        target = self.game.scorer.target
+        return np.stack([self.metric.rows(target, response) for response in responses])
 
 
 def unscaled(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -130,18 +128,11 @@ def least_pivots(systems: FloatArray) -> FloatArray:
     In any units: 1 where columns have nothing to do with each other, 0 where one follows from
     those before it.
     """
-    scaled, p = unscaled(systems)[0], len(systems)
-    if p > ELIMINATE_UP_TO:
-        lift = 10 * p * EPSILON  # rounding must not end it
-        lifted = np.moveaxis(scaled, 2, 0) + lift * np.eye(p)
-        pivots = np.diagonal(np.linalg.cholesky(lifted), axis1=1, axis2=2) ** 2
-        return np.asarray(pivots.min(axis=1))
-    least = np.ones(scaled.shape[2])
-    for k in range(p):
-        least = np.minimum(least, scaled[k, k])
-        ratio = scaled[k + 1 :, k] / scaled[k, k]
-        scaled[k + 1 :, k + 1 :] -= ratio[:, None] * scaled[k, k + 1 :]
-    return least
+    p = len(systems)
+    lift = 10 * p * EPSILON  # rounding must not end it
+    lifted = np.moveaxis(unscaled(systems)[0], 2, 0) + lift * np.eye(p)
+    pivots = np.diagonal(np.linalg.cholesky(lifted), axis1=1, axis2=2)
+    return np.asarray(pivots.min(axis=1) ** 2)
 
 
 def known_variances(

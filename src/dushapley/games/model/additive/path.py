@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
-from dushapley.data.summaries import Kind, Statistics
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Scores
-from dushapley.games.marginals import SumsMarginals
+from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
 from dushapley.games.model.additive.model import Additive
 from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
-from dushapley.games.model.scoring.scorer import constant_label
-from dushapley.games.model.training import MOST_SCORES, grouped
+from dushapley.games.model.training import MOST_SCORES
 from dushapley.games.rows import blocks
 from dushapley.validation import is_number
 
@@ -53,20 +51,13 @@ class AdditivePath:
         self.fractions: Fractions = "rows" if game.owners.reduced is None else "none"
         self._cache: dict[bytes, FloatArray] = {}
         if game.owners.reduced is not None:
-            self._refuse_other_kind(game.owners.reduced[0].kind)
+            if (kind := game.owners.reduced[0].kind) != model.kind:
+                raise InvalidGame(
+                    f"The owners handed over statistics of {kind}, but "
+                    f"{type(game.model).__name__} needs those of {model.kind}. Choose another "
+                    "model or ask for other files."
+                )
             _ = self.summed  # which refuses bins of another model
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel without what was drawn, which is made again where it is asked for."""
-        return {name: v for name, v in vars(self).items() if name != "features"} | {"_cache": {}}
-
-    def _refuse_other_kind(self, kind: Kind) -> None:
-        if kind != self.model.kind:
-            raise InvalidGame(
-                f"The owners handed over statistics of {kind}, but "
-                f"{type(self.game.model).__name__} needs those of {self.model.kind}. Choose "
-                "another model or ask for other files."
-            )
 
     @cached_property
     def summed(self) -> tuple[list[int], FloatArray]:
@@ -74,87 +65,71 @@ class AdditivePath:
 
         Sums run in this order, so that the order of owners changes no bit.
         """
-        vectors, contents = np.zeros((self.model.width, len(self.game.names))), []
-        for j in range(len(self.game.names)):
-            statistics = self._statistics(j)
+        owners, contents = self.game.owners, []
+        vectors = np.zeros((self.model.width, len(owners.names)))
+        given = owners.reduced or map(self.model.reduce, owners.names, owners.X, owners.y)
+        for j, statistics in enumerate(given):
             contents.append(statistics.content)
             vectors[:, j] = self.model.vector(statistics)
         order = sorted(range(len(contents)), key=contents.__getitem__)
-        for part in np.array_split(vectors, 64):  # a copy of all may be large
-            part[:] = part[:, order]
-        return order, vectors
+        return order, vectors[:, order]
 
-    def _statistics(self, owner: int) -> Statistics:
-        owners = self.game.owners
-        if owners.reduced is not None:
-            return owners.reduced[owner]
-        y = np.asarray(owners.y[owner])
-        return self.model.reduce(owners.names[owner], owners.X[owner], y)
-
-    def _block(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        pooled, empty = self._pooled(queries, draws)
+    def _block(self, queries: Queries, draws: IntArray | None) -> tuple[FloatArray, FloatArray]:
+        """Values of at most a block of pools, and the coefficients of their scores by row."""
+        counts, m = self.game.counts(queries), len(queries)
+        ids = [None] * m if draws is None else draws.tolist()
+        pooled, there = self._pooled(counts, draws), counts.any(axis=1)
+        known = self.known(pooled, counts, ids)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            sound = self._sound(pooled, queries, draws)
-            scores = self.model.scores(pooled, sound)
-        scores[empty] = self.game.nobody.value
-        for k in np.flatnonzero(np.isnan(scores[: len(queries)])).tolist():
-            scores[k] = self._constant(pooled[:, k])[0]
-        for k, rows in self._unsound(queries, draws, sound):
-            scores[k] = self.model.fitted(*rows)[0][0]
-        return scores[: len(queries)]
+            values, by_row = self.model.scored(pooled, known)
+            scores = by_row() if self.game.scorer.known_by_row else np.empty((0, self.block))
+        values, found = values[:m], np.zeros((m, len(self.nobody)))
+        found[:, : len(scores)] = scores.T[:m]
+        values[~there], found[~there] = self.game.nobody.value, self.nobody
+        fitted = ~known[:m] & there & (self.fractions == "rows")
+        for k in np.flatnonzero(fitted).tolist():
+            values[k], rows = self.model.fitted(*self.game.pool(counts[k], ids[k]))
+            found[k] = 0.0
+            found[k, : len(rows)] = rows
+        return values, found
 
-    def _sound(self, pooled: FloatArray, queries: Queries, draws: IntArray | None) -> BoolArray:
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
+    def known(self, pooled: FloatArray, counts: IntArray, ids: Sequence[int | None]) -> BoolArray:
         """Pools whose sums determine the model: those of others are told from rows."""
-        sound = self.model.is_sound(pooled)
-        if self.fractions == "rows":
-            counts, doubtful = self.game.counts(queries), self.model.doubtful(pooled)
-            doubted = (sound & doubtful.any(axis=(0, 1)))[: len(queries)] & counts.any(axis=1)
-            for k in np.flatnonzero(doubted).tolist():
-                low, high = self._extent(counts[k], None if draws is None else int(draws[k]))
-                sound[k] = not np.any(doubtful[:, :, k] & (low < high))
-        return sound
+        known, constant = self.model.known(pooled)
+        doubted = (known & constant.any(axis=(0, 1)))[: len(counts)] & counts.any(axis=1)
+        for k in np.flatnonzero(doubted & (self.fractions == "rows")).tolist():
+            low, high = self._extent(counts[k], ids[k])
+            known[k] = not np.any(constant[:, :, k] & (low < high))
+        return known
 
     def _extent(self, counts: IntArray, draw: int | None) -> tuple[FloatArray, FloatArray]:
         """Least and largest values of a pool, those of whole owners being known."""
         if ((counts > 0) & (counts < self.game.sizes)).any():
-            X, y = self.game.pool(counts, draw)
-            return self.model.extent(X, np.asarray(y))
+            return self.model.extent(*self.game.pool(counts, draw))
         low, high = self.extents
         return low[counts > 0].min(axis=0), high[counts > 0].max(axis=0)
 
     @cached_property
     def extents(self) -> tuple[FloatArray, FloatArray]:
         """Least and largest values of every owner, shapes (I, groups, columns)."""
-        rows = zip(self.game.owners.X, map(np.asarray, self.game.owners.y), strict=True)
-        low, high = zip(*(self.model.extent(X, y) for X, y in rows), strict=True)
+        low, high = zip(*(self.model.extent(*rows) for rows in self._owned()), strict=True)
         return np.stack(low), np.stack(high)
 
-    def _unsound(
-        self, queries: Queries, draws: IntArray | None, sound: BoolArray
-    ) -> Iterator[tuple[int, Any]]:
-        """Pools whose sums do not determine the model, and their rows, where these are known."""
-        if self.fractions == "rows":
-            counts = self.game.counts(queries)
-            for k in np.flatnonzero(~sound[: len(queries)] & counts.any(axis=1)).tolist():
-                yield k, self.game.pool(counts[k], None if draws is None else int(draws[k]))
+    def _owned(self) -> Iterator[tuple[Array, Any]]:
+        """Rows of every owner."""
+        return zip(self.game.owners.X, self.game.owners.y, strict=True)
 
-    def _pooled(self, queries: Queries, draws: IntArray | None) -> tuple[FloatArray, BoolArray]:
-        """Sums of a block filled up to its constant shape, and which of its pools are empty.
-
-        All owners stand in for an empty pool.
-        """
-        (order, vectors), counts = self.summed, self.game.counts(queries)
-        taken = np.zeros((self.block, len(order)))
-        taken[: len(queries)] = (counts == self.game.sizes)[:, order]
-        empty = np.ones(self.block, dtype=np.bool_)
-        empty[: len(queries)] = ~counts.any(axis=1)
-        taken[empty] = 1.0
-        pooled = vectors @ taken.T
-        counts[counts == self.game.sizes] = 0
-        if counts.any():
+    def _pooled(self, counts: IntArray, draws: IntArray | None) -> FloatArray:
+        """Sums of a block filled up to its constant shape; all owners stand in for nobody."""
+        (order, vectors), whole = self.summed, counts == self.game.sizes
+        taken = np.ones((self.block, len(order)))
+        taken[: len(counts)] = np.where(counts.any(axis=1, keepdims=True), whole, 1)[:, order]
+        pooled, parts = vectors @ taken.T, np.where(whole, 0, counts)
+        if parts.any():
             assert draws is not None
-            pooled[:, : len(queries)] += self._drawn(counts, draws)
-        return pooled, empty
+            pooled[:, : len(counts)] += self._drawn(parts, draws)
+        return pooled
 
     def _drawn(self, counts: IntArray, draws: IntArray) -> FloatArray:
         """Sums of drawn rows, shape (numbers, pools); pools with the same draws share them."""
@@ -177,9 +152,8 @@ class AdditivePath:
     @cached_property
     def features(self) -> FloatArray:
         """What of each row goes into sums, owner after owner in the order of their vectors."""
-        owners = self.game.owners
-        rows = ((owners.X[j], np.asarray(owners.y[j])) for j in self.summed[0])
-        return np.concatenate([self.model.features(*some) for some in rows])
+        rows = list(self._owned())
+        return np.concatenate([self.model.features(*rows[j]) for j in self.summed[0]])
 
     def _marked(self, counts: IntArray, draws: IntArray) -> BoolArray:
         """Mark the rows that pools draw, shape (pools, rows)."""
@@ -210,46 +184,25 @@ class AdditivePath:
     def _over(self, marks: BoolArray) -> FloatArray:
         return self.model.summed(self.features.take(np.flatnonzero(marks), axis=0))
 
-    def _constant(self, pooled: FloatArray) -> tuple[float, FloatArray | None]:
-        """Score of a pool of one class and its rows, or NaN where the arithmetic has failed."""
-        classes = np.empty(0) if self.game.classes is None else self.game.classes
-        there = np.flatnonzero(pooled[: len(classes)] > 0)
-        if len(there) != 1:
-            return float("nan"), None
-        return self.game.scorer(constant_label(classes[there[0]], classes))
-
     def marginals(self) -> SumsMarginals:
         """Every owner's marginal around a pool, from its sums."""
         order, vectors = self.summed
         vectors = vectors[:, np.argsort(order)]
         return SumsMarginals(vectors, self.worth, self.game.nobody.value, self.name, self.block)
 
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
     def worth(self, pooled: FloatArray) -> FloatArray:
         """Utilities of sums of pools that are not empty, shape (numbers, m)."""
-        scores = self.model.scores(pooled, self.model.is_sound(pooled))
-        for k in np.flatnonzero(np.isnan(scores)).tolist():
-            scores[k] = self._constant(pooled[:, k])[0]
+        values, _ = self.model.scored(pooled, self.model.known(pooled)[0])
         floor = -np.inf if self.game.at_least is None else self.game.nobody.value
-        return np.maximum(scores, floor)
+        return np.maximum(values, floor)
 
-    def _scored_block(
-        self, queries: Queries, draws: IntArray | None
-    ) -> tuple[FloatArray, FloatArray]:
-        pooled, empty = self._pooled(queries, draws)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            sound = self._sound(pooled, queries, draws)
-            values, coefficients = self.model.scored(pooled, sound)
-        found = np.zeros((len(queries), len(self.nobody)))
-        found[:, : len(coefficients)] = coefficients.T[: len(queries)]
-        values[empty], found[empty[: len(queries)]] = self.game.nobody.value, self.nobody
-        for k in np.flatnonzero(np.isnan(values[: len(queries)])).tolist():
-            values[k], rows = self._constant(pooled[:, k])
-            found[k] = np.nan if rows is None else grouped(rows)
-        for k, held in self._unsound(queries, draws, sound):
-            (values[k],), given = self.model.fitted(*held)
-            found[k] = 0.0
-            found[k, : len(given)] = given[:, 0]
-        return values[: len(queries)], found
+    def is_singular(self) -> bool:
+        """True if not even the sums of all owners determine the model: it is fitted on rows."""
+        rows = (self.model.features(*rows) for rows in self._owned())
+        pooled = sum(map(self.model.summed, rows), np.zeros(self.model.width))[:, None]
+        everybody = self.game.counts(np.ones((1, len(self.game.names)), dtype=np.bool_))
+        return not self.known(pooled, everybody, [None])[0]
 
     @cached_property
     def basis(self) -> FloatArray | None:
@@ -270,11 +223,11 @@ class AdditivePath:
 
     def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Utilities of pools, and their scores by test row where these are known."""
-        parts = blocks(queries, draws, self.block)
-        if not parts or not self.game.scorer.known_by_row:
-            return Answers(np.concatenate([np.empty(0), *(self._block(*part) for part in parts)]))
-        scored = [self._scored_block(*part) for part in parts]
-        values, coefficients = (np.concatenate(part) for part in zip(*scored, strict=True))
+        parts = blocks(queries, draws, self.block) or [(queries, draws)]
+        found = zip(*(self._block(*part) for part in parts), strict=True)
+        values, coefficients = (np.concatenate(part) for part in found)
+        if not self.game.scorer.known_by_row:
+            return Answers(values)
         return Answers(values, Scores(coefficients, self.basis))
 
 
@@ -284,34 +237,23 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
     A fixed rule on the model's class, parameters and score. Subclasses are not taken: what they
     changed cannot be known.
     """
-    if game.backend != "numpy" or game.scorer.metric is None or game.y_test.ndim != 1:
+    known = game.classes
+    objects = [] if known is None or known.dtype.kind != "O" else known.tolist()
+    if (
+        game.backend != "numpy"
+        or game.scorer.metric is None
+        or game.y_test.ndim != 1
+        or not all(map(_can_be_summed, (game.X_test, *game.owners.X)))
+        # numbers among objects are fitted as codes
+        or not all(isinstance(label, str) for label in objects)
+    ):
         return None
-    if not all(map(_can_be_summed, (game.X_test, *game.owners.X))):
-        return None
-    targets = (np.asarray(y) for y in game.owners.y)
-    if any(y.dtype.kind == "f" and not np.isfinite(y).all() for y in targets):
-        return None  # the model itself says what it makes of them
-    labels = np.empty(0) if game.classes is None else game.classes
-    if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
-        return None  # numbers among objects are fitted as codes
     rule = _RULES.get(recognised(game.model))
     model = rule(game, game.model.get_params(deep=False)) if rule else None
-    if model is None or _too_wide(game, model) or _is_singular(game, model):
+    if model is None or _too_wide(game, model):
         return None
-    return AdditivePath(game, model)
-
-
-def _is_singular(game: ModelGame, model: Additive) -> bool:
-    """True if not even the sums of all owners determine the model: it is then fitted on rows."""
-    if game.owners.reduced is not None:
-        return False
-    rows = list(zip(game.owners.X, map(np.asarray, game.owners.y), strict=True))
-    everything = sum((model.summed(model.features(X, y)) for X, y in rows), np.zeros(model.width))
-    doubtful = model.doubtful(everything[:, None])[:, :, 0]
-    if doubtful.any():
-        low, high = zip(*(model.extent(X, y) for X, y in rows), strict=True)
-        doubtful &= np.min(low, axis=0) < np.max(high, axis=0)
-    return bool(doubtful.any() or not model.is_sound(everything[:, None])[0])
+    path = AdditivePath(game, model)
+    return None if path.fractions == "rows" and path.is_singular() else path
 
 
 def _can_be_summed(X: Array) -> bool:
@@ -353,10 +295,10 @@ def _ridge(
 ) -> Additive | None:
     """Ridge regression, and least squares, which has no penalty."""
     alpha, solver = options.get("alpha", 0.0), options.get("solver", "auto")
-    if options["positive"] or ("alpha" in options and not is_number(alpha, above=0)):
+    penalised = "alpha" not in options or is_number(alpha, above=0)
+    # other solvers stop when they are near
+    if options["positive"] or not penalised or solver not in ("auto", "svd", "cholesky"):
         return None
-    if solver not in ("auto", "svd", "cholesky"):
-        return None  # the others stop when they are near
     intercept = bool(options["fit_intercept"])
     return LinearModel(game, float(alpha), intercept=intercept, standardised=standardised)
 
@@ -366,10 +308,10 @@ def _discriminant(
 ) -> Additive | None:
     shrinkage = options["shrinkage"]
     plain = options["priors"] is None and options["covariance_estimator"] is None
-    if not plain or options["solver"] != "lsqr" or isinstance(shrinkage, str):
+    # without shrinkage few rows are singular up to rounding, which decides
+    known = shrinkage or game.owners.reduced is not None
+    if not plain or options["solver"] != "lsqr" or isinstance(shrinkage, str) or not known:
         return None
-    if not shrinkage and game.owners.reduced is None:
-        return None  # few rows are singular up to rounding, which decides
     return Discriminant(game, float(shrinkage or 0.0), standardised=standardised)
 
 
@@ -377,9 +319,8 @@ def _naive_bayes(
     game: ModelGame, options: dict[str, Any], *, standardised: bool = False
 ) -> Additive | None:
     # for areas scikit-learn ranks by probabilities, of which many round to the same 1
-    taken = options["priors"] is None and not game.scoring.startswith("roc_auc")
-    smoothing = float(options["var_smoothing"])
-    if not taken or smoothing <= 0:
+    smoothing, ranked = float(options["var_smoothing"]), game.scoring.startswith("roc_auc")
+    if options["priors"] is not None or ranked or smoothing <= 0:
         return None
     return NaiveBayes(game, smoothing, standardised=standardised)
 

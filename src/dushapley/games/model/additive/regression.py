@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,19 +37,13 @@ ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 """Scores that are functions of the mean squared error."""
 
 
-def error_score(scoring: str, mse: FloatArray, variance: float) -> FloatArray:
-    """One of `ERROR_SCORES`, given the variance of the test targets."""
-    if scoring == "r2":
-        return 1 - mse / variance
-    return -mse if scoring == "neg_mean_squared_error" else -np.sqrt(mse)
-
-
-def error_rows(
+def error_parts(
     scoring: str, mse: FloatArray, variance: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The same by test row, as a + b·e² + c·(y − ȳ)² with e the row's error: a, b and c.
+    """One of `ERROR_SCORES` by test row, as a + b·e² + c·(y − ȳ)², e the row's error: a, b and c.
 
-    As in `dushapley.games.model.scoring.metrics`: the influence of a row on the score.
+    As in `dushapley.games.model.scoring.metrics`: the influence of a row on the score. Of a mean of
+    squared errors and the `variance` of the test targets it makes the score.
     """
     nothing, one = np.zeros_like(mse), np.ones_like(mse)
     if scoring == "r2":
@@ -84,81 +79,55 @@ class LinearModel(Additive):
         self.around = np.append(self.origin, y.mean()) * intercept
         if len(self.around) > ELIMINATE_UP_TO:
             self.most = 128  # solved one after the other: filling up a larger block costs more
-        self.variance = float(y.var())
+        self.reduce, self.variance = regression_statistics, float(y.var())
         self.rows = self.features(game.X_test, y)
         self.squares = (y - y.mean()) ** 2
-        n_pairs = self.rows.shape[1] * (self.rows.shape[1] + 1) // 2
-        self.by_pairs = game.scoring in ERROR_SCORES and n_pairs < min(len(y), MOST_SCORES)
-
-    @cached_property
-    def pairs(self) -> tuple[IntArray, IntArray]:
-        """All pairs of entries of b."""
-        return np.triu_indices(self.rows.shape[1])
+        p = self.rows.shape[1]
+        self.width, self.powers = p**2, (p + 1) * np.arange(p)
 
     @cached_property
     def moments(self) -> FloatArray:
         """Moments T of the test set."""
-        return self._matrix(self.reduce("test", self.game.X_test, np.asarray(self.game.y_test)))
+        y = np.asarray(self.game.y_test)
+        return self.vector(self.reduce("test", self.game.X_test, y)).reshape(-1, len(self.rows.T))
 
     @cached_property
     def basis(self) -> FloatArray | None:
         """Of the scores by row: ones, squares of the targets, and products of entries of rows."""
-        if not self.by_pairs:
+        p, most = self.rows.shape[1], min(len(self.rows), MOST_SCORES)
+        if self.game.scoring not in ERROR_SCORES or p * (p + 1) // 2 >= most:
             return None
         columns = [grouped(np.column_stack([np.ones(len(self.rows)), self.squares]))]
         for a, row in enumerate(self.rows.T):
-            factors = np.where(np.arange(a, self.rows.shape[1]) == a, 1.0, 2.0)
+            factors = np.where(np.arange(a, p) == a, 1.0, 2.0)
             columns.append(grouped(row[:, None] * self.rows[:, a:] * factors))
         return np.concatenate(columns, axis=1)
 
-    def reduce(self, name: str, X: Array, y: Array) -> Statistics:
-        return regression_statistics(name, X, y)
-
     def vector(self, statistics: Statistics) -> FloatArray:
-        return self._matrix(statistics).ravel()
-
-    def _matrix(self, statistics: Statistics) -> FloatArray:
         n, shift = statistics.n_rows, statistics.arrays["mean"] - self.around
         inner = statistics.arrays["scatter"] + n * np.outer(shift, shift)
-        return np.block([[np.array(float(n)), n * shift], [n * shift[:, None], inner]])
-
-    @property
-    def width(self) -> int:
-        return (len(self.around) + 1) ** 2
+        return np.block([[np.array(float(n)), n * shift], [n * shift[:, None], inner]]).ravel()
 
     def summed(self, features: FloatArray) -> FloatArray:
         return (features.T @ features).ravel()
 
-    @property
-    def powers(self) -> IntArray:
-        p = len(self.around) + 1
-        return (p + 1) * np.arange(p)
-
-    def features(self, X: Array, y: Array) -> FloatArray:
+    def features(self, X: Array, y: Any) -> FloatArray:
         """Rows z = (1, x − o, y − o_y)."""
         return np.column_stack([np.ones(len(y)), np.column_stack([X, y]) - self.around])
 
-    def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
-        b = self._solved(pooled, sound)
-        if self.game.scoring in ERROR_SCORES:
-            return error_score(self.game.scoring, self._mse(b), self.variance)
-        return np.asarray(self._judged(b).mean(axis=1))
-
-    def scored(self, pooled: FloatArray, sound: BoolArray) -> tuple[FloatArray, FloatArray]:
-        return self._scored(self._solved(pooled, sound))
-
-    def is_sound(self, pooled: FloatArray) -> BoolArray:
+    def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
         """Columns that do not follow from each other; what is made of others, sums do not tell."""
-        M, k = pooled.reshape(*self.moments.shape, -1), np.arange(1, len(self.around))
-        sound = self._is_ridge_sound(M) if self.alpha else self._is_of_full_rank(M)
+        M, k = self._square(pooled), np.arange(1, len(self.around))
+        known = self._is_ridge_sound(M) if self.alpha else self._is_of_full_rank(M)
+        variances = self._variances(M)
         if self.intercept:  # statistics hold means, whose last digits are of their own size
-            means, variances = M[0, 1:] / M[0, 0] + self.around[:, None], self._variances(M)
+            means = M[0, 1:] / M[0, 0] + self.around[:, None]
             spread = np.append(variances, [M[-1, -1] / M[0, 0] + self.variance], axis=0)
-            sound &= ((spread == 0) | (EPSILON * np.abs(means) <= ROUNDED * np.sqrt(spread))).all(0)
-        if not self.intercept:  # sums around 0 do not tell rows apart that are far from it
-            within = M[k, k] - M[0, 1:-1] ** 2 / M[0, 0]
-            sound &= (EPSILON * M[k, k] <= ROUNDED * within).all(axis=0)
-        return sound
+            kept = (spread == 0) | (EPSILON * np.abs(means) <= ROUNDED * np.sqrt(spread))
+        else:  # sums around 0 do not tell rows apart that are far from it
+            within = M[k, k] - pooled[k] ** 2 / M[0, 0]
+            kept = EPSILON * M[k, k] <= ROUNDED * within
+        return known & kept.all(axis=0), (variances == 0)[None] & self.standardised
 
     def _is_of_full_rank(self, moments: FloatArray) -> BoolArray:
         centred, k = self._centred(moments)[0], np.arange(len(moments) - 1)
@@ -167,9 +136,8 @@ class LinearModel(Additive):
         within = centred[k, k]
         within[-1] += len(self.rows) * self.variance
         # scikit-learn leaves out singular values below 1e-6 of the largest, in the columns' units
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lost = EPSILON * (moments[k + 1, k + 1] / within).max(axis=0)  # to centring
-            spanned = lowest / (factors**2).max(axis=0) / (1 / factors**2).sum(axis=0)
+        lost = EPSILON * (moments[k + 1, k + 1] / within).max(axis=0)  # to centring
+        spanned = lowest / (factors**2).max(axis=0) / (1 / factors**2).sum(axis=0)
         known = (lowest > SOUND) & (lost <= ROUNDED * lowest)
         return np.asarray(known & (spanned > SPANNED))
 
@@ -181,7 +149,7 @@ class LinearModel(Additive):
         rounding = EPSILON * (M[k, k] / (penalty / self.alpha)).sum(axis=0)
         return np.asarray(sound & ((M[0, 0] > len(k)) | (rounding <= ROUNDED * self.alpha)))
 
-    def fitted(self, X: Array, y: Array) -> tuple[FloatArray, FloatArray]:
+    def fitted(self, X: Array, y: Any) -> tuple[float, FloatArray]:
         from sklearn.base import clone
 
         model = clone(self.game.model).fit(X, y)
@@ -191,29 +159,42 @@ class LinearModel(Additive):
             slopes = slopes / scaler.scale_
             level -= float(slopes @ scaler.mean_)
         level += float(slopes @ self.around[:-1]) - float(self.around[-1])
-        coefficients = self._scored(np.concatenate([[level], slopes, [-1.0]])[:, None])[1]
-        return np.array([self.game.scorer.value(model)]), coefficients  # large slopes would round
+        b = np.concatenate([[level], slopes, [-1.0]])[:, None]
+        return self.game.scorer.value(model), self._scored(b)[1]()[:, 0]  # large slopes would round
 
-    def _scored(self, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if self.game.scoring not in ERROR_SCORES:
-            rows = self._judged(b)
-            return np.asarray(rows.mean(axis=1)), grouped(rows.T)
+    def scored(
+        self, pooled: FloatArray, known: BoolArray
+    ) -> tuple[FloatArray, Callable[[], FloatArray]]:
+        M = self._square(pooled)
+        ridge = solve(self._penalised(M), M[:-1, -1:])[:, 0] if self.alpha else None
+        beta = self._least_squares(M, known) if ridge is None else ridge
+        return self._scored(np.vstack([beta, np.full((1, beta.shape[1]), -1.0)]))
+
+    def _scored(self, b: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
+        """Scores of b = (β, −1) of every pool, and what computes their coefficients by row."""
+        if self.game.scoring not in ERROR_SCORES:  # not a function of moments: predict rows
+            rows = self.judged((self.rows[:, :-1].copy() @ b[:-1] + self.around[-1]).T)
+            return rows.mean(axis=1), partial(grouped, rows.T)
         mse = self._mse(b)
-        values = error_score(self.game.scoring, mse, self.variance)
-        return values, self._coefficients_by_row(b, mse)
+        fixed, error, around = parts = error_parts(self.game.scoring, mse, self.variance)
+        values = fixed + error * mse + around * self.variance
+        return values, partial(self._coefficients_by_row, b, *parts)
 
-    def _coefficients_by_row(self, b: FloatArray, mse: FloatArray) -> FloatArray:
-        fixed, error, around = error_rows(self.game.scoring, mse, self.variance)
+    def _coefficients_by_row(
+        self, b: FloatArray, fixed: FloatArray, error: FloatArray, around: FloatArray
+    ) -> FloatArray:
         if self.basis is None:
             return grouped(fixed + error * (self.rows @ b) ** 2 + around * self.squares[:, None])
-        first, second = self.pairs
+        first, second = np.triu_indices(len(b))
         return np.vstack([fixed, around, error * b[first] * b[second]])
 
-    def _solved(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
-        """B = (β, −1) of every pool."""
-        moments = pooled.reshape(*self.moments.shape, -1)
-        beta = self._coefficients(moments) if self.alpha else self._least_squares(moments, sound)
-        return np.vstack([beta, np.full((1, beta.shape[1]), -1.0)])
+    def _square(self, pooled: FloatArray) -> FloatArray:
+        """Vectors as matrices of moments, shape (p, p, m); without an intercept no sums."""
+        M = pooled.reshape(len(self.rows.T), -1, pooled.shape[1])
+        if not self.intercept:
+            M = M.copy()
+            M[0, 1:] = M[1:, 0] = 0.0
+        return M
 
     def _mse(self, b: FloatArray) -> FloatArray:
         """Of each pool, from the moments of the test set, unless these all but cancel."""
@@ -223,17 +204,9 @@ class LinearModel(Additive):
             mse[k] = np.mean((self.rows @ b[:, k]) ** 2)
         return np.maximum(mse, 0.0)
 
-    def _coefficients(self, M: FloatArray) -> FloatArray:
-        left, beta = self._penalised(M), np.zeros((len(M) - 1, M.shape[2]))
-        first = len(beta) - len(left)
-        beta[first:] = solve(left, M[first:-1, -1:])[:, 0]
-        return beta
-
     def _penalised(self, M: FloatArray) -> FloatArray:
         """The systems of ridge regressions."""
-        first = 0 if self.intercept else 1
-        left = M[first:-1, first:-1].copy()
-        inner = np.arange(1 - first, len(left))
+        left, inner = M[:-1, :-1].copy(), np.arange(1, len(M) - 1)
         left[inner, inner] += self._penalty(M)
         return left
 
@@ -248,11 +221,6 @@ class LinearModel(Additive):
         k = np.arange(1, len(M) - 1)
         return known_variances(M[k, k], M[0, 1:-1], M[0, 0], self.around[:-1, None])
 
-    def doubtful(self, pooled: FloatArray) -> BoolArray:
-        if not self.standardised:
-            return super().doubtful(pooled)
-        return (self._variances(pooled.reshape(*self.moments.shape, -1)) == 0)[None]
-
     def _least_squares(self, M: FloatArray, full: BoolArray) -> FloatArray:
         """Shortest solution around the pool's own mean; the only one is found in any units."""
         centred, sums = self._centred(M)
@@ -265,15 +233,7 @@ class LinearModel(Additive):
 
     def _centred(self, M: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Moments of (x, y) around the pool's own mean, and their sums; no mean, no intercept."""
-        sums = M[0, 1:] * self.intercept
-        return M[1:, 1:] - sums[:, None] * sums / M[0, 0], sums
-
-    def _judged(self, b: FloatArray) -> FloatArray:
-        """Scores that are not a function of moments, shape (m, test rows): predict these."""
-        scorer = self.game.scorer
-        assert scorer.metric is not None
-        predicted = self.rows[:, :-1].copy() @ b[:-1] + self.around[-1]
-        return np.stack([scorer.metric.rows(scorer.target, p) for p in predicted.T])
+        return M[1:, 1:] - M[1:, :1] * M[:1, 1:] / M[0, 0], M[0, 1:]
 
 
 class Bins(Additive):
@@ -288,6 +248,8 @@ class Bins(Additive):
     def __init__(self, game: ModelGame, edges: FloatArray, column: int) -> None:
         super().__init__(game)
         self.edges, self.column = edges, column
+        self.reduce = partial(bin_statistics, edges=edges, column=column)
+        self.width = 2 * (len(edges) + 1)
         y = np.asarray(game.y_test, dtype=np.float64)
         self.level, self.variance = float(y.mean()), float(y.var())
         self.test = self.reduce("test", np.asarray(game.X_test), y)
@@ -297,21 +259,14 @@ class Bins(Additive):
         """Of the scores by row: ones, squares of the targets, and both by bin."""
         X = np.asarray(self.game.X_test, dtype=np.float64)
         around = np.asarray(self.game.y_test, dtype=np.float64) - self.level
-        inside, levels = self._inside(X), np.column_stack([np.ones(len(X)), around**2])
+        inside = (self._codes(X)[:, None] == np.arange(len(self.edges) + 1)).astype(np.float64)
+        levels = np.column_stack([np.ones(len(X)), around**2])
         return grouped(np.column_stack([levels, inside, -2 * around[:, None] * inside]))
-
-    def _inside(self, X: Array) -> FloatArray:
-        """Ones where a row falls into a bin, shape (rows, bins)."""
-        return (self._codes(X)[:, None] == np.arange(len(self.edges) + 1)).astype(np.float64)
 
     def _codes(self, X: Array) -> IntArray:
         return np.searchsorted(self.edges, X[:, self.column], side="right")
 
-    @property
-    def width(self) -> int:
-        return 2 * (len(self.edges) + 1)
-
-    def features(self, X: Array, y: Array) -> FloatArray:
+    def features(self, X: Array, y: Any) -> FloatArray:
         """The bin, and the shifted target."""
         return np.column_stack([self._codes(X), y - self.level])
 
@@ -319,13 +274,6 @@ class Bins(Additive):
         codes, n_bins = features[:, 0].astype(np.int64), len(self.edges) + 1
         sums = np.bincount(codes, features[:, 1], minlength=n_bins)
         return np.concatenate([np.bincount(codes, minlength=n_bins), sums])
-
-    @property
-    def powers(self) -> None:
-        return None
-
-    def reduce(self, name: str, X: Array, y: Array) -> Statistics:
-        return bin_statistics(name, X, y, self.edges, self.column)
 
     def vector(self, statistics: Statistics) -> FloatArray:
         same = np.array_equal(statistics.arrays["edges"], self.edges)
@@ -337,27 +285,19 @@ class Bins(Additive):
         counts, means = statistics.arrays["counts"], statistics.arrays["means"]
         return np.concatenate([counts, counts * (means - self.level)])
 
-    def is_sound(self, pooled: FloatArray) -> BoolArray:
-        return np.ones(pooled.shape[1], dtype=np.bool_)
+    def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
+        shape = 1, len(self.origin), pooled.shape[1]
+        return np.ones(pooled.shape[1], dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
 
-    def scores(self, pooled: FloatArray, sound: BoolArray) -> FloatArray:
-        return self.scored(pooled, sound)[0]
-
-    def scored(self, pooled: FloatArray, sound: BoolArray) -> tuple[FloatArray, FloatArray]:
-        predicted = self._predicted(pooled)
-        mse = self._mse(predicted)
-        fixed, error, around = error_rows(self.game.scoring, mse, self.variance)
-        rows = np.vstack([fixed, around + error, error * predicted**2, error * predicted])
-        return error_score(self.game.scoring, mse, self.variance), rows
-
-    def _predicted(self, pooled: FloatArray) -> FloatArray:
-        """What every bin predicts, relative to the level of the test set."""
+    def scored(
+        self, pooled: FloatArray, known: BoolArray
+    ) -> tuple[FloatArray, Callable[[], FloatArray]]:
         counts, sums = np.split(pooled, 2)
-        overall = sums.sum(axis=0) / counts.sum(axis=0)
-        return np.where(counts > 0, sums / np.where(counts > 0, counts, 1), overall)
-
-    def _mse(self, predicted: FloatArray) -> FloatArray:
-        there = self.test.arrays
+        overall, there = sums.sum(axis=0) / counts.sum(axis=0), self.test.arrays
+        predicted = np.where(counts > 0, sums / np.where(counts > 0, counts, 1), overall)
         away = predicted - (there["means"] - self.level)[:, None]
-        errors = there["counts"] @ away**2 + there["squares"].sum()
-        return np.asarray(errors / self.test.n_rows)
+        mse = (there["counts"] @ away**2 + there["squares"].sum()) / self.test.n_rows
+        fixed, error, around = error_parts(self.game.scoring, mse, self.variance)
+        values = fixed + error * mse + around * self.variance
+        rows = [fixed, around + error, error * predicted**2, error * predicted]
+        return values, partial(np.vstack, rows)

@@ -232,8 +232,9 @@ class CountedScores(Scores):
     def __init__(self, path: BatchedPath, trained: Trained) -> None:
         self.path, self.judge, self.trained = path, path.judges[0], trained
         self.empty = trained.n_rows == 0
-        self.by_group = self.judge.by_group(trained)
-        hits = self.judge.hits(trained) if self.by_group is None else self.by_group.sum(axis=1)
+        self.counted = self.judge.counted(trained)
+        fused = self.judge.fused is not None
+        hits = self.judge.hits(trained) if fused else self.counted[0].sum(axis=1)
         self.values = path.numbers.to_numpy(hits).astype(np.float64) / self.judge.n_rows
         self.values[self.empty] = path.game.nobody.value
 
@@ -253,14 +254,16 @@ class CountedScores(Scores):
         rows[self.empty] = nobody.value if nobody.scores is None else nobody.scores
         return rows
 
-    def fold(self, weights: FloatArray) -> FloatArray:
-        numbers, sizes = self.path.numbers, self.judge.group_sizes
-        held = numbers.array(np.where(self.empty, 0.0, weights), numbers.xp.float64)
-        found = self.judge.weighed(self.trained, self.by_group, held)
+    def fold(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
+        numbers, sizes, empty = self.path.numbers, self.judge.group_sizes, self.empty[some]
+        held = np.where(empty, 0.0, weights) if empty.any() else weights
+        there = numbers.array(held, numbers.xp.float64)
+        found = self.judge.weighed([part[some] for part in self.counted], there)
         hits = np.asarray(numbers.to_numpy(found))
-        hits += np.outer(weights[:, self.empty].sum(axis=1), self.path.nobody_by_group)
+        hits += np.outer(weights[:, empty].sum(axis=1), self.path.nobody_by_group)
         stretch = len(sizes) / sizes.sum()
-        return np.outer(weights @ self.values, 1 - stretch * sizes) + stretch * hits
+        own = np.outer(hits.sum(axis=1) / sizes.sum(), 1 - stretch * sizes)
+        return own + stretch * hits
 
 
 class NetworkPath(GradientPath):

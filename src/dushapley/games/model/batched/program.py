@@ -401,13 +401,13 @@ class Judge:
             edges = self.numbers.array(trained.edges)
             return self.fused.hits(self.fused_test, trained.weights[0], edges)
 
-    def by_group(self, trained: Trained) -> Any:
-        """How many test rows of each group each pool predicts rightly, on the device.
+    def counted(self, trained: Trained) -> list[Any]:
+        """List what hits are added up from, on the device, with an entry for each pool.
 
-        None where a kernel adds them up whenever they are asked for.
+        Weights and edges where a kernel adds up, or else the hits in each group of test rows.
         """
         if self.fused is not None:
-            return None
+            return [trained.weights[0], self.numbers.array(trained.edges)]
         xp = self.numbers.xp
         groups = np.arange(len(self.group_sizes))
         member = self.numbers.array(self.group[:, None] == groups, xp.float32)
@@ -415,15 +415,15 @@ class Judge:
             xp.asarray(xp.concatenate(right, axis=1), dtype=xp.float32) @ member
             for _, right in self._right(trained)
         ]
-        return xp.concatenate(counts)
+        return [xp.concatenate(counts)]
 
-    def weighed(self, trained: Trained, by_group: Any, weights: Any) -> Any:
+    def weighed(self, counted: list[Any], weights: Any) -> Any:
         """Σ weights · hits by group, for weights (I, pools) on the device: shape (I, groups)."""
         if self.fused is None:
-            return weights @ self.numbers.xp.asarray(by_group, dtype=self.numbers.xp.float64)
+            return weights @ self.numbers.xp.asarray(counted[0], dtype=self.numbers.xp.float64)
+        pools, edges = counted
         with self.numbers.in_force():
-            edges = self.numbers.array(trained.edges)
-            sums = self.fused.influence(self.fused_test, trained.weights[0], edges, weights)
+            sums = self.fused.influence(self.fused_test, pools, edges, weights)
         return sums[:, : self.n_rows]
 
     def probabilities(self, trained: Trained) -> FloatArray:

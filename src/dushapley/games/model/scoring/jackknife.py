@@ -27,8 +27,6 @@ GROUPS = 25
 MOST_BY_ONE = 0.95
 """Part of its largest share in the squared influence, beyond which one group decides the score."""
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
-IRREGULAR = ("max_error",)
-"""Scores that hang on a single row, so that leaving out others tells nothing."""
 
 
 def pseudo_values(
@@ -40,7 +38,7 @@ def pseudo_values(
     tells nothing of what another test set would say.
     """
     n = len(y)
-    if n < 2 or not np.isfinite(value) or _is_irregular(scorer):
+    if n < 2 or not np.isfinite(value):
         return None
     groups = min(n, GROUPS)
     member = np.random.default_rng(0).permutation(n) % groups
@@ -62,15 +60,11 @@ def pseudo_values(
     return value - influence if np.isfinite(influence).all() and not hangs else None
 
 
-def _is_irregular(scorer: Any) -> bool:
-    return getattr(getattr(scorer, "_score_func", None), "__name__", "") in IRREGULAR
-
-
 class Shown:
     """A fitted model that answers for parts of the test rows from one answer for all of them.
 
     A copy of the model whose methods are shadowed; asked for any other rows, the model itself
-    answers. Models that cannot be copied so are asked every time.
+    answers.
     """
 
     def __init__(self, model: Any, X: Rows) -> None:
@@ -78,13 +72,10 @@ class Shown:
         self.answers: dict[str, Any] = {}
         self.rows: IntArray = np.empty(0, dtype=np.int64)
         self.given: Rows | None = None
-        try:
-            self.shadow = copy(model)
-            for name in METHODS:
-                if hasattr(model, name):
-                    setattr(self.shadow, name, self._answering(name))
-        except Exception:  # without a dictionary of its own, say
-            self.shadow = model
+        self.shadow = copy(model)
+        for name in METHODS:
+            if hasattr(model, name):
+                setattr(self.shadow, name, self._answering(name))
 
     def part(self, rows: IntArray) -> tuple[Any, Rows]:
         """The model and these of the test rows, as a scorer is to see them."""

@@ -26,7 +26,6 @@ from dushapley.games.model.scoring.metrics import (
     determination,
     log_likelihood,
 )
-from dushapley.games.model.scoring.own import own, speaks
 from dushapley.validation import refuse
 
 
@@ -162,7 +161,7 @@ class Scorer:
             return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
         if response == "ranking" and hasattr(model, "decision_function"):
             return np.asarray(model.decision_function(X))
-        probabilities = pad(model.predict_proba(X), model.classes_, self.target.classes)
+        probabilities = np.asarray(self._padded(model).predict_proba(X))
         return probabilities[:, 1] if response == "ranking" else probabilities
 
     def _padded(self, model: Any) -> Any:
@@ -171,7 +170,7 @@ class Scorer:
         several = self.target.y.ndim > 1  # each with classes of its own
         if self.classes is None or seen is None or several or np.array_equal(seen, self.classes):
             return model
-        from dushapley.games.model.scoring.padding import Padded
+        from dushapley.games.model.wrappers import Padded
 
         return Padded(model, self.classes)
 
@@ -221,16 +220,6 @@ def _refuse_metric(scoring: Callable[..., Any]) -> Callable[..., Any]:
             "predictions."
         ) from error
     return scoring
-
-
-def pad(probabilities: Any, seen: Array, classes: Array) -> FloatArray:
-    """Probabilities over all classes; those the model never saw are zero."""
-    known = np.asarray(probabilities)
-    if known.shape[1] == len(classes):  # also of networks, which are told how many there are
-        return known
-    full = np.zeros((len(known), len(classes)), dtype=known.dtype)
-    full[:, np.searchsorted(classes, seen)] = known
-    return full
 
 
 def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
@@ -287,3 +276,113 @@ def constant_label(label: Any, classes: Array) -> Any:
     return DummyClassifier(strategy="constant", constant=[label]).fit(
         np.zeros((len(classes), 1)), classes
     )
+
+
+def speaks(model: Any, name: str) -> bool:
+    """Whether a model, once fitted, has a method.
+
+    Stacked models have their final estimator's methods, and say so only once they are fitted where
+    that is left to them.
+    """
+    if callable(getattr(model, name, None)):
+        return True
+    if not hasattr(type(model), name):
+        return False
+    if getattr(model, "final_estimator", model) is None:
+        return True
+    inner = _inner(model)
+    return inner is not None and speaks(inner, name)
+
+
+def _inner(model: Any) -> Any | None:
+    """The model that answers for another: the last step of a pipeline, the one that is searched."""
+    if hasattr(model, "named_steps"):
+        return model.steps[-1][1]
+    return getattr(model, "estimator", None)
+
+
+def takes_columns(model: Any) -> bool:
+    """Whether a single target may come as a column, shape (n, 1), and makes a difference.
+
+    For networks it does; classifiers and scikit-learn's regressors take it as if it were flat.
+    """
+    from sklearn.base import is_classifier
+
+    inner = model
+    while (last := _inner(inner)) is not None:
+        inner = last
+    ours = type(inner).__module__.partition(".")[0] in ("sklearn", "dushapley")
+    return not (isinstance(model, str) or is_classifier(model) or ours)
+
+
+def own(model: Any, X: Rows, y: Array) -> float:
+    """A fitted model's own score, as a scorer."""
+    return float(model.score(X, y))
+
+
+def own_score(model: Any) -> Any:
+    """The model's own `score` as a scoring: by name where it is accuracy or r2, as most are.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import PoissonRegressor, Ridge
+    >>> own_score(Ridge()), own_score(PoissonRegressor()).__name__
+    ('r2', 'own')
+    """
+    from sklearn.base import ClassifierMixin, RegressorMixin, is_regressor
+    from sklearn.metrics import get_scorer_names
+
+    score = getattr(type(model), "score", None)
+    if score is None:
+        return "r2" if is_regressor(model) else "accuracy"
+    known = {ClassifierMixin.score: "accuracy", RegressorMixin.score: "r2"}
+    if score in known or "sklearn.neighbors" in score.__module__:  # theirs may do without X
+        return known.get(score, "accuracy")
+    if hasattr(model, "named_steps"):
+        return own_score(model.steps[-1][1])
+    asked = getattr(model, "scoring", own)  # of a search, or of a model that searches
+    if asked is None:
+        return own_score(model.estimator) if hasattr(model, "estimator") else "accuracy"
+    return asked if isinstance(asked, str) and asked in get_scorer_names() else own
+
+
+def weight_option(model: Any, *, weighted: bool) -> str:
+    """Under which name the model's `fit` takes the weight of each row; refused if under none.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> weight_option(make_pipeline(StandardScaler(), Ridge()), weighted=True)
+    'ridge__sample_weight'
+    """
+    name = _weight_option(model) if weighted else ""
+    if name is None:
+        raise InvalidGame(
+            f"The owners' rows have weights, but {type(model).__name__} takes no sample_weight. "
+            "Choose a model that does, or leave the weights out."
+        )
+    return name
+
+
+def _weight_option(model: Any) -> str | None:
+    parameters = inspect.signature(model.fit).parameters
+    if "sample_weight" in parameters:
+        return "sample_weight"
+    if hasattr(model, "named_steps"):
+        step, last = model.steps[-1]
+        inner = _weight_option(last)
+        return None if inner is None else f"{step}__{inner}"
+    inside = [part for _, part in getattr(model, "estimators", [])]
+    inside = inside or [getattr(model, "estimator", None)]
+    names = {_weight_option(part) for part in inside if hasattr(part, "fit")}
+    handed_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return names.pop() if handed_on and len(names) == 1 else None
+
+
+def is_own_function(scoring: Any) -> bool:
+    """Whether a score is a function of the user's, of which nobody knows whether it draws."""
+    function = getattr(scoring, "_score_func", scoring)
+    package = str(getattr(function, "__module__", "")).split(".")[0]
+    return callable(function) and package not in ("sklearn", "dushapley")

@@ -50,15 +50,20 @@ class Marginals(ABC):
     counted: ClassVar[tuple[str, ...]] = ()
     power: ClassVar[float] = 1.5
 
-    @abstractmethod
+    def parts(self, n_players: int) -> list[slice]:
+        """Blocks of owners."""
+        starts = range(0, n_players, self.block)
+        return [slice(start, min(start + self.block, n_players)) for start in starts]
+
     def states(self, pools: BoolArray, owners: slice) -> FloatArray:
-        """What each pool is known by, or these owners' part of it, shape (m, numbers)."""
+        """These owners' part of what each pool is known by, shape (m, numbers)."""
+        return np.zeros((len(pools), 0))
 
     @abstractmethod
     def gains(self, pools: BoolArray, states: FloatArray, owners: slice) -> FloatArray:
         """Marginals of these owners around each pool, then the `counted` numbers of each pool."""
 
-    def told(self, work: Mapping[str, float]) -> dict[str, Any]:
+    def account(self, work: Mapping[str, float]) -> dict[str, Any]:
         """What a run says of the work, whose numbers these are: plain JSON types."""
         return {"by": self.note, **{name: int(number) for name, number in work.items()}}
 
@@ -96,7 +101,7 @@ class SumsMarginals(Marginals):
         name: str,
         at_once: int = AT_ONCE,
     ) -> None:
-        self.vectors, self.worth, self.nobody = vectors, worth, nobody
+        self.vectors, self.function, self.nobody = vectors, worth, nobody
         self.at_once = at_once
         self.name = f"{name}, sums changed by one owner, blocks of {self.block}"
         self.note = (
@@ -115,7 +120,7 @@ class SumsMarginals(Marginals):
         vectors = self.of(owners)
         found = np.empty((len(pools), vectors.shape[1]))
         for pool, state, row in zip(pools, states, found, strict=True):
-            worth = self._worth(state[:-1, None])[0] if state[-1] else self.nobody
+            worth = self.worth(state[:-1, None])[0] if state[-1] else self.nobody
             for start in range(0, len(row), self.at_once):
                 some = slice(start, start + self.at_once)
                 row[some] = self._changed(vectors[:, some], pool[some], state, float(worth))
@@ -128,9 +133,10 @@ class SumsMarginals(Marginals):
         sign = np.where(inside, -1.0, 1.0)
         alone = inside & (state[-1] == 1)
         pooled = state[:-1, None] + np.where(alone, 0.0, sign) * vectors
-        changed = np.where(alone, self.nobody, self._worth(pooled))
+        changed = np.where(alone, self.nobody, self.worth(pooled))
         return np.asarray(sign * (changed - worth))
 
-    def _worth(self, pooled: FloatArray) -> FloatArray:
+    def worth(self, pooled: FloatArray) -> FloatArray:
+        """Utilities of sums, shape (numbers, m)."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return self.worth(pooled)
+            return self.function(pooled)

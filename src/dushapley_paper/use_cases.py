@@ -1,4 +1,8 @@
-"""Ridge regression on pooled rows as a game: the older version's appendix."""
+"""What the paper and its older version say of the use-cases, and no method needs.
+
+Ridge regression on pooled rows as a game (the older version's appendix), and DU-Shapley of a
+regressogram as Definition 1 has it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,43 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Game
+from dushapley.games.size.curves import finite_curve
+from dushapley.games.size.games import RegressogramGame
 from dushapley.hashing import digest
-from dushapley.validation import check_sizes
+from dushapley.validation import check_sizes, refuse
+
+
+def definition_1(game: RegressogramGame) -> FloatArray:
+    """DU-Shapley as Definition 1 has it, in expectation over its draws.
+
+    The paper says that its closed form (what `du` computes) coincides with the definition here. It
+    does not: of rows drawn from the others, how many lie in a bin is random (hypergeometric), and
+    the closed form puts the mean in its place.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> w = ds.games.mean_estimation(noise=1.0, prior=1.0)
+    >>> game = ds.RegressogramGame([[2, 0], [0, 2], [1, 1], [2, 1]], [0.5, 0.5], w)
+    >>> ds.value(game, "du").values.round(3).tolist()
+    [0.142, 0.166, 0.19, 0.242]
+    >>> definition_1(game).round(3).tolist()
+    [0.155, 0.182, 0.208, 0.258]
+    """
+    from scipy.stats import hypergeom
+
+    whole = not (game.counts % 1).any()
+    refuse(InvalidGame, (not whole, "Rows are drawn one by one: counts must be whole."))
+    n, values = game.n_players, np.zeros(game.n_players)
+    share = np.arange(n)[:, None] / max(n - 1, 1)
+    for part in game.parts():
+        for i, (size, own) in enumerate(zip(game.sizes, part.sizes, strict=True)):
+            rows, inside = game.sizes.sum() - size, part.sizes.sum() - own
+            count = np.arange(inside + 1)
+            chance = hypergeom.pmf(count, rows, inside, np.round(share * rows))
+            gain = finite_curve(part.curve, count + own) - finite_curve(part.curve, count)
+            values[i] += part.weight * float((chance @ gain).mean())
+    return values
 
 
 class RidgeGame(Game):
@@ -53,8 +92,7 @@ class RidgeGame(Game):
 
     Examples
     --------
-    >>> import dushapley as ds
-    >>> game = ds.games.RidgeGame([[[1.0]], [[1.0], [2.0]]], theta=[2.0], noise=1.0, lam=0.5)
+    >>> game = RidgeGame([[[1.0]], [[1.0], [2.0]]], theta=[2.0], noise=1.0, lam=0.5)
     >>> game([[0, 0], [1, 1]]).round(4).tolist()
     [-4.0, -0.2667]
     """
@@ -84,14 +122,20 @@ class RidgeGame(Game):
         self.test_moment = np.eye(d) if test_moment is None else np.array(test_moment, dtype=float)
         self.moments = np.stack([block.T @ block / len(block) for block in blocks])
         self.alpha = self.sizes if alpha is None else check_sizes(alpha, len(blocks), "alpha")
-        if not (self.lam >= 0 and bool((self.noise >= 0).all())):
-            raise InvalidGame("lam and noise must not be negative.")
-        if not self.alpha.all():
-            raise InvalidGame("alpha must be positive: whoever counts for nothing is left out.")
-        weights = () if alpha is None else (self.alpha,)
+        refuse(
+            InvalidGame,
+            (
+                not (self.lam >= 0 and bool((self.noise >= 0).all())),
+                "lam and noise must not be negative.",
+            ),
+            (
+                not self.alpha.all(),
+                "alpha must be positive: an owner who counts for nothing is left out.",
+            ),
+        )
         self.fingerprint = digest(
             "ridge", self.moments, self.theta, self.noise, self.lam, self.test_moment, self.sizes,
-            *weights, *self.names,
+            *(() if alpha is None else (self.alpha,)), *self.names,
         )  # fmt: skip
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
@@ -109,10 +153,9 @@ class RidgeGame(Game):
 
 
 def shrunk_inverse(moments: FloatArray, lam: float) -> FloatArray:
-    """(λI + A)^−1 of a stack of symmetric matrices; the Moore–Penrose inverse where λ is 0."""
-    if lam == 0:
-        return np.asarray(np.linalg.pinv(moments, hermitian=True), dtype=np.float64)
-    return np.asarray(np.linalg.inv(moments + lam * np.eye(moments.shape[-1])), dtype=np.float64)
+    """(λI + A)^−1 of symmetric matrices, one or a stack; the Moore–Penrose inverse where λ is 0."""
+    shrunk = moments + lam * np.eye(moments.shape[-1])
+    return np.asarray(np.linalg.pinv(shrunk, hermitian=True), dtype=np.float64)
 
 
 def ridge_minimiser(
@@ -125,14 +168,12 @@ def ridge_minimiser(
 
     Examples
     --------
-    >>> from dushapley.games import ridge_minimiser
     >>> ridge_minimiser([[[1.0], [1.0]], [[1.0]]], [[1.0, 2.0], [3.0]], lam=0.0).round(6).tolist()
     [2.0]
     """
     X = [np.asarray(block, dtype=np.float64) for block in designs]
-    y = [np.asarray(block, dtype=np.float64) for block in labels]
-    each = np.array([len(block) for block in X] if alpha is None else alpha, dtype=np.float64)
-    each = each / each.sum() / [len(block) for block in X]
-    moment = sum(a * x.T @ x for a, x in zip(each, X, strict=True))
-    product = sum(a * x.T @ t for a, x, t in zip(each, X, y, strict=True))
-    return np.asarray(shrunk_inverse(np.asarray(moment)[None], lam)[0] @ product)
+    y = np.concatenate([np.asarray(block, dtype=np.float64) for block in labels])
+    n = np.array([len(block) for block in X])
+    each = n if alpha is None else np.asarray(alpha, dtype=np.float64)
+    weighted = np.concatenate(X) * np.repeat(each / each.sum() / n, n)[:, None]
+    return shrunk_inverse(weighted.T @ np.concatenate(X), lam) @ (weighted.T @ y)

@@ -1,0 +1,1 @@
+"""Games of thousands of owners, who know every owner's marginal around a pool at once."""

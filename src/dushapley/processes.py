@@ -1,0 +1,232 @@
+"""Child processes: functions that run under limits of time and memory, and folders of a process.
+
+A `Child` is given functions to run, one after the other. It starts with nothing but this file, so
+no script runs again in it (none needs ``if __name__ == "__main__":``), and it may be started where
+`multiprocessing` forbids children, as in a worker of Dask: that is why neither loky nor pebble is
+used. It talks over two pipes and has a session of its own, so it owns no name that a kill could
+leave behind, and Ctrl-C is its parent's to answer. It ends with the thread that started it: on
+Linux at once, whatever it is doing, elsewhere when it next looks for work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from select import select
+from threading import Thread, Timer
+from typing import IO, Any
+
+LIKELY = {
+    "SIGKILL": ", often for lack of memory",
+    "SIGSEGV": ", a crash in compiled code",
+    "SIGABRT": ", a crash in compiled code",
+}
+"""Usual reasons of signals."""
+
+
+class ChildEnded(Exception):
+    """A child process ended before it answered."""
+
+
+class Child:
+    """A process that runs functions one after the other.
+
+    Parameters
+    ----------
+    idle
+        Seconds without work after which it ends.
+
+    Examples
+    --------
+    >>> child = Child()
+    >>> child.call(divmod, 7, 2)
+    (3, 1)
+    >>> child.close()
+    """
+
+    def __init__(self, idle: float = 10**9) -> None:
+        self.expired = False
+        self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and file
+            [sys.executable, "-P", __file__, str(idle), *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        Thread(target=self.process.wait, daemon=True).start()  # whenever it ends, no zombie stays
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be given work."""
+        return not self.expired and self.process.poll() is None
+
+    def call(
+        self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None
+    ) -> Any:
+        """Run a function there, and return its result or raise its error.
+
+        Parameters
+        ----------
+        function, arguments
+            What can be pickled, of modules that can be imported.
+        seconds
+            Time for an answer; then the child is ended.
+
+        Raises
+        ------
+        TimeoutError
+            If there was none in time.
+        ChildEnded
+            If the child ended by itself, or was killed.
+        MemoryError
+            If it was refused memory (see `limit_memory`).
+        """
+        alarm = Timer(seconds or 0.0, self._expire)
+        if seconds is not None:
+            alarm.start()
+        try:
+            self._send((function, arguments))
+            answer = pickle.load(self._pipe(self.process.stdout))  # noqa: S301 - our own child
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
+            code = self.process.wait()
+            if self.expired:
+                raise TimeoutError(f"no answer within {seconds:g} s") from error
+            raise ChildEnded(ending(code)) from error
+        finally:
+            alarm.cancel()
+        done, result = pickle.loads(answer)  # noqa: S301
+        if not done:
+            raise result
+        return result
+
+    def _expire(self) -> None:
+        self.expired = True
+        self.kill()
+
+    def _send(self, message: Any) -> None:
+        pipe = self._pipe(self.process.stdin)
+        pickle.dump(pickle.dumps(message), pipe)
+        pipe.flush()
+
+    @staticmethod
+    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+        assert pipe is not None
+        return pipe
+
+    def kill(self) -> None:
+        """End the process now, from any thread; whoever waits for its answer is told."""
+        self.process.kill()
+
+    def close(self) -> None:
+        """End the process, and close what leads to it."""
+        self.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):  # something may be left in it
+                self._pipe(pipe).close()
+
+
+def ending(code: int) -> str:
+    """Return how a process ended, in words.
+
+    Examples
+    --------
+    >>> ending(-11)
+    'the process ended with signal 11 (SIGSEGV, a crash in compiled code)'
+    >>> ending(3)
+    'the process ended with exit code 3'
+    """
+    if code >= 0:
+        return f"the process ended with exit code {code}"
+    name = signal.Signals(-code).name
+    return f"the process ended with signal {-code} ({name}{LIKELY.get(name, '')})"
+
+
+def die_with_parent() -> None:
+    """Have Linux end this process with the thread it works for, should Python never run again."""
+    with suppress(AttributeError, OSError, TypeError):  # of systems that have no such call
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def limit_memory(size: int) -> None:
+    """Refuse this process more than `size` bytes beyond what it has now (Linux only).
+
+    OpenBLAS maps its work space before: where it is refused some, it asks again for ever.
+    """
+    import resource
+
+    import numpy as np
+    from scipy.linalg import blas
+
+    square = np.ones((256, 256))
+    np.dot(square, square)
+    blas.dgemm(1.0, square, square)  # SciPy has a library of its own
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * os.sysconf("SC_PAGE_SIZE") + size
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def serve() -> None:
+    """Run what the parent sends until it sends no more, or nothing for too long."""
+    die_with_parent()
+    source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # what functions print goes where errors go
+    idle, sys.path[:] = float(sys.argv[1]), sys.argv[2:]
+    while os.name != "posix" or select([source], [], [], idle)[0]:
+        try:
+            request = pickle.load(source)  # noqa: S301
+        except EOFError:
+            return
+        pickle.dump(_answer(request), target)
+        target.flush()
+
+
+def _answer(request: bytes) -> bytes:
+    """Return the packed result of a function, or its error, or what can be said of that."""
+    try:
+        function, arguments = pickle.loads(request)  # noqa: S301
+        return pickle.dumps((True, function(*arguments)))
+    except (Exception, SystemExit) as error:
+        try:
+            packed = pickle.dumps((False, error))
+            pickle.loads(packed)  # noqa: S301
+        except Exception:  # errors may hold what cannot travel
+            packed = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+        return packed
+
+
+def own_folder(longest: int = 255) -> Path:
+    """Make a private folder that belongs to this process; its user removes it.
+
+    Folders of processes of this machine that were killed are removed first.
+
+    Parameters
+    ----------
+    longest
+        Letters that its name may have; where the temporary folder's is too long, it is in /tmp.
+    """
+    machine = f"dushapley-{zlib.crc32(platform.node().encode()):08x}"
+    short = Path("/tmp")  # noqa: S108 - sockets have names of at most 107 letters
+    root = Path(tempfile.gettempdir())
+    for left in {*root.glob(f"{machine}-*"), *short.glob(f"{machine}-*")}:
+        number = left.name.split("-")[2]
+        if Path("/proc/self").exists() and not Path("/proc", number).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    prefix = f"{machine}-{os.getpid()}-"
+    fits = len(str(root)) + len(prefix) + 9 <= longest
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=root if fits else short))
+
+
+if __name__ == "__main__":
+    serve()
