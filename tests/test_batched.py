@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 import dushapley as ds
 from dushapley.errors import InvalidOption
+from dushapley.games.model.batched import path
 from dushapley.games.model.batched.arithmetic import arithmetic
 from dushapley.games.model.batched.path import MEMORY, BatchedPath
 from dushapley.games.model.batched.program import Judge, Program
@@ -24,6 +25,7 @@ from extras import needs
 
 SIZES = np.array([1, 7, 12, 5, 30, 18])
 FEATURES = 5
+EVERY = (np.arange(64)[:, None] >> np.arange(6)) & 1 == 1
 
 
 def rows_of(owner, count, draw):
@@ -217,10 +219,47 @@ def test_game_takes_the_batched_path_and_agrees_with_fitting(scoring):
     assert fast.path is not None
     assert plain.path is None
     assert fast.context != plain.context
-    every = (np.arange(64)[:, None] >> np.arange(6)) & 1 == 1
-    np.testing.assert_allclose(fast(every), plain(every), rtol=0, atol=1e-5)
-    mine, theirs = fast.evaluate(every[40:42], None), plain.evaluate(every[40:42], None)
+    np.testing.assert_allclose(fast(EVERY), plain(EVERY), rtol=0, atol=1e-5)
+    mine, theirs = fast.evaluate(EVERY[40:42], None), plain.evaluate(EVERY[40:42], None)
     np.testing.assert_allclose(mine[0].scores, theirs[0].scores, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_hits_counted_on_the_device_are_those_of_single_rows(backend, monkeypatch):
+    if backend == "torch":
+        needs("torch")
+    owners, X, y = owners_of()
+    game = ds.ModelGame(owners, SoftmaxRegression(), X[:100], y[:100], backend=backend)
+    wanted = game.evaluate(EVERY, None)
+    monkeypatch.setattr(BatchedPath, "counts_hits", True)
+    found = game.evaluate(EVERY, None)
+    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_array_equal(found.scores.matrix(), wanted.scores.matrix())
+    weights = np.random.default_rng(0).normal(size=(6, 64))
+    folded = found.scores.fold(weights)
+    by_row = folded[:, game.path.judges[0].group]  # each its own, in another order
+    np.testing.assert_allclose(by_row, wanted.scores.fold(weights), rtol=0, atol=1e-12)
+    game.path.block = 7
+    np.testing.assert_array_equal(game.evaluate(EVERY, None).scores.fold(weights), folded)
+
+
+def test_several_devices_take_turns_and_change_no_bit(monkeypatch):
+    owners, X, y = owners_of()
+    monkeypatch.setattr(BatchedPath, "counts_hits", True)
+    alone = ds.ModelGame(owners, SoftmaxRegression(), X, y).evaluate(EVERY, None)
+    monkeypatch.setattr(path, "on_others", lambda numbers: [numbers, numbers])
+    game, turns = ds.ModelGame(owners, SoftmaxRegression(), X, y), []
+    game.path.block = 15  # five a device
+    for program in game.path.programs:
+        train = program.train
+        monkeypatch.setattr(
+            program, "train", lambda n, m, p=program, t=train: (turns.append(p), t(n, m))[1]
+        )
+    found = game.evaluate(EVERY, None)
+    assert [turns.count(program) for program in game.path.programs] == [5, 4, 4]
+    np.testing.assert_array_equal(found.values, alone.values)
+    weights = np.random.default_rng(0).normal(size=(6, 64))
+    np.testing.assert_array_equal(found.scores.fold(weights), alone.scores.fold(weights))
 
 
 def test_the_path_is_chosen_by_shape_alone():
@@ -261,14 +300,14 @@ def test_memory_stays_within_the_limit_for_any_number_of_queries(model, monkeypa
     game = ds.ModelGame(owners, model, X, y)
     limit = 4 * 2**20
     monkeypatch.setitem(MEMORY, "cpu", limit)
-    path = BatchedPath(game)
+    small = BatchedPath(game)
     rng = np.random.default_rng(0)
     shares = np.where(rng.random((600, 10)) < 0.5, rng.random((600, 10)), 0.0)
     peaks = []
 
     def values(n):  # as a run asks
-        parts = blocks(shares[:n], np.arange(n), path.block)
-        return np.concatenate([path.answers(*part).values for part in parts])
+        parts = blocks(shares[:n], np.arange(n), small.block)
+        return np.concatenate([small.answers(*part).values for part in parts])
 
     for n in (300, 600):
         tracemalloc.start()
