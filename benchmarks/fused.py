@@ -123,7 +123,8 @@ def shape(columns: int, n_classes: int, precision: str) -> dict[str, Any]:
     row["largest_difference_of_accuracy"] = float(difference.max())
     if n_classes == 2:
         weights = np.random.default_rng(2).normal(size=(33, 37))
-        sums = kernel.counted([trained])[1](torch.asarray(weights).cuda(), slice(2, 39)).cpu()
+        counted = [part[2:39] for part in kernel.counted(trained)]
+        sums = kernel.weighed(counted, torch.asarray(weights).cuda()).cpu()
         wanted = weights @ kernel.correct(trained)[2:39]
         row["largest_difference_of_sums"] = float(abs(sums.numpy() - wanted).max())
     return row
