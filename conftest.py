@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent
 BATCHED = "src/dushapley/games/model/batched"
 NEEDED = {
     f"{BATCHED}/kernels.py": "triton",
-    f"{BATCHED}/network.py": "torch",
+    f"{BATCHED}/reference.py": "torch",
     f"{BATCHED}/stacked.py": "torch",
     "docs/networks.md": "torch",
     "src/dushapley/federated/flower/app/client.py": "flwr",

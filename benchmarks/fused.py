@@ -25,10 +25,8 @@ import torch
 
 import gpu_batched
 from dushapley.games.model.batched.arithmetic import arithmetic
-from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import memberships
-from dushapley.games.model.batched.program import Program
-from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.program import Judge, Program
+from dushapley.games.model.batched.recipe import Recipe, memberships
 
 ROOT = Path(__file__).resolve().parent.parent
 SHAPES = [(5, 2), (105, 2), (200, 2), (255, 2), (105, 3), (105, 10), (200, 16)]
@@ -125,7 +123,8 @@ def shape(columns: int, n_classes: int, precision: str) -> dict[str, Any]:
     row["largest_difference_of_accuracy"] = float(difference.max())
     if n_classes == 2:
         weights = np.random.default_rng(2).normal(size=(33, 37))
-        sums = kernel.counted([trained])[1](torch.asarray(weights).cuda(), slice(2, 39)).cpu()
+        counted = [part[2:39] for part in kernel.counted(trained)]
+        sums = kernel.weighed(counted, torch.asarray(weights).cuda()).cpu()
         wanted = weights @ kernel.correct(trained)[2:39]
         row["largest_difference_of_sums"] = float(abs(sums.numpy() - wanted).max())
     return row

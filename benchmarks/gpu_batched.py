@@ -34,10 +34,8 @@ if "dushapley" not in sys.modules:  # the package's rooms without its front door
 
 from dushapley.games.model.batched import program  # noqa: E402
 from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic  # noqa: E402
-from dushapley.games.model.batched.judging import Judge  # noqa: E402
-from dushapley.games.model.batched.membership import Membership, memberships  # noqa: E402
-from dushapley.games.model.batched.program import Program, Trained  # noqa: E402
-from dushapley.games.model.batched.recipe import Recipe  # noqa: E402
+from dushapley.games.model.batched.program import Judge, Program, Trained  # noqa: E402
+from dushapley.games.model.batched.recipe import Membership, Recipe, memberships  # noqa: E402
 
 
 def adult(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -11,10 +11,8 @@ import torch
 from dushapley.games.model.batched import fused as module
 from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
 from dushapley.games.model.batched.fused import FusedStep, fused_step
-from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import memberships
-from dushapley.games.model.batched.program import Program
-from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.program import Judge, Program, Trained, joined
+from dushapley.games.model.batched.recipe import Recipe, memberships
 
 SIZES = np.array([21, 70, 9])
 RECIPE = Recipe(steps=3, l2=0.01)
@@ -101,26 +99,32 @@ def test_weighted_sums_by_test_row_are_those_of_the_scores(monkeypatch: pytest.M
     present = np.random.default_rng(3).random((300, 3)) < 0.6
     held = memberships(present * SIZES, SIZES, None, lambda *_: slice(0), [2, 0, 1])
     trained = made.program.train(300, held)
-    hits, sums = made.counted([trained])
-    np.testing.assert_array_equal(hits.numpy(), made.correct(trained).sum(axis=1))
+    np.testing.assert_array_equal(made.hits(trained), made.correct(trained).sum(axis=1))
     weights = np.random.default_rng(4).normal(size=(37, 200))  # more owners than one instance has
-    found = sums(torch.asarray(weights), slice(50, 250)).numpy()
+    found = sums(made, trained, weights, slice(50, 250))
     np.testing.assert_allclose(found, weights @ made.correct(trained)[50:250], atol=2e-5)
     whole = np.random.default_rng(5).integers(-9, 9, (3, 300)).astype(float)
-    np.testing.assert_array_equal(
-        sums(torch.asarray(whole), slice(300)).numpy(), whole @ made.correct(trained)
-    )
+    np.testing.assert_array_equal(sums(made, trained, whole), whole @ made.correct(trained))
+
+
+def sums(
+    made: Judge, trained: Trained, weights: np.ndarray, some: slice = slice(None)
+) -> np.ndarray:
+    counted = [part[some] for part in made.counted(trained)]
+    return made.weighed(counted, torch.asarray(weights)).numpy()
 
 
 def test_sums_do_not_depend_on_where_blocks_were_cut() -> None:
     made = fused("float16", 2)
     present = ((np.arange(8)[:, None] >> np.arange(3)) & 1).astype(bool)
 
-    def held(some: slice) -> list:
-        return memberships(present[some] * SIZES, SIZES, None, lambda *_: slice(0), [2, 0, 1])
+    def trained(cut: slice) -> Trained:
+        counts = present[cut] * SIZES
+        held = memberships(counts, SIZES, None, lambda *_: slice(0), [2, 0, 1])
+        return made.program.train(len(counts), held)
 
-    cuts = [slice(0, 3), slice(3, 4), slice(4, 8)]
-    parts = [made.program.train(len(present[cut]), held(cut)) for cut in cuts]
-    weights = torch.asarray(np.random.default_rng(4).normal(size=(3, 6)))
-    one = made.counted([made.program.train(8, held(slice(8)))])[1](weights, slice(1, 7))
-    np.testing.assert_array_equal(made.counted(parts)[1](weights, slice(1, 7)), one)
+    parts = [trained(cut) for cut in (slice(0, 3), slice(3, 4), slice(4, 8))]
+    weights = np.random.default_rng(4).normal(size=(3, 6))
+    one = sums(made, trained(slice(8)), weights, slice(1, 7))
+    cut = sums(made, joined(parts, made.numbers), weights, slice(1, 7))
+    np.testing.assert_array_equal(cut, one)

@@ -14,17 +14,18 @@ from sklearn.base import clone
 
 import dushapley as ds
 from dushapley.errors import InvalidOption
+from dushapley.games.model.batched import path
 from dushapley.games.model.batched.arithmetic import arithmetic
-from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import memberships
-from dushapley.games.model.batched.path import BatchedPath
-from dushapley.games.model.batched.program import Program
-from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.path import MEMORY, BatchedPath
+from dushapley.games.model.batched.program import Judge, Program
+from dushapley.games.model.batched.recipe import Recipe, Steps, memberships
 from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, safe_rate
+from dushapley.games.rows import blocks
 from extras import needs
 
 SIZES = np.array([1, 7, 12, 5, 30, 18])
 FEATURES = 5
+EVERY = (np.arange(64)[:, None] >> np.arange(6)) & 1 == 1
 
 
 def rows_of(owner, count, draw):
@@ -160,6 +161,24 @@ def test_no_bit_depends_on_company(recipe, n_classes, backend):
         np.testing.assert_array_equal(judge.probabilities(trained), scores[which])
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_steps_are_those_of_torch(optimizer):
+    torch = needs("torch")
+    recipe = Recipe(optimizer=optimizer, learning_rate=0.1, momentum=0.9)
+    rng = np.random.default_rng(0)
+    mine = rng.standard_normal((3, 4))
+    theirs = torch.tensor(mine.copy(), requires_grad=True)
+    more = {"momentum": 0.9, "nesterov": True} if optimizer == "sgd" else {}
+    other = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]([theirs], lr=0.1, **more)
+    steps = Steps(recipe, [mine])
+    for _ in range(20):
+        slope = rng.standard_normal((3, 4))
+        theirs.grad = torch.tensor(slope.copy())
+        other.step()
+        steps.take([slope])
+    np.testing.assert_allclose(mine, theirs.detach().numpy(), rtol=1e-12)
+
+
 def test_rows_cut_into_pieces_give_the_same_model():
     pools = Pools(3)
     whole = pools.judge(Recipe(), arithmetic("numpy", "float64"))
@@ -200,10 +219,47 @@ def test_game_takes_the_batched_path_and_agrees_with_fitting(scoring):
     assert fast.path is not None
     assert plain.path is None
     assert fast.context != plain.context
-    every = (np.arange(64)[:, None] >> np.arange(6)) & 1 == 1
-    np.testing.assert_allclose(fast(every), plain(every), rtol=0, atol=1e-5)
-    mine, theirs = fast.outcomes(every[40:42], None), plain.outcomes(every[40:42], None)
+    np.testing.assert_allclose(fast(EVERY), plain(EVERY), rtol=0, atol=1e-5)
+    mine, theirs = fast.evaluate(EVERY[40:42], None), plain.evaluate(EVERY[40:42], None)
     np.testing.assert_allclose(mine[0].scores, theirs[0].scores, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_hits_counted_on_the_device_are_those_of_single_rows(backend, monkeypatch):
+    if backend == "torch":
+        needs("torch")
+    owners, X, y = owners_of()
+    game = ds.ModelGame(owners, SoftmaxRegression(), X[:100], y[:100], backend=backend)
+    wanted = game.evaluate(EVERY, None)
+    monkeypatch.setattr(BatchedPath, "counts_hits", True)
+    found = game.evaluate(EVERY, None)
+    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_array_equal(found.scores.matrix(), wanted.scores.matrix())
+    weights = np.random.default_rng(0).normal(size=(6, 64))
+    folded = found.scores.fold(weights)
+    by_row = folded[:, game.path.judges[0].group]  # each its own, in another order
+    np.testing.assert_allclose(by_row, wanted.scores.fold(weights), rtol=0, atol=1e-12)
+    game.path.block = 7
+    np.testing.assert_array_equal(game.evaluate(EVERY, None).scores.fold(weights), folded)
+
+
+def test_several_devices_take_turns_and_change_no_bit(monkeypatch):
+    owners, X, y = owners_of()
+    monkeypatch.setattr(BatchedPath, "counts_hits", True)
+    alone = ds.ModelGame(owners, SoftmaxRegression(), X, y).evaluate(EVERY, None)
+    monkeypatch.setattr(path, "on_others", lambda numbers: [numbers, numbers])
+    game, turns = ds.ModelGame(owners, SoftmaxRegression(), X, y), []
+    game.path.block = 15  # five a device
+    for program in game.path.programs:
+        train = program.train
+        monkeypatch.setattr(
+            program, "train", lambda n, m, p=program, t=train: (turns.append(p), t(n, m))[1]
+        )
+    found = game.evaluate(EVERY, None)
+    assert [turns.count(program) for program in game.path.programs] == [5, 4, 4]
+    np.testing.assert_array_equal(found.values, alone.values)
+    weights = np.random.default_rng(0).normal(size=(6, 64))
+    np.testing.assert_array_equal(found.scores.fold(weights), alone.scores.fold(weights))
 
 
 def test_the_path_is_chosen_by_shape_alone():
@@ -232,31 +288,35 @@ def test_repeats_differ_by_seed_and_tell_their_spread():
     game = ds.ModelGame(owners, SmallMLP(hidden=8, steps=10), X, y, repeats=3)
     plain = ds.ModelGame(owners, SmallMLP(hidden=8, steps=10), X, y, repeats=3, fast=False)
     pool = np.ones((1, 6), dtype=bool)
-    mine, theirs = game.outcomes(pool, None)[0], plain.outcomes(pool, None)[0]
+    mine, theirs = game.evaluate(pool, None)[0], plain.evaluate(pool, None)[0]
     assert mine.spread == pytest.approx(theirs.spread, abs=1e-9)
     assert mine.spread > 0
     assert game(pool)[0] == pytest.approx(mine.value, abs=1e-12)
 
 
 @pytest.mark.parametrize("model", [SoftmaxRegression(), SmallMLP(hidden=16, steps=5)])
-def test_memory_stays_within_the_limit_for_any_number_of_queries(model):
+def test_memory_stays_within_the_limit_for_any_number_of_queries(model, monkeypatch):
     owners, X, y = owners_of(n_owners=10, rows=300)
     game = ds.ModelGame(owners, model, X, y)
     limit = 4 * 2**20
-    path = BatchedPath(game, memory=limit)
+    monkeypatch.setitem(MEMORY, "cpu", limit)
+    small = BatchedPath(game)
     rng = np.random.default_rng(0)
     shares = np.where(rng.random((600, 10)) < 0.5, rng.random((600, 10)), 0.0)
     peaks = []
+
+    def values(n):  # as a run asks
+        parts = blocks(shares[:n], np.arange(n), small.block)
+        return np.concatenate([small.answers(*part).values for part in parts])
+
     for n in (300, 600):
         tracemalloc.start()
-        path.values(shares[:n], np.arange(n))
+        values(n)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < limit
     assert peaks[1] < 1.2 * peaks[0]
-    np.testing.assert_array_equal(
-        path.values(shares[:50], np.arange(50)), game(shares[:50], np.arange(50))
-    )
+    np.testing.assert_array_equal(values(50), game(shares[:50], np.arange(50)))
 
 
 def test_a_parameter_out_of_range_is_refused():

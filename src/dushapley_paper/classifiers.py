@@ -7,10 +7,8 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.games.model.batched.arithmetic import Arithmetic, Precision, arithmetic
-from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import memberships
-from dushapley.games.model.batched.program import Program, Trained
-from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.program import Judge, Program, Trained
+from dushapley.games.model.batched.recipe import Recipe, memberships
 from dushapley.games.rows import RowsGame, blocks
 
 

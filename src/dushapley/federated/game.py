@@ -19,8 +19,8 @@ from dushapley.federated.sums import summed_owners
 from dushapley.federated.traffic import bytes_each, in_words
 from dushapley.federated.transport import Transport
 from dushapley.games.base import Answers, Outcome, Training
-from dushapley.games.model.batched.recipe import Optimizer, Recipe
-from dushapley.games.model.batched.reference import PlainSteps, SoftmaxRegression
+from dushapley.games.model.batched.recipe import Optimizer, Recipe, Steps
+from dushapley.games.model.batched.reference import SoftmaxRegression
 from dushapley.games.model.catalogue import in_words as described
 from dushapley.games.model.game import LIFTED, ModelGame
 from dushapley.games.model.scoring.scorer import Scorer, best_constant
@@ -413,7 +413,7 @@ class Pools:
                 about = {"recipe": asdict(game.local), "training_round": round_}
                 weights = self._summed("steps", about, weights, self.counts / rows[:, None])
             return weights
-        steps = [PlainSteps(game.recipe, [pool]) for pool in weights]
+        steps = [Steps(game.recipe, [pool]) for pool in weights]
         for _ in range(game.recipe.steps):
             slopes = self._summed("gradients", {}, weights, np.ones(self.counts.shape))
             for step, slope, n in zip(steps, slopes, rows, strict=True):

@@ -13,13 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
-from dushapley.games.model.batched.recipe import Recipe
+from dushapley.games.model.batched.recipe import Recipe, Steps, softmax
 from dushapley.games.model.batched.reference import (
-    PlainSteps,
     batches,
     gradients,
     logits,
-    softmax,
     with_intercept,
 )
 from dushapley.hashing import whole_number
@@ -68,7 +66,7 @@ class Rows:
         """The weights after local steps of this round, shape (C, d+1); momentum begins anew."""
         X, targets = self.X[rows], self.targets[rows]
         here = [weights.copy()]
-        steps = PlainSteps(recipe, here)
+        steps = Steps(recipe, here)
         # every round has mini-batches of its own, the same for all pools
         seeded = replace(recipe, seed=whole_number(f"{recipe.seed} round {round_}", 4))
         for batch in batches(seeded, len(X)):

@@ -32,7 +32,7 @@ _MODELS = {
     "Regressogram": "dushapley.games.model.regressogram",
     "SmallMLP": "dushapley.games.model.batched.reference",
     "SoftmaxRegression": "dushapley.games.model.batched.reference",
-    "TorchModel": "dushapley.games.model.batched.network",
+    "TorchModel": "dushapley.games.model.batched.reference",
 }
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from dushapley.arrays import Fractions, IntArray, Queries
 from dushapley.games.base import Answers
 from dushapley.games.model.additive.path import additive_path
-from dushapley.games.model.batched.networks import network_path
-from dushapley.games.model.batched.path import batched_path
+from dushapley.games.model.batched.path import gradient_path
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -50,7 +49,7 @@ class FastPath(Protocol):
         ...
 
 
-MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, batched_path, network_path]
+MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, gradient_path]
 """Makers of fast paths, in the order they are asked."""
 
 

@@ -8,9 +8,11 @@ arithmetic and to the key of a result, while the number of pools in a block does
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -79,11 +81,7 @@ class Arithmetic:
     @property
     def xp(self) -> Any:
         """The array namespace."""
-        if self.name == "numpy":
-            return np
-        import torch
-
-        return torch
+        return np if self.name == "numpy" else import_module("torch")
 
     @property
     def dtype(self) -> Any:
@@ -97,14 +95,13 @@ class Arithmetic:
 
     def array(self, values: Any, dtype: Any = None) -> Any:
         """Numbers from NumPy, on the device."""
+        xp, dtype = self.xp, dtype or self.dtype
         if self.device == "cpu":
-            return self.xp.asarray(values, dtype=dtype or self.dtype, device=self.device)
-        # by a stream of its own, so that nobody waits for what the device is busy with
-        import torch
-
-        stream, busy = _uploads(self.device), torch.cuda.current_stream(self.device)
-        with torch.cuda.stream(stream):
-            there = torch.asarray(values, dtype=dtype or self.dtype).to(self.device)
+            return xp.asarray(values, dtype=dtype, device=self.device)
+        # by a stream of its own, so that nothing waits for what the device is busy with
+        stream, busy = _uploads(self.device), xp.cuda.current_stream(self.device)
+        with xp.cuda.stream(stream):
+            there = xp.asarray(values, dtype=dtype).to(self.device)
         busy.wait_stream(stream)
         there.record_stream(busy)
         return there
@@ -144,6 +141,10 @@ class Arithmetic:
         else:
             total.index_add_(0, rows, part)
 
+    def here(self, values: Any) -> Any:
+        """Numbers of another device, on this one."""
+        return values if self.name == "numpy" else values.to(self.device)
+
     def to_numpy(self, values: Any) -> Any:
         return values if self.name == "numpy" else values.cpu().numpy()
 
@@ -154,42 +155,28 @@ class Arithmetic:
             with np.errstate(over="ignore", under="ignore"):
                 yield
             return
-        import torch
-
+        torch = self.xp
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
+        # kernels run on the GPU that torch calls current: let it be this, if it has a number
+        here = torch.cuda.device(self.device) if ":" in self.device else nullcontext()
         try:
-            with torch.no_grad(), _current(self.device):
+            with torch.no_grad(), here:
                 yield
         finally:
             torch.set_float32_matmul_precision(before)
 
 
-def _current(device: str) -> AbstractContextManager[Any]:
-    """Kernels run on the GPU that torch calls current: let it be this, if it has a number."""
-    if ":" not in device:
-        return nullcontext()
-    import torch
-
-    return torch.cuda.device(device)
-
-
 def on_others(numbers: Arithmetic) -> list[Arithmetic]:
     """The same arithmetic on every other GPU of this machine."""
-    if numbers.device != "cuda":
-        return []
-    import torch
-
-    return [replace(numbers, device=f"cuda:{k}") for k in range(1, torch.cuda.device_count())]
+    count = numbers.xp.cuda.device_count() if numbers.device == "cuda" else 1
+    return [replace(numbers, device=f"cuda:{k}") for k in range(1, count)]
 
 
 @cache
 def _uploads(device: str) -> Any:
     """The stream by which numbers travel to a GPU."""
-    import torch
-
-    make: Any = torch.cuda.Stream
-    return make(device)
+    return import_module("torch").cuda.Stream(device)
 
 
 def arithmetic(
@@ -202,22 +189,16 @@ def arithmetic(
     """
     check_choice(name, "backend", BACKENDS, InvalidOption)
     name, _, numbers = name.partition(":")
-    precision = precision or cast(Precision | None, numbers or None)
-    place = "cpu" if name == "numpy" else _torch_device(device)
-    where = name if name == "numpy" else f"torch on the {'CPU' if place == 'cpu' else 'GPU'}"
-    able, shape = _KINDS[where]
-    if precision not in (None, *able):
-        raise InvalidOption(f"precision is {precision!r}; {where} takes {', '.join(able)}.")
-    return Arithmetic(name, precision or able[0], place, **shape)
-
-
-def _torch_device(chosen: str | None) -> str:
-    """Where torch computes: as chosen, or on the GPU where there is one."""
-    try:
-        import torch
-    except ImportError as error:
+    if name == "torch" and find_spec("torch") is None:
         raise InvalidOption(
             "backend='torch' needs torch, which is not installed. Install dushapley[torch], or "
             "use backend='numpy'."
-        ) from error
-    return chosen or ("cuda" if torch.cuda.is_available() else "cpu")
+        )
+    on_gpu = name == "torch" and import_module("torch").cuda.is_available()
+    device = device or ("cuda" if on_gpu else "cpu")
+    where = name if name == "numpy" else f"torch on the {'CPU' if device == 'cpu' else 'GPU'}"
+    able, shape = _KINDS[where]
+    precision = precision or cast(Precision, numbers) or able[0]
+    if precision not in able:
+        raise InvalidOption(f"precision is {precision!r}; {where} takes {', '.join(able)}.")
+    return Arithmetic(name, precision, device, **shape)

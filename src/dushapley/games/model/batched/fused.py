@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
-from dushapley.games.model.batched.membership import Membership
+from dushapley.games.model.batched.recipe import Membership
 
 MOST_NUMBERS = 256
 """Numbers in a row of weights (intercept included) of which a tile still fits the chip."""
@@ -54,32 +53,31 @@ SPAN, OWNERS = 2**13, 32
 
 
 @dataclass(frozen=True)
-class Rows:
-    """An owner's rows on the device, with zeros below the last.
+class Piece:
+    """Rows of one owner on the device, with zeros below the last.
 
-    `X` (n, numbers), `XT` its transpose; `targets` (columns, n); `pull` Σ targets · rows.
+    `X` (n, d), `XT` its transpose, both as products read them; `targets` (columns, n): ±1 for two
+    classes, one-hot for more; `pull` Σ targets · rows, where it is known beforehand; `start`: where
+    they begin among the owner's rows.
     """
 
     X: Any
     XT: Any
     targets: Any
-    pull: Any
-
-    def __len__(self) -> int:
-        return int(self.X.shape[0])
+    pull: Any = None
+    start: int = 0
 
 
 @dataclass(frozen=True)
 class Work:
-    """Pools that hold one owner and, unless they hold all of it, which of its rows."""
+    """Pools that hold rows of one owner and, unless they hold all of them, which."""
 
-    rows: Rows
+    piece: Piece
     pools: Any
     marks: Any
-    pull: Any
+    pull: Any = None
 
 
-@dataclass
 class FusedStep:
     """Slopes and scores of linear classifiers by kernels.
 
@@ -89,41 +87,29 @@ class FusedStep:
         The arithmetic: TF32 or float16.
     columns, width
         Columns of weights (1 for two classes), and numbers in each.
+
+    Attributes
+    ----------
+    depth
+        Numbers in a row, filled up to a power of two.
+    name
+        For the key of a result: shapes decide last bits.
     """
 
-    numbers: Arithmetic
-    columns: int
-    width: int
+    def __init__(self, numbers: Arithmetic, columns: int, width: int) -> None:
+        self.numbers, self.columns, self.width = numbers, columns, width
+        self.depth = max(16, 1 << (width - 1).bit_length())
+        self.tf32 = numbers.precision == "tf32"
+        self.cut = (WIDE_CUTS if self.depth > WIDE else CUTS)[numbers.precision]
+        self.name = f"fused {self.cut.tile}×{self.cut.block}"
 
-    @property
-    def cut(self) -> Cut:
-        return (WIDE_CUTS if self.depth > WIDE else CUTS)[self.numbers.precision]
-
-    @property
-    def name(self) -> str:
-        """For the key of a result: shapes decide last bits."""
-        return f"fused {self.cut.tile}×{self.cut.block}"
-
-    @cached_property
-    def depth(self) -> int:
-        """Numbers in a row, filled up to a power of two."""
-        return max(16, 1 << (self.width - 1).bit_length())
-
-    @property
-    def _tf32(self) -> bool:
-        return self.numbers.precision == "tf32"
-
-    @property
-    def _on_chip(self) -> bool:
-        return self.numbers.device != "cpu"  # else Triton interprets
-
-    def laid_out(self, padded: FloatArray, targets: FloatArray) -> Rows:
+    def laid_out(self, padded: FloatArray, targets: FloatArray) -> Piece:
         """One owner's rows (n, width) and targets (columns, n), filled up to whole blocks."""
         X = self.factor(self.numbers.array(self._filled(padded, self.cut.block)))
         filled = np.pad(targets, ((0, 0), (0, len(X) - targets.shape[1])))
         wanted = self.numbers.array(filled)
-        across = X.T.contiguous() if self._tf32 else X
-        return Rows(X, across, wanted, self._pull(wanted[None], X))
+        across = X.T.contiguous() if self.tf32 else X
+        return Piece(X, across, wanted, self._pull(wanted[None], X))
 
     def _pull(self, targets: Any, X: Any) -> Any:
         """Σ targets · rows of each pool: the part of its slope that never changes."""
@@ -138,17 +124,17 @@ class FusedStep:
 
     def factor(self, values: Any) -> Any:
         """Numbers as the kernels read them, rounded to the nearest."""
-        if not self._tf32:
+        if not self.tf32:
             return self.numbers.factor(values)
         xp = self.numbers.xp
         bits = values.contiguous().view(xp.int32)
         return ((bits + 0x1000) & -0x2000).view(xp.float32)
 
-    def work(self, members: Sequence[Membership], rows: Sequence[Rows]) -> list[Work]:
-        """What the kernels are told, owner by owner; all lists of pools travel together."""
-        ends = np.cumsum([-(-len(m.pools) // ALIGNED) * ALIGNED for m in members]).tolist()
-        joined = np.zeros(ends[-1] if ends else 0, dtype=np.int32)
-        starts = [0, *ends[:-1]]
+    def work(self, members: Sequence[Membership], rows: Sequence[Piece]) -> list[Work]:
+        """List what the kernels do, owner by owner; all lists of pools travel together."""
+        sizes = [-(-len(m.pools) // ALIGNED) * ALIGNED for m in members]
+        starts = np.cumsum([0, *sizes]).tolist()
+        joined = np.zeros(starts.pop(), dtype=np.int32)
         for start, m in zip(starts, members, strict=True):
             joined[start : start + len(m.pools)] = m.pools
         there = self._whole(joined)
@@ -157,79 +143,51 @@ class FusedStep:
             for start, m in zip(starts, members, strict=True)
         ]
 
-    def _work(self, member: Membership, pools: Any, rows: Rows) -> Work:
+    def _work(self, member: Membership, pools: Any, rows: Piece) -> Work:
         if member.rows is None:
             return Work(rows, pools, None, rows.pull)
-        marks = self._marks(member.rows, len(rows))
+        filled = np.pad(member.rows, ((0, 0), (0, len(rows.X) - member.rows.shape[1])))
+        marks = self._whole(filled.astype(np.uint8))
         return Work(rows, pools, marks, self._pull(rows.targets * marks[:, None, :], rows.X))
-
-    def _marks(self, taken: BoolArray, n: int) -> Any:
-        return self._whole(np.pad(taken, ((0, 0), (0, n - taken.shape[1]))).astype(np.uint8))
 
     def _whole(self, values: Any) -> Any:
         """Whole numbers on the device, as they are."""
         return self.numbers.array(values, getattr(self.numbers.xp, values.dtype.name))
 
-    def add_slopes(self, weights: Any, work: Sequence[Work], absent: Any, slopes: Any) -> None:
-        """Add what the rows of all owners contribute, in the order of `work`."""
-        factors = self.factor(weights)
-        for part in work:
-            if self.columns == 1:
-                self._two_classes(factors, part, slopes)
-            else:
-                self._many_classes(factors, part, absent, slopes)
+    def slopes(self, weights: list[Any], work: list[Work], absent: Any, pull: Any) -> list[Any]:
+        """Slope of the summed loss of every pool; owners are added in the order of `work`."""
+        from dushapley.games.model.batched.kernels import slopes_of_many, slopes_of_two
 
-    def _two_classes(self, factors: Any, part: Work, slopes: Any) -> None:
-        from dushapley.games.model.batched.kernels import slopes_of_two
-
-        grid = (-(-len(part.pools) // self.cut.tile),)
-        slopes_of_two[grid](
-            *self._told(factors, part, slopes),
-            self.width,
-            BP=self.cut.tile,
-            **self._constants(part),
-        )
-
-    def _many_classes(self, factors: Any, part: Work, absent: Any, slopes: Any) -> None:
-        from dushapley.games.model.batched.kernels import slopes_of_many
-
+        slopes, factors = self.numbers.xp.negative(pull), self.factor(weights[0])
+        lack = self.numbers.zeros(*pull.shape[:2], 1) if absent is None else absent
         classes = 1 << (self.columns - 1).bit_length()
         pools = max(1, self.cut.tile // classes)
-        grid = (-(-len(part.pools) // pools),)
-        slopes_of_many[grid](
-            *self._told(factors, part, slopes),
-            self.width,
-            absent,
-            self.columns,
-            BP=pools,
-            CP=classes,
-            **self._constants(part),
-        )
+        for part in work:
+            grid, constants = (-(-len(part.pools) // pools),), self._constants(part)
+            given = self._given(factors, part, slopes)
+            if self.columns == 1:
+                slopes_of_two[grid](*given, BP=pools, **constants)
+            else:
+                slopes_of_many[grid](*given, lack, self.columns, BP=pools, CP=classes, **constants)
+        return [slopes]
 
-    def _told(self, factors: Any, part: Work, slopes: Any) -> tuple[Any, ...]:
-        marks = part.pools if part.marks is None else part.marks
-        sizes = len(part.pools), len(part.rows)
-        return part.rows.X, part.rows.XT, factors, slopes, part.pools, marks, *sizes
+    def _given(self, factors: Any, part: Work, slopes: Any) -> tuple[Any, ...]:
+        rows, pools = part.piece, part.pools
+        marks = pools if part.marks is None else part.marks
+        sizes = len(pools), len(rows.X), self.width
+        return rows.X, rows.XT, factors, slopes, pools, marks, *sizes
 
     def _constants(self, part: Work) -> dict[str, Any]:
-        marked = part.marks is not None
-        kind = {"MARKED": marked, "TF32": self._tf32, "FAST": self._on_chip}
+        on_chip = self.numbers.device != "cpu"  # else Triton interprets
+        kind = {"MARKED": part.marks is not None, "TF32": self.tf32, "FAST": on_chip}
         return {"D": self.depth, "BR": self.cut.block, **kind, **self.cut.launch}
 
-    def scored_rows(self, padded: Array, codes: IntArray) -> tuple[Any, Any]:
-        """Test rows and their classes; rows that only fill up have a class that nobody guesses."""
+    def scored_rows(self, padded: FloatArray, codes: IntArray) -> tuple[Any, Any]:
+        """Test rows and their classes; those that only fill up have a class that none guesses."""
         rows = self.numbers.array(self._filled(padded, SCORING.block))
         filled = np.full(len(rows), -1, dtype=np.int32)
         filled[: len(codes)] = codes
         return rows, self._whole(filled)
-
-    def edges(self, present: BoolArray) -> Any:
-        """Scores from which on each pool of two classes says the second.
-
-        A class that a pool has not seen loses whatever the score says.
-        """
-        seen = np.where(present[:, 0], 0.0, -np.inf)
-        return self.numbers.array(np.where(present[:, 1], seen, np.inf))
 
     def hits(self, test: tuple[Any, Any], weights: Any, edges: Any) -> Any:
         """How many test rows each pool of two classes predicts rightly, on the device."""
@@ -287,9 +245,6 @@ class FusedStep:
 
 def fused_step(numbers: Arithmetic, columns: int, width: int) -> FusedStep | None:
     """The fused step where there is a kernel for it: a GPU, coarse numbers, rows that fit."""
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    if numbers.device == "cpu" and not interpreted:
-        return None
-    if numbers.precision not in CUTS or width > MOST_NUMBERS or columns > MOST_CLASSES:
-        return None
-    return FusedStep(numbers, columns, width) if find_spec("triton") else None
+    able = numbers.device != "cpu" or os.environ.get("TRITON_INTERPRET") == "1"
+    fits = numbers.precision in CUTS and width <= MOST_NUMBERS and columns <= MOST_CLASSES
+    return FusedStep(numbers, columns, width) if able and fits and find_spec("triton") else None

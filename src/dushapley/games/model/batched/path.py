@@ -1,13 +1,15 @@
-"""The batched path: pools of a `ModelGame` trained together by the tensor program.
+"""Faster paths of gradient models: pools of a `ModelGame` trained together.
 
-Taken by this library's own gradient models (`SoftmaxRegression`, `SmallMLP`) under any score that
-is known test row by test row. Which path a game takes depends on rows, columns, classes and owners
-alone, never on timing.
+Two of them: this library's own models (`SoftmaxRegression`, `SmallMLP`) by the tensor program, and
+networks of one's own (`TorchModel`) as stacked copies; under any score that is known test row by
+test row. Which path a game takes depends on rows, columns, classes and owners alone, never on
+timing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -17,16 +19,24 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.games.base import Answers, Outcome, Scores
 from dushapley.games.model.batched.arithmetic import COST, Arithmetic, arithmetic, on_others
-from dushapley.games.model.batched.judging import Judge
-from dushapley.games.model.batched.membership import Membership, memberships, whole_memberships
-from dushapley.games.model.batched.program import Program, Trained
+from dushapley.games.model.batched.program import Judge, Program, Trained, joined
+from dushapley.games.model.batched.recipe import (
+    Membership,
+    batch_rows,
+    count_classes,
+    memberships,
+    whole_memberships,
+)
 from dushapley.games.model.scoring.scorer import best_constant
 from dushapley.games.model.training import average, grouped
 from dushapley.games.rows import blocks
 
 if TYPE_CHECKING:
+    from dushapley.games.model.batched.stacked import Stack
     from dushapley.games.model.game import ModelGame
 
+Score = tuple[float, FloatArray | None]
+"""Score of one pool, and its test rows where they are known."""
 ROWS_PER_OWNER = 8
 """Owners smaller than this on average share too little work for training together to pay."""
 MOST_WEIGHTS = 2**18
@@ -35,157 +45,67 @@ MEMORY = {"cpu": 2**30, "cuda": 2**34}
 """Bytes that the training of one block may take beside the rows themselves."""
 MOST_POOLS = {"cpu": 256, "cuda": 2**18}
 """Pools of a block where memory allows more."""
+TILES_AT_ONCE = 4
+"""Tiles of networks in one block: enough to keep a GPU busy, few enough to save often."""
 
 
-class CountedScores(Scores):
-    """Scores of pools whose right predictions are counted on the device, by group of test rows.
-
-    Parameters
-    ----------
-    path
-        The path that trained them.
-    parts
-        Trained pools, block by block.
-    empty
-        Which of them hold no rows, shape (m,).
-    """
-
-    def __init__(self, path: BatchedPath, parts: list[Trained], empty: BoolArray) -> None:
-        self.path, self.parts, self.empty = path, parts, empty
-        judge = path.judges[0]
-        hits, self.sums = judge.counted(parts)
-        self.values = path.numbers.to_numpy(hits).astype(np.float64) / judge.n_rows
-        self.values[empty] = path.game.nobody.value
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def rows(self) -> int:
-        """Groups of test rows."""
-        return len(self.path.group_sizes)
-
-    def matrix(self) -> FloatArray:
-        """Scores by single test row, or by as many groups as are kept of one."""
-        judge, nobody = self.path.judges[0], self.path.game.nobody
-        right = np.concatenate([judge.correct(part) for part in self.parts]).astype(np.float64)
-        rows = np.stack([grouped(row) for row in right])
-        rows[self.empty] = nobody.value if nobody.scores is None else nobody.scores
-        return rows
-
-    def fold(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
-        numbers, path, empty = self.path.numbers, self.path, self.empty[some]
-        held = np.where(empty, 0.0, weights) if empty.any() else weights
-        there = numbers.array(held, numbers.xp.float64)
-        hits = np.asarray(numbers.to_numpy(self.sums(there, some)))
-        hits += np.outer(weights[:, empty].sum(axis=1), path.nobody_by_group)
-        n_rows = path.group_sizes.sum()
-        stretch = len(path.group_sizes) / n_rows
-        own = np.outer(hits.sum(axis=1) / n_rows, 1 - stretch * path.group_sizes)
-        return own + stretch * hits
+class Diverged(ArithmeticError):
+    """A model whose answers are not finite."""
 
 
-class BatchedPath:
+class GradientPath(ABC):
     """Trains and scores the pools of one game in blocks.
 
     Parameters
     ----------
     game
-        The game; its model is one of this library's gradient models.
-    memory
-        Bytes that one block may take; None: 1 GiB on a CPU, 16 GiB on a GPU. It decides how many
-        pools are trained at a time and changes no bit.
+        The game; its model is trained by gradient steps.
     """
 
     fractions: Fractions = "rows"
     cheap = False
+    devices = 1
+    block: int
 
-    def __init__(self, game: ModelGame, memory: int | None = None) -> None:
+    def __init__(self, game: ModelGame) -> None:
         self.game = game
-        self.numbers: Arithmetic = arithmetic(game.backend)
-        self.memory = MEMORY[self.numbers.device] if memory is None else memory
-        precision, device = self.numbers.precision, self.numbers.device
-        shape = f"tile {self.numbers.tile}, piece {self.numbers.piece}"
-        self.name = (
-            f"many pools together, {self.numbers.name} {precision} on the {device}, {shape}, "
-            f"mini-batch tile {self.numbers.batch_tile}, align {self.numbers.align}"
-        )
-        self.note = (
-            f"Pools were trained together by {self.numbers.name} in {precision} on the {device}: "
-            f"{game.model.recipe().words}."
-        )
-        if precision in COST and self.numbers.name == "torch":
-            self.note += f" {COST[precision]}"
-        program = self.judges[0].program
-        if program.fused is not None:
-            self.name += f", {program.fused.name}"
-        room = (self.memory - program.bytes_of_tile) // program.bytes_per_pool
-        self.block = int(np.clip(room, 1, MOST_POOLS[device]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers lay out the rows for themselves instead of being sent them twice."""
-        laid_out = ("judges", "programs", "group_sizes", "nobody_by_group")
-        return {name: part for name, part in self.__dict__.items() if name not in laid_out}
+        laid_out = ("codes", "judges", "programs", "nobody_by_group", "stacks")
+        return {name: part for name, part in vars(self).items() if name not in laid_out}
 
     @cached_property
-    def judges(self) -> list[Judge]:
-        """One trained-and-judged program per repeat, laid out on first use."""
-        game, classes = self.game, np.asarray(self.game.classes)
-        judges = []
-        for model in game.templates:
-            test = model.scaled(game.X_test), np.searchsorted(classes, game.y_test)
-            judges.append(Judge(self._program(model, self.numbers), *test))
-        return judges
-
-    def _program(self, model: Any, numbers: Arithmetic) -> Program:
-        game, classes = self.game, np.asarray(self.game.classes)
-        codes = [np.searchsorted(classes, y) for y in game.owners.labels()]
-        rows = [model.scaled(X) for X in game.owners.X]
-        return Program(model.recipe(), rows, codes, list(classes), numbers, game.order)
-
-    @cached_property
-    def programs(self) -> list[Program]:
-        """The program of this game on every GPU there is; they take turns with blocks."""
-        first, model = self.judges[0].program, self.game.templates[0]
-        return [first, *(self._program(model, numbers) for numbers in on_others(self.numbers))]
-
-    @property
-    def counts_hits(self) -> bool:
-        """Whether test rows are counted where they are judged: under accuracy on a GPU."""
-        game = self.game
-        plain = game.scoring == "accuracy" and game.training.repeats == 1 and not game.at_least
-        return plain and self.numbers.device != "cpu"
+    def codes(self) -> list[IntArray]:
+        """Class of each row by its place among all, owner by owner; 0 where there are none."""
+        classes = np.empty(0) if self.game.classes is None else np.asarray(self.game.classes)
+        return [np.searchsorted(classes, y) for y in self.game.owners.labels()]
 
     def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Utilities with their test rows and the spread of repeats."""
-        parts = blocks(queries, draws, self.block)
-        if not self.counts_hits:
-            return Answers.of([outcome for part in parts for outcome in self._judge(*part)])
-        trained = [  # all of them are on their way before one is read
-            program.train(len(part), self._members(part, ids)).on(self.numbers)
-            for program, (part, ids) in zip(cycle(self.programs), parts, strict=False)
+        parts = self._parts(queries, draws)
+        return Answers.of([outcome for part in parts for outcome in self._outcomes(*part)])
+
+    def _parts(
+        self, queries: Queries, draws: IntArray | None
+    ) -> list[tuple[Queries, IntArray | None]]:
+        """Pools and their draws, as many as one device trains at a time."""
+        return blocks(queries, draws, max(1, self.block // self.devices))
+
+    def _outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
+        members = self._members(queries, draws)
+        repeats = [list(scores) for scores in self._scored(len(queries), members)]
+        n_rows = self.game.counts(queries).sum(axis=1)
+        return [
+            self._outcome(query, [scores[k] for scores in repeats])
+            if n_rows[k]
+            else self.game.nobody
+            for k, query in enumerate(queries)
         ]
-        scores = CountedScores(self, trained, self._nobody(queries))
-        return Answers(scores.values, scores)
 
-    @cached_property
-    def group_sizes(self) -> FloatArray:
-        """Test rows of each group."""
-        judge = self.judges[0]
-        return np.bincount(judge.group, minlength=judge.groups).astype(np.float64)
-
-    @cached_property
-    def nobody_by_group(self) -> FloatArray:
-        """The same of nobody's model: a number fixed beforehand is the same on any test row."""
-        game, judge = self.game, self.judges[0]
-        if game.nobody.scores is None:
-            return self.group_sizes * game.nobody.value
-        rows = best_constant(game.scorer)[1]
-        assert rows is not None
-        return np.asarray(np.bincount(judge.group, rows, minlength=judge.groups), np.float64)
-
-    def _nobody(self, queries: Queries) -> Any:
-        return ~self.game.counts(queries).any(axis=1)
+    @abstractmethod
+    def _scored(self, n_pools: int, members: list[Membership]) -> Iterable[Iterable[Score]]:
+        """Train all pools, and score them: repeat by repeat, pool by pool."""
 
     def _members(self, queries: Queries, draws: IntArray | None) -> list[Membership]:
         game = self.game
@@ -195,46 +115,225 @@ class BatchedPath:
         sizes = game.sizes.astype(np.int64)
         return memberships(game.counts(queries), sizes, draws, game.rows_of, game.order)
 
-    def _train(self, queries: Queries, draws: IntArray | None) -> list[tuple[Judge, Trained]]:
-        members = self._members(queries, draws)
-        return [(judge, judge.program.train(len(queries), members)) for judge in self.judges]
-
-    def _judge(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        scored = [self._scored(judge, trained) for judge, trained in self._train(queries, draws)]
-        return [
-            self.game.nobody if empty else average([pools[k] for pools in scored])
-            for k, empty in enumerate(self._nobody(queries).tolist())
-        ]
-
-    def _scored(self, judge: Judge, trained: Trained) -> Sequence[tuple[float, FloatArray | None]]:
-        """Score of every pool, and its test rows where they are known."""
+    def _score(self, response: FloatArray) -> Score:
+        """Score probabilities (rows, C), or numbers (rows,)."""
         scorer = self.game.scorer
         assert scorer.metric is not None
-        if self.game.scoring == "accuracy":
-            return [(float(r.mean()), r) for r in judge.correct(trained).astype(np.float64)]
-        chances: Any = judge.probabilities(trained)
         if scorer.metric.response == "ranking":
-            chances = chances[:, :, 1]
-        elif scorer.metric.response == "labels":
-            seen = np.where(trained.present[:, None], chances, -1.0)
-            chances = scorer.target.classes[seen.argmax(axis=2)]
-        return [scorer.judge(response) for response in chances]
+            response = response[:, 1]
+        elif scorer.metric.response == "labels" and self.game.classes is not None:
+            return scorer.judge(np.asarray(self.game.classes)[response.argmax(axis=1)])
+        return scorer.judge(response)
+
+    def _outcome(self, query: BoolArray, scores: list[Score]) -> Outcome:
+        try:
+            return average(scores)
+        except ArithmeticError:
+            cause = "the model's answers are not finite: lower its learning rate"
+            return self.game.fail(query, Diverged(cause))
 
 
-def batched_path(game: ModelGame) -> BatchedPath | None:
-    """The batched path of a game, where model, score and shape have one."""
-    from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression
+class BatchedPath(GradientPath):
+    """Trains softmax regressions and small networks by the tensor program.
 
-    model, owners, classes = game.model, game.owners, game.classes
-    if type(model) not in (SoftmaxRegression, SmallMLP) or game.scorer.metric is None:
+    Parameters
+    ----------
+    game
+        The game; its model is one of this library's gradient models.
+    """
+
+    def __init__(self, game: ModelGame) -> None:
+        super().__init__(game)
+        numbers = self.numbers = arithmetic(game.backend)
+        self.devices = 1 + len(on_others(numbers))
+        program, words = self.judges[0].program, game.model.recipe().words
+        kind = f"{numbers.precision} on the {numbers.device}"
+        self.name = (
+            f"many pools together, {numbers.name} {kind}, tile {numbers.tile}, piece "
+            f"{numbers.piece}, mini-batch tile {numbers.batch_tile}, align {numbers.align}"
+        )
+        if program.fused is not None:
+            self.name += f", {program.fused.name}"
+        self.note = f"Pools were trained together by {numbers.name} in {kind}: {words}."
+        if numbers.name == "torch" and numbers.precision in COST:
+            self.note += f" {COST[numbers.precision]}"
+        room = program.pools_within(MEMORY[numbers.device])
+        self.block = min(room, MOST_POOLS[numbers.device]) * self.devices
+
+    @cached_property
+    def judges(self) -> list[Judge]:
+        """One trained-and-judged program per repeat, laid out on first use."""
+        game = self.game
+        codes = np.searchsorted(np.asarray(game.classes), game.y_test)
+        return [
+            Judge(self._program(model, self.numbers), model.scaled(game.X_test), codes)
+            for model in game.templates
+        ]
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """The program of this game on every GPU there is; they take turns with blocks."""
+        first, model = self.judges[0].program, self.game.templates[0]
+        return [first, *(self._program(model, numbers) for numbers in on_others(self.numbers))]
+
+    def _program(self, model: Any, numbers: Arithmetic) -> Program:
+        rows, labels = map(model.scaled, self.game.owners.X), np.asarray(self.game.classes)
+        order = self.game.order
+        return Program(model.recipe(), list(rows), self.codes, list(labels), numbers, order)
+
+    @property
+    def counts_hits(self) -> bool:
+        """Whether test rows are counted where they are judged: under accuracy on a GPU."""
+        game, on_device = self.game, self.numbers.device != "cpu"
+        plain = len(game.templates) == 1 and not game.at_least
+        return on_device and plain and game.scoring == "accuracy"
+
+    def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Utilities with their test rows, which stay on the device where they are counted."""
+        if not self.counts_hits:
+            return super().answers(queries, draws)
+        turns = zip(cycle(self.programs), self._parts(queries, draws), strict=False)
+        trained = [  # all of them are on their way before one is read
+            program.train(len(part), self._members(part, ids)) for program, (part, ids) in turns
+        ]
+        scores = CountedScores(self, joined(trained, self.numbers))
+        return Answers(scores.values, scores)
+
+    @cached_property
+    def nobody_by_group(self) -> FloatArray:
+        """Hits of the empty pool: a number fixed beforehand is the same on any test row."""
+        game, judge = self.game, self.judges[0]
+        rows = None if game.nobody.scores is None else best_constant(game.scorer)[1]
+        if rows is None:
+            return judge.group_sizes * game.nobody.value
+        return np.asarray(np.bincount(judge.group, rows), np.float64)
+
+    def _scored(self, n_pools: int, members: list[Membership]) -> Iterator[Iterable[Score]]:
+        for judge in self.judges:
+            trained = judge.program.train(n_pools, members)
+            if self.game.scoring == "accuracy":
+                right = judge.correct(trained).astype(np.float64)
+                yield [(float(rows.mean()), rows) for rows in right]
+            else:
+                yield map(self._score, judge.probabilities(trained))
+
+
+class CountedScores(Scores):
+    """Scores of pools whose right predictions are counted on the device, by group of test rows.
+
+    Parameters
+    ----------
+    path
+        The path that trained them.
+    trained
+        The pools.
+    """
+
+    def __init__(self, path: BatchedPath, trained: Trained) -> None:
+        self.path, self.judge, self.trained = path, path.judges[0], trained
+        self.empty = trained.n_rows == 0
+        self.counted = self.judge.counted(trained)
+        fused = self.judge.fused is not None
+        hits = self.judge.hits(trained) if fused else self.counted[0].sum(axis=1)
+        self.values = path.numbers.to_numpy(hits).astype(np.float64) / self.judge.n_rows
+        self.values[self.empty] = path.game.nobody.value
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def rows(self) -> int:
+        """Groups of test rows."""
+        return len(self.judge.group_sizes)
+
+    def matrix(self) -> FloatArray:
+        """Scores by single test row, or by as many groups as are kept of one."""
+        nobody = self.path.game.nobody
+        right = self.judge.correct(self.trained).astype(np.float64)
+        rows = np.stack([grouped(row) for row in right])
+        rows[self.empty] = nobody.value if nobody.scores is None else nobody.scores
+        return rows
+
+    def fold(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
+        numbers, sizes, empty = self.path.numbers, self.judge.group_sizes, self.empty[some]
+        held = np.where(empty, 0.0, weights) if empty.any() else weights
+        there = numbers.array(held, numbers.xp.float64)
+        found = self.judge.weighed([part[some] for part in self.counted], there)
+        hits = np.asarray(numbers.to_numpy(found))
+        hits += np.outer(weights[:, empty].sum(axis=1), self.path.nobody_by_group)
+        stretch = len(sizes) / sizes.sum()
+        own = np.outer(hits.sum(axis=1) / sizes.sum(), 1 - stretch * sizes)
+        return own + stretch * hits
+
+
+class NetworkPath(GradientPath):
+    """Trains copies of one network, hundreds at a time.
+
+    Parameters
+    ----------
+    game
+        The game; its model is a `TorchModel`.
+    """
+
+    def __init__(self, game: ModelGame) -> None:
+        super().__init__(game)
+        stack, model = self.stacks[0], game.model
+        device, alone = stack.numbers.device, stack.obstacle is not None
+        self.block = 1 if alone else TILES_AT_ONCE * stack.tile
+        how = "one by one" if alone else f"tile {stack.tile}"
+        self.name = f"networks, torch float32 on the {device}, {how}"
+        self.note = (
+            f"Networks were trained one by one on the {device}: {stack.obstacle}."
+            if alone
+            else f"Networks were trained {stack.tile} at a time by torch on the {device}: "
+            f"{model.steps} steps of {model.optimizer} on {model.batch_size} rows."
+        )
+
+    @cached_property
+    def stacks(self) -> list[Stack]:
+        """One stack per repeat, laid out on first use."""
+        from dushapley.games.model.batched.stacked import Stack
+
+        game = self.game
+        wanted = game.owners.labels() if game.classes is None else self.codes
+        X = np.concatenate([np.asarray(game.owners.X[j], dtype=np.float32) for j in game.order])
+        y = np.concatenate([wanted[j] for j in game.order])
+        return [Stack(model, X, y) for model in game.templates]
+
+    def _scored(self, n_pools: int, members: list[Membership]) -> Iterator[Iterable[Score]]:
+        game = self.game
+        n_classes = 1 if game.classes is None else len(game.classes)
+        counts = count_classes(n_pools, members, self.codes, n_classes)
+        n_rows = counts.sum(axis=1)
+        present = (counts > 0) | (n_rows == 0)[:, None]
+        sizes = game.sizes.astype(np.int64)
+        for stack in self.stacks:
+            rows = batch_rows(stack.recipe, members, sizes, game.order, n_rows)
+            yield map(self._score, stack.responses(stack.train(rows, present), game.X_test))
+
+    def _score(self, response: FloatArray) -> Score:
+        return super()._score(response) if np.isfinite(response).all() else (np.nan, None)
+
+
+def gradient_path(game: ModelGame) -> BatchedPath | NetworkPath | None:
+    """The path of a gradient model, where model, score and shape have one."""
+    from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, TorchModel
+
+    kind, owners = type(game.model), game.owners
+    known = kind in (SmallMLP, SoftmaxRegression, TorchModel) and game.scorer.metric is not None
+    if not known or owners.reduced is not None:
         return None
-    if owners.reduced is not None or owners.X[0].ndim != 2:
+    if any(X.ndim != 2 or X.dtype.kind not in "fiub" for X in owners.X):
         return None
-    if any(X.dtype.kind not in "fiub" for X in owners.X):
-        return None
+    if kind is TorchModel:
+        return NetworkPath(game)
+    return BatchedPath(game) if _is_shared(game) else None
+
+
+def _is_shared(game: ModelGame) -> bool:
+    """Whether training together pays: owners of some size, and a model that is not huge."""
+    model, classes = game.model, game.classes
     if classes is None or len(classes) < 2 or model.classes is not None:
-        return None
-    # a fixed rule: owners of some size, and a model that is not huge
-    weights = (owners.X[0].shape[1] + 1) * getattr(model, "hidden", len(classes))
-    shared = game.sizes.sum() >= ROWS_PER_OWNER * game.n_players and weights <= MOST_WEIGHTS
-    return BatchedPath(game) if shared else None
+        return False
+    weights = (game.owners.X[0].shape[1] + 1) * getattr(model, "hidden", len(classes))
+    return game.sizes.sum() >= ROWS_PER_OWNER * game.n_players and weights <= MOST_WEIGHTS

@@ -8,41 +8,32 @@ once for each pool, and absent owners are never touched.
 A pool's weights come out the same to the last bit whatever other pools share its block: all matrix
 products have constant shapes, each pool is a row of its own in them, everything else works element
 by element, and sums over owners run in a fixed order.
+
+Trained pools are scored on the device as well, tile by tile (`Judge`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
-from dushapley.games.model.batched.fused import fused_step
-from dushapley.games.model.batched.membership import (
+from dushapley.games.model.batched.fused import Piece, Work, fused_step
+from dushapley.games.model.batched.recipe import (
     Membership,
+    Recipe,
+    Steps,
     batch_rows,
     count_classes,
-    places_of,
+    softmax,
 )
-from dushapley.games.model.batched.recipe import Recipe, Steps
 
-
-@dataclass(frozen=True)
-class Piece:
-    """Some rows of one owner on the device.
-
-    `X` (n, d), `XT` its transpose, both as matrix products read them; `targets` (columns, n): ±1
-    for two classes, one-hot for more; `start`, `stop`: where the rows stand in the owner's block.
-    """
-
-    X: Any
-    XT: Any
-    targets: Any
-    start: int
-    stop: int
+GROUPS = 128
+"""Groups of test rows that are counted apart where no kernel adds up single rows."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +44,31 @@ class Trained:
     present: BoolArray
     n_rows: IntArray
 
-    def on(self, numbers: Arithmetic) -> Trained:
-        """The same where this arithmetic computes."""
-        if numbers.name == "numpy":
-            return self
-        return Trained([w.to(numbers.device) for w in self.weights], self.present, self.n_rows)
+    @property
+    def seen(self) -> BoolArray:
+        """Classes that each pool may predict; one without rows any."""
+        return self.present | (self.n_rows == 0)[:, None]
+
+    @property
+    def edges(self) -> FloatArray:
+        """Scores from which on each pool of two classes says the second.
+
+        A class that a pool has not seen loses whatever the score says.
+        """
+        low, high = self.seen.T
+        return np.where(high, np.where(low, 0.0, -np.inf), np.inf)
+
+
+def joined(blocks: Sequence[Trained], numbers: Arithmetic) -> Trained:
+    """Several blocks as one, where this arithmetic computes."""
+    if len(blocks) == 1:
+        return blocks[0]  # which the first device has trained
+    layers = zip(*(block.weights for block in blocks), strict=True)
+    return Trained(
+        [numbers.xp.concatenate([numbers.here(w) for w in layer]) for layer in layers],
+        np.concatenate([block.present for block in blocks]),
+        np.concatenate([block.n_rows for block in blocks]),
+    )
 
 
 class Program:
@@ -108,27 +119,19 @@ class Program:
                 for rows, c in zip(X, codes, strict=True)
             ]
         elif recipe.batch_size is None:
-            self.pieces = [self._cut(rows, c) for rows, c in zip(X, codes, strict=True)]
-        else:
-            self._lay_out(X)
+            self.pieces = [list(self._cut(rows, c)) for rows, c in zip(X, codes, strict=True)]
+        else:  # all rows one after the other, for mini-batches
+            self.rows = self._prepared(np.concatenate([X[j] for j in self.order]))
+            classes = np.concatenate([codes[j] for j in self.order])
+            self.targets = numbers.array(self._targets(classes).T.copy())
 
-    def _lay_out(self, X: Sequence[Array]) -> None:
-        """All rows one after the other, in the order of owners, for mini-batches."""
-        self.rows = self._prepared(np.concatenate([X[j] for j in self.order]))
-        joined = np.concatenate([self.codes[j] for j in self.order])
-        self.targets = self.numbers.array(self._targets(joined).T.copy())
-        self.places = places_of(self.sizes, self.order)
-
-    def _cut(self, X: Array, codes: IntArray) -> list[Piece]:
-        cut = []
+    def _cut(self, X: Array, codes: IntArray) -> Iterator[Piece]:
         for start in range(0, len(X), self.numbers.piece):
-            stop = min(len(X), start + self.numbers.piece)
-            rows = self._prepared(X[start:stop])
-            filling = (0, 0), (0, len(rows) - (stop - start))
-            targets = np.pad(self._targets(codes[start:stop]), filling)
+            some = slice(start, start + self.numbers.piece)
+            rows, targets = self._prepared(X[some]), self._targets(codes[some])
             across = rows.T.copy() if self.numbers.name == "numpy" else rows.T
-            cut.append(Piece(rows, across, self.numbers.array(targets), start, stop))
-        return cut
+            filled = np.pad(targets, ((0, 0), (0, len(rows) - targets.shape[1])))
+            yield Piece(rows, across, self.numbers.array(filled), start=start)
 
     def _prepared(self, X: Array) -> Any:
         """Rows as matrix products read them."""
@@ -146,103 +149,72 @@ class Program:
             return np.where(codes == 1, 1.0, -1.0)[None, :]
         return np.eye(self.n_classes)[codes].T
 
-    @property
-    def bytes_per_pool(self) -> int:
-        """Memory that each further pool of a block takes, at most."""
+    def pools_within(self, memory: int) -> int:
+        """How many pools may be trained at a time in so many bytes, at least."""
+        size, batch = self.numbers.item_bytes, self.recipe.batch_size or 0
         initial = self.recipe.initial_weights(self.width - 1, self.labels[: self.columns])
-        state = 6 * sum(w.size for w in initial) * self.numbers.item_bytes
-        if self.recipe.batch_size is None:
-            return int(state + (1 if self.fused else 2) * self.sizes.sum())
-        return int(state + 24 * self.recipe.steps * self.recipe.batch_size)
-
-    @property
-    def bytes_of_tile(self) -> int:
-        """Memory that one tile takes while it is multiplied."""
-        rows = self.recipe.batch_size or min(int(self.sizes.max()), self.numbers.piece)
-        across = 4 * (self.recipe.hidden + self.columns)
-        wide = 2 * self.width if self.recipe.batch_size else 0
-        return self.numbers.tile * rows * (across + wide + 4) * self.numbers.item_bytes
+        marks = 0 if batch else (1 if self.fused else 2) * int(self.sizes.sum())
+        pool = 6 * sum(w.size for w in initial) * size + marks + 24 * self.recipe.steps * batch
+        # and one tile while it is multiplied
+        rows = batch or min(int(self.sizes.max()), self.numbers.piece)
+        wide = 4 * (self.recipe.hidden + self.columns) + 4 + (2 * self.width if batch else 0)
+        return max(1, (memory - self.numbers.tile * rows * wide * size) // pool)
 
     def train(self, n_pools: int, members: list[Membership]) -> Trained:
-        """Train a block of pools; a pool without rows keeps its initial weights."""
+        """Train a block of pools."""
         with self.numbers.in_force():
             counts = count_classes(n_pools, members, self.codes, self.n_classes)
             present, n_rows = counts > 0, counts.sum(axis=1)
-            if self.fused is not None:
-                weights = self._fused(n_pools, members, present, n_rows)
-            elif self.recipe.batch_size is None:
-                weights = self._full_batch(n_pools, members, present, n_rows)
-            else:
-                rows = batch_rows(self.recipe, members, self.places, n_rows)
-                weights = self.train_rows(rows, present, n_rows)
-            return Trained(weights, present, n_rows)
+            if self.recipe.batch_size is not None:
+                rows = batch_rows(self.recipe, members, self.sizes, self.order, n_rows)
+                return Trained(self.train_rows(rows, present, n_rows), present, n_rows)
+            return Trained(self._full_batch(members, present, n_rows), present, n_rows)
 
     def _initial(self, n_pools: int) -> list[Any]:
-        if self.recipe.hidden == 0:
-            return [self.numbers.zeros(n_pools, self.columns, self.width)]
-        drawn = self.recipe.initial_weights(self.n_features, self.labels[: self.columns])
-        first = np.zeros((len(drawn[0]), self.width))
-        first[:, : drawn[0].shape[1]] = drawn[0]
-        return [
-            self.numbers.array(np.repeat(w[None], n_pools, axis=0)) for w in (first, *drawn[1:])
-        ]
+        first, *others = self.recipe.initial_weights(self.n_features, self.labels[: self.columns])
+        padded = np.pad(first, ((0, 0), (0, self.width - first.shape[1])))
+        each = [self.numbers.array(w) for w in (padded, *others)]
+        return [self.numbers.xp.tile(w, (n_pools, 1, 1)) for w in each]
 
     def _full_batch(
-        self, n_pools: int, members: list[Membership], present: BoolArray, n_rows: IntArray
+        self, members: list[Membership], present: BoolArray, n_rows: IntArray
     ) -> list[Any]:
         # one more than there are pools: tiles are filled up with the last
+        n_pools = len(n_rows)
         weights = self._initial(n_pools + 1)
-        absent = self._absent(np.pad(present, ((0, 1), (0, 0)), constant_values=True))
+        seen = present | (n_rows == 0)[:, None]
+        absent = self._absent(np.pad(seen, ((0, 1), (0, 0)), constant_values=True))
         share = self.numbers.array(1 / np.maximum(np.append(n_rows, 1), 1))[:, None, None]
-        work = [
-            (self.pieces[member.owner], self.numbers.index(pools), self._marks(member.owner, rows))
-            for member in members
-            for pools, rows in member.tiles(self.numbers.tile, n_pools)
-        ]
+        share = share / 2 if self.sign_only else share
+        if self.fused is None:
+            work, slopes_of = self._work(members, n_pools), self._slopes
+        else:
+            work, slopes_of = self.fused.work(members, self.fused_rows), self.fused.slopes
         pull = self._pull(n_pools + 1, work) if self.split else None
-        steps = Steps(self.recipe, self.numbers, weights, self.n_features)
+        steps = Steps(self.recipe, weights, self.numbers, self.n_features)
         for _ in range(self.recipe.steps):
-            slopes = self._slopes(weights, work, absent)
-            if pull is not None:
-                slopes[0] -= pull
+            slopes = slopes_of(weights, work, absent, pull)
             for slope in slopes:
-                slope *= share / 2 if self.sign_only else share
+                slope *= share
             steps.take(slopes)
         return [w[:n_pools] for w in weights]
 
-    def _fused(
-        self, n_pools: int, members: list[Membership], present: BoolArray, n_rows: IntArray
-    ) -> list[Any]:
-        """The same steps, each owner's slopes by one kernel (see `fused`)."""
-        assert self.fused is not None
-        weights = self._initial(n_pools)
-        lack = self._absent(present | (n_rows == 0)[:, None])
-        absent = self.numbers.zeros(n_pools, self.columns, 1) if lack is None else lack
-        share = self.numbers.array(1 / np.maximum(n_rows, 1))[:, None, None]
-        share = share / 2 if self.sign_only else share
-        work = self.fused.work(members, self.fused_rows)
-        pull = self.numbers.zeros(n_pools, self.columns, self.width)
-        for part in work:
-            pull.index_add_(0, part.pools, part.pull.expand(len(part.pools), -1, -1))
-        steps = Steps(self.recipe, self.numbers, weights, self.n_features)
-        for _ in range(self.recipe.steps):
-            slopes = self.numbers.xp.negative(pull)
-            self.fused.add_slopes(weights[0], work, absent, slopes)
-            slopes *= share
-            steps.take([slopes])
-        return weights
+    def _work(self, members: list[Membership], n_pools: int) -> list[Work]:
+        """Products of tiles of pools with pieces of an owner."""
+        return [
+            Work(piece, self.numbers.index(pools), self._marks(piece, rows))
+            for member in members
+            for pools, rows in member.tiles(self.numbers.tile, n_pools)
+            for piece in self.pieces[member.owner]
+        ]
 
-    def _marks(self, owner: int, rows: BoolArray | None) -> list[Any] | None:
-        """For each piece of the owner, which of its rows each pool of a tile holds."""
+    def _marks(self, piece: Piece, rows: BoolArray | None) -> Any:
+        """Which rows of the piece each pool of a tile holds; None where they hold all."""
         if rows is None:
             return None
-        return [
-            self.numbers.array(
-                np.pad(rows[:, p.start : p.stop], ((0, 0), (0, len(p.X) - (p.stop - p.start)))),
-                dtype=self.numbers.xp.bool if self.numbers.name == "torch" else np.bool_,
-            )[:, None, :]
-            for p in self.pieces[owner]
-        ]
+        taken = rows[:, piece.start : piece.start + self.numbers.piece]
+        padded = np.pad(taken, ((0, 0), (0, len(piece.X) - taken.shape[1])))
+        return self.numbers.array(padded, self.numbers.xp.bool)[:, None, :]
 
     def _absent(self, present: BoolArray) -> Any:
         """What to add to the logits so that a class that a pool lacks takes no part."""
@@ -250,55 +222,64 @@ class Program:
             return None
         return self.numbers.array(np.where(present, 0.0, -np.inf))[:, :, None]
 
-    def _pull(self, n_pools: int, work: list[Any]) -> Any:
+    def _pull(self, n_pools: int, work: list[Work]) -> Any:
         """Σ targets · rows of each pool: the part of a linear model's slope that never changes."""
         total = self.numbers.zeros(n_pools, self.columns, self.width)
-        for pieces, pools, marks in work:
-            for i, piece in enumerate(pieces):
-                targets = piece.targets[None] if marks is None else piece.targets[None] * marks[i]
-                part = self._back(self.numbers.factor(targets), piece.X)
-                part = self.numbers.xp.broadcast_to(part, (len(pools), *part.shape[1:]))
-                self.numbers.add_rows(total, pools, part)
+        for part in work:
+            pull = self._pull_of(part) if part.pull is None else part.pull
+            shape = (len(part.pools), *pull.shape[1:])
+            self.numbers.add_rows(total, part.pools, self.numbers.xp.broadcast_to(pull, shape))
         return total
 
-    def _slopes(self, weights: list[Any], work: list[Any], absent: Any) -> list[Any]:
-        """Slope of the summed loss (without `pull`, where the model is linear) of every pool."""
+    def _pull_of(self, part: Work) -> Any:
+        targets = part.piece.targets[None]
+        held = targets if part.marks is None else targets * part.marks
+        return self._back(self.numbers.factor(held), part.piece.X)
+
+    def _slopes(self, weights: list[Any], work: list[Work], absent: Any, pull: Any) -> list[Any]:
+        """Slope of the summed loss of every pool."""
         slopes = [self.numbers.xp.zeros_like(w) for w in weights]
         factors = [self.numbers.factor(w) for w in weights]
-        for pieces, pools, marks in work:
-            chosen = [w[pools] for w in factors]
-            hidden = None if absent is None else absent[pools]
-            for i, piece in enumerate(pieces):
-                mark = None if marks is None else marks[i]
-                parts = self._piece_slopes(chosen, piece, mark, hidden)
-                for slope, part in zip(slopes, parts, strict=True):
-                    self.numbers.add_rows(slope, pools, part)
+        for part in work:
+            chosen = [w[part.pools] for w in factors]
+            lack = None if absent is None else absent[part.pools]
+            added = self._piece_slopes(chosen, part.piece, part.marks, lack)
+            for slope, more in zip(slopes, added, strict=True):
+                self.numbers.add_rows(slope, part.pools, more)
+        if pull is not None:
+            slopes[0] -= pull
         return slopes
 
-    def _piece_slopes(self, weights: list[Any], piece: Piece, mark: Any, absent: Any) -> list[Any]:
-        if self.recipe.hidden == 0:
-            missed = self._activate(self.across(weights[0], piece.XT), absent)
-            if not self.split:
-                missed -= piece.targets
-            if mark is not None:
-                missed *= mark
-            return [self._back(missed, piece.X)]
-        real = piece.X[:, self.n_features]  # 1, and 0 for rows that only fill up
-        marked = real if mark is None else mark * real
+    def _piece_slopes(self, weights: list[Any], piece: Piece, marks: Any, absent: Any) -> list[Any]:
         below = self.across(weights[0], piece.XT)
-        return self._network_slopes(weights, below, piece.targets, marked, absent, piece.X)
+        if self.recipe.hidden:
+            real = piece.X[:, self.n_features]  # 1, and 0 for rows that only fill up
+            marks = real if marks is None else marks * real
+        targets = None if self.split else piece.targets
+        return self._gradients(weights, below, targets, marks, absent, piece.X)
 
-    def _network_slopes(
-        self, weights: list[Any], below: Any, targets: Any, real: Any, absent: Any, X: Any
+    def _gradients(
+        self, weights: list[Any], below: Any, targets: Any, shares: Any, absent: Any, X: Any
     ) -> list[Any]:
-        """Back-propagation through the hidden layer; `below` (t, h, n) becomes its activation."""
+        """Back-propagate what is missed; `below` (t, h or columns, n) is used up.
+
+        `shares` of the rows; None: each counts once. Without `targets`, probabilities take their
+        place.
+        """
+        if self.recipe.hidden == 0:
+            missed = self._activate(below, absent)
+            if targets is not None:
+                missed -= targets
+            if shares is not None:
+                missed *= shares
+            return [self._back(missed, X)]
         numbers = self.numbers
         hidden, scores = self.above(weights, below)
-        missed = (self._activate(scores, absent) - numbers.factor(targets)) * real
+        missed = (self._activate(scores, absent) - numbers.factor(targets)) * shares
         back = (weights[1].swapaxes(1, 2) @ missed) * (hidden > 0)
         second = numbers.sums(missed, hidden.swapaxes(1, 2))
-        first = self._back(back, X) if X.ndim == 2 else numbers.sums(back, X)
-        return [first, second, missed.sum(axis=2, keepdims=True, dtype=numbers.dtype)]
+        third = missed.sum(axis=2, keepdims=True, dtype=numbers.dtype)
+        return [self._back(back, X), second, third]
 
     def above(self, weights: list[Any], below: Any) -> tuple[Any, Any]:
         """Activation of the hidden layer, and the logits that it leads to."""
@@ -312,7 +293,9 @@ class Program:
         return (weights.reshape(t * k, d) @ XT).reshape(t, k, -1)
 
     def _back(self, missed: Any, X: Any) -> Any:
-        """(t, k, n) residuals times the same rows for all pools: (t, k, d)."""
+        """(t, k, n) residuals times rows, each pool's own or the same for all: (t, k, d)."""
+        if X.ndim == 3:
+            return self.numbers.sums(missed, X)
         t, k, n = missed.shape
         return self.numbers.sums(missed.reshape(t * k, n), X).reshape(t, k, -1)
 
@@ -333,48 +316,155 @@ class Program:
 
         Tile by tile, all steps of a tile before the next one is begun.
         """
-        tile, n_pools = self.numbers.batch_tile, len(rows)
-        done = []
+        tile, done = self.numbers.batch_tile, []
         seen = present | (n_rows == 0)[:, None]
-        for start in range(0, n_pools, tile):
+        for start in range(0, len(rows), tile):
             some = slice(start, start + tile)
             fill = tile - len(rows[some])
             chosen = np.pad(rows[some], ((0, fill), (0, 0))) if fill else rows[some]
             there = np.pad(seen[some], ((0, fill), (0, 0)), constant_values=True)
             weights = self._run_batches(chosen, self._absent(there))
             done.append([w[: tile - fill] for w in weights])
-        trained = [self.numbers.xp.concatenate(parts) for parts in zip(*done, strict=True)]
-        untouched = np.flatnonzero(n_rows == 0)
-        if len(untouched):
-            for w, first in zip(trained, self._initial(1), strict=True):
-                w[self.numbers.index(untouched)] = first
-        return trained
+        return [self.numbers.xp.concatenate(parts) for parts in zip(*done, strict=True)]
 
     def _run_batches(self, rows: IntArray, absent: Any) -> list[Any]:
         """All steps of one tile: every pool multiplies its own mini-batch of rows."""
-        weights = self._initial(len(rows))
-        steps = Steps(self.recipe, self.numbers, weights, self.n_features)
-        size = self.recipe.batch_size
+        numbers, size = self.numbers, self.recipe.batch_size
         assert size is not None
-        on_device = self.numbers.index(rows)
+        weights = self._initial(len(rows))
+        steps = Steps(self.recipe, weights, numbers, self.n_features)
+        share = 0.5 / size if self.sign_only else 1 / size
+        on_device = numbers.index(rows)
         for step in range(self.recipe.steps):
             batch = on_device[:, step * size : (step + 1) * size]
-            X = self.numbers.take(self.rows, batch)
-            targets = self.numbers.take(self.targets, batch)
-            steps.take(self._batch_slopes(weights, X, targets, absent))
+            X = numbers.take(self.rows, batch)
+            targets = numbers.take(self.targets, batch).swapaxes(1, 2)
+            factors = [numbers.factor(w) for w in weights]
+            below = factors[0] @ X.swapaxes(1, 2)
+            steps.take(self._gradients(factors, below, targets, share, absent, X))
         return weights
 
-    def _batch_slopes(self, weights: list[Any], X: Any, targets: Any, absent: Any) -> list[Any]:
-        factors = [self.numbers.factor(w) for w in weights]
-        scores = factors[0] @ X.swapaxes(1, 2)
-        wanted = targets.swapaxes(1, 2)
-        share = 1 / X.shape[1]
-        if self.recipe.hidden == 0:
-            missed = self._activate(scores, absent)
-            missed -= wanted
-            missed *= share / 2 if self.sign_only else share
-            return [self.numbers.sums(missed, X)]
-        return self._network_slopes(factors, scores, wanted, share, absent, X)
+
+class Judge:
+    """Scores blocks of trained pools on fixed test rows, tile by tile.
+
+    Products here are never of lower precision than float32: they cost little, and a score counts
+    on which side of a boundary a row falls.
+
+    Parameters
+    ----------
+    program
+        The program whose pools are to be scored.
+    X, codes
+        Test rows and their classes 0..C−1; −1 for a class that no owner has.
+
+    Attributes
+    ----------
+    group, group_sizes
+        To which random group each test row belongs, each to its own where a kernel adds up; and
+        test rows of each group.
+    """
+
+    def __init__(self, program: Program, X: Array, codes: IntArray) -> None:
+        coarse = program.numbers.precision in ("tf32", "float16")
+        numbers = replace(program.numbers, precision="float32") if coarse else program.numbers
+        self.program, self.numbers, self.n_rows = program, numbers, len(X)
+        padded = program.padded(X)
+        cuts = [slice(start, start + numbers.piece) for start in range(0, len(X), numbers.piece)]
+        self.pieces = [numbers.array(padded[cut].T.copy()) for cut in cuts]
+        self.answers = [numbers.index(codes[cut]) for cut in cuts]
+        # two classes are counted and weighed by kernels that write out no scores
+        self.fused = program.fused if program.sign_only else None
+        self.group = np.argsort(np.random.default_rng(0).permutation(len(X))) % GROUPS
+        if self.fused is not None:
+            self.group = np.arange(len(X))
+            self.fused_test = self.fused.scored_rows(padded, codes)
+        self.group_sizes = np.bincount(self.group).astype(np.float64)
+
+    def correct(self, trained: Trained) -> Array:
+        """Which test rows each pool predicts rightly, shape (pools, test rows)."""
+        found = np.empty((len(trained.n_rows), self.n_rows), dtype=np.bool_)
+        for pools, right in self._right(trained):
+            np.concatenate([self.numbers.to_numpy(r) for r in right], axis=1, out=found[pools])
+        return found
+
+    def accuracy(self, trained: Trained) -> FloatArray:
+        """Share of the test rows that each pool predicts rightly, shape (pools,)."""
+        return np.asarray(self.numbers.to_numpy(self.hits(trained)) / self.n_rows)
+
+    def hits(self, trained: Trained) -> Any:
+        """How many test rows each pool predicts rightly, still on the device."""
+        if self.fused is None:
+            hits = [sum(r.sum(axis=1) for r in right) for _, right in self._right(trained)]
+            return self.numbers.xp.concatenate(hits)
+        with self.numbers.in_force():
+            edges = self.numbers.array(trained.edges)
+            return self.fused.hits(self.fused_test, trained.weights[0], edges)
+
+    def counted(self, trained: Trained) -> list[Any]:
+        """List what hits are added up from, on the device, with an entry for each pool.
+
+        Weights and edges where a kernel adds up, or else the hits in each group of test rows.
+        """
+        if self.fused is not None:
+            return [trained.weights[0], self.numbers.array(trained.edges)]
+        xp = self.numbers.xp
+        groups = np.arange(len(self.group_sizes))
+        member = self.numbers.array(self.group[:, None] == groups, xp.float32)
+        counts = [
+            xp.asarray(xp.concatenate(right, axis=1), dtype=xp.float32) @ member
+            for _, right in self._right(trained)
+        ]
+        return [xp.concatenate(counts)]
+
+    def weighed(self, counted: list[Any], weights: Any) -> Any:
+        """Σ weights · hits by group, for weights (I, pools) on the device: shape (I, groups)."""
+        if self.fused is None:
+            return weights @ self.numbers.xp.asarray(counted[0], dtype=self.numbers.xp.float64)
+        pools, edges = counted
+        with self.numbers.in_force():
+            sums = self.fused.influence(self.fused_test, pools, edges, weights)
+        return sums[:, : self.n_rows]
+
+    def probabilities(self, trained: Trained) -> FloatArray:
+        """Probability of each class, shape (pools, test rows, C), in float64."""
+        parts, seen = [], trained.seen[:, :, None]
+        for pools, scores in self._scores(trained):
+            rows = [self.numbers.to_numpy(s) for s in scores]
+            logits = np.concatenate(rows, axis=2).astype(np.float64)
+            if self.program.sign_only:
+                logits = np.concatenate([-logits, logits], axis=1)
+            parts.append(softmax(logits, seen[pools]).swapaxes(1, 2))
+        return np.concatenate(parts)
+
+    def _right(self, trained: Trained) -> Iterator[tuple[slice, list[Any]]]:
+        """Whether the predicted classes are the true ones, tile by tile and piece by piece."""
+        # a class that a pool has not seen loses whatever the score says
+        lack = np.where(trained.seen, 0.0, -np.inf)[:, :, None]
+        bounds = trained.edges[:, None] if self.program.sign_only else lack
+        for pools, scores in self._scores(trained):
+            bound = self.numbers.array(bounds[pools])
+            if self.program.sign_only:
+                guesses = [s[:, 0] > bound for s in scores]
+            else:
+                guesses = [(s + bound).argmax(axis=1) for s in scores]
+            yield pools, [guess == true for guess, true in zip(guesses, self.answers, strict=True)]
+
+    def _scores(self, trained: Trained) -> Iterator[tuple[slice, list[Any]]]:
+        """Logits (pools, columns, test rows), tile by tile and piece by piece."""
+        tile, n_pools = self.numbers.tile, len(trained.n_rows)
+        for start in range(0, n_pools, tile):
+            pools = slice(start, min(start + tile, n_pools))
+            # filled up with the last pool, which stays on the device: of few it is most of the tile
+            filled = self.numbers.index(np.minimum(np.arange(start, start + tile), n_pools - 1))
+            weights = [w[filled] for w in trained.weights]
+            with self.numbers.in_force():
+                whole = [self._logits(weights, XT) for XT in self.pieces]
+            yield pools, [scores[: pools.stop - start] for scores in whole]
+
+    def _logits(self, weights: list[Any], XT: Any) -> Any:
+        below = self.program.across(weights[0], XT)
+        return below if len(weights) == 1 else self.program.above(weights, below)[1]
 
 
 def _round_up(number: int, multiple: int) -> int:

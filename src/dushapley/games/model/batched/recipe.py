@@ -1,22 +1,26 @@
-"""How a small model is trained: everything but the rows, and shared by every path that trains it.
+"""How a small model is trained, and on which rows: shared by every path that trains it.
 
 The reference estimators train one pool from a recipe the obvious way, the tensor program trains
 thousands of pools from the same recipe at once. What both must agree on is written here, once: the
-initial weights and which rows a mini-batch holds. The optimizer that steps many pools' weights at
-once is here too.
+initial weights, which rows a mini-batch holds, and the softmax. The optimizer that steps many
+pools' weights at once is here too.
+
+Which pools hold which owners' rows is a list of memberships: pools that hold an owner are gathered
+into tiles of constant size, so that rows of absent owners cost nothing and every matrix product has
+the same shape whoever else is in the block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.errors import InvalidOption
-from dushapley.games.model.batched.arithmetic import Arithmetic
+from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
 from dushapley.hashing import whole_number
 from dushapley.validation import check_choice, check_whole
 
@@ -26,6 +30,8 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 FLAT = 1e-6
 """Slopes below this count as zero for Adam, which would make full steps of their rounding errors
 (of an intercept whose classes are balanced, say)."""
+RowsOf = Callable[[int, int, int | None], IntArray | slice]
+"""(owner, count, draw) -> which of the owner's rows a pool takes."""
 
 
 @dataclass(frozen=True)
@@ -108,59 +114,186 @@ class Recipe:
 
 
 class Steps:
-    """An optimizer at work on many pools' weights, which it changes in place."""
+    """An optimizer at work on weights, of one pool or of many, which it changes in place.
+
+    Parameters
+    ----------
+    recipe
+        How to step.
+    weights
+        Layer by layer; the columns of the first layer come last.
+    numbers
+        Where they are; None: in NumPy.
+    n_features
+        Columns of the first layer that the penalty pulls at, the next one being its intercept.
+    """
 
     def __init__(
-        self, recipe: Recipe, numbers: Arithmetic, weights: list[Any], n_features: int
+        self,
+        recipe: Recipe,
+        weights: list[Any],
+        numbers: Arithmetic | None = None,
+        n_features: int = -1,
     ) -> None:
-        xp = numbers.xp
-        self.fused = None
+        numbers = numbers or arithmetic()
+        self.recipe, self.xp, self.weights = recipe, numbers.xp, weights
+        self.n_features, self.taken, self.fused = n_features, 0, None
         if recipe.optimizer == "adam" and numbers.device != "cpu":
             # one pass over memory instead of nine; on the CPU its last bits depend on the place
-            self.fused = xp.optim.Adam(
-                weights, lr=recipe.learning_rate, betas=(BETA_1, BETA_2), eps=EPSILON, fused=True
-            )
-        self.recipe, self.xp = recipe, xp
-        self.weights, self.n_features = weights, n_features
-        self.first, self.second = (
-            [xp.zeros_like(w) for w in weights] if self.fused is None else [] for _ in range(2)
-        )
-        self.taken = 0
+            betas, rate = (BETA_1, BETA_2), recipe.learning_rate
+            self.fused = self.xp.optim.Adam(weights, lr=rate, betas=betas, eps=EPSILON, fused=True)
+        else:
+            self.first = [self.xp.zeros_like(w) for w in weights]
+            self.second = [self.xp.zeros_like(w) for w in weights]
 
     def take(self, slopes: list[Any]) -> None:
         """One step against the gradient; `slopes` are used up."""
         self.taken += 1
         if self.recipe.l2:
             free = self.n_features
-            slopes[0][:, :, :free] += self.recipe.l2 * self.weights[0][:, :, :free]
+            slopes[0][..., :free] += self.recipe.l2 * self.weights[0][..., :free]
             if len(slopes) > 1:
                 slopes[1] += self.recipe.l2 * self.weights[1]
-        if self.recipe.optimizer == "sgd":
-            self._nesterov(slopes)
-        elif self.fused is None:
-            self._adam(slopes)
-        else:
+        if self.fused is not None:
             for w, g in zip(self.weights, slopes, strict=True):
                 w.grad = self.xp.nn.functional.hardshrink(g, FLAT)
             self.fused.step()
+            return
+        step = self._nesterov if self.recipe.optimizer == "sgd" else self._adam
+        for state in zip(self.weights, slopes, self.first, self.second, strict=True):
+            step(*state)
 
-    def _nesterov(self, slopes: list[Any]) -> None:
-        momentum, rate = self.recipe.momentum, self.recipe.learning_rate
-        for w, g, m in zip(self.weights, slopes, self.first, strict=True):
-            m *= momentum
-            m += g
-            g += momentum * m
-            g *= rate
-            w -= g
+    def _nesterov(self, w: Any, g: Any, m: Any, _: Any) -> None:
+        m *= self.recipe.momentum
+        m += g
+        g += self.recipe.momentum * m
+        g *= self.recipe.learning_rate
+        w -= g
 
-    def _adam(self, slopes: list[Any]) -> None:
+    def _adam(self, w: Any, g: Any, m: Any, v: Any) -> None:
         unbias = 1 / (1 - BETA_2**self.taken)
         rate = self.recipe.learning_rate / (1 - BETA_1**self.taken)
-        for w, g, m, v in zip(self.weights, slopes, self.first, self.second, strict=True):
-            g *= self.xp.abs(g) >= FLAT
-            m *= BETA_1
-            m += (1 - BETA_1) * g
-            g *= g
-            v *= BETA_2
-            v += (1 - BETA_2) * g
-            w -= rate * m / (self.xp.sqrt(unbias * v) + EPSILON)
+        g *= self.xp.abs(g) >= FLAT
+        m *= BETA_1
+        m += (1 - BETA_1) * g
+        g *= g
+        v *= BETA_2
+        v += (1 - BETA_2) * g
+        w -= rate * m / (self.xp.sqrt(unbias * v) + EPSILON)
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Pools of a block that hold rows of one owner.
+
+    Attributes
+    ----------
+    owner
+        Which owner.
+    pools
+        Positions of the pools in the block.
+    rows
+        Shape (pools, rows of the owner): which rows each pool took; None where all took all.
+    """
+
+    owner: int
+    pools: IntArray
+    rows: BoolArray | None = None
+
+    def tiles(self, size: int, n_pools: int) -> Iterator[tuple[IntArray, BoolArray | None]]:
+        """Tiles of exactly `size` pools; the last is filled up with a pool that does not exist."""
+        for start in range(0, len(self.pools), size):
+            chosen = self.pools[start : start + size]
+            missing = size - len(chosen)
+            filled = np.concatenate([chosen, np.full(missing, n_pools)])
+            taken = None if self.rows is None else self.rows[start : start + size]
+            yield filled, taken if taken is None else np.pad(taken, ((0, missing), (0, 0)))
+
+
+def memberships(
+    counts: IntArray, sizes: IntArray, draws: IntArray | None, rows_of: RowsOf, order: list[int]
+) -> list[Membership]:
+    """Memberships of a block of pools, in the given order of owners.
+
+    Parameters
+    ----------
+    counts
+        Shape (pools, I): rows that each pool takes of each owner.
+    sizes
+        Rows that each owner has.
+    draws
+        Draw id of each pool; needed where part of an owner's rows is taken.
+    rows_of
+        Says which rows those are.
+    order
+        Order of owners; sums follow it.
+    """
+    members = []
+    for j, taken in zip(order, np.ascontiguousarray(counts.T[order]), strict=True):
+        whole = np.flatnonzero(taken == sizes[j]) if sizes[j] else np.empty(0, dtype=np.int64)
+        if len(whole):
+            members.append(Membership(j, whole))
+        if np.count_nonzero(taken) > len(whole):
+            partial = np.flatnonzero((taken < sizes[j]) & (taken > 0))
+            rows = np.zeros((len(partial), int(sizes[j])), dtype=np.bool_)
+            for mark, pool in zip(rows, partial.tolist(), strict=True):
+                draw = None if draws is None else int(draws[pool])
+                mark[rows_of(j, int(counts[pool, j]), draw)] = True
+            members.append(Membership(j, partial, rows))
+    return members
+
+
+def whole_memberships(pools: BoolArray, sizes: FloatArray, order: list[int]) -> list[Membership]:
+    """Memberships of coalitions: whole owners, those without rows left out."""
+    columns = np.ascontiguousarray(pools.T)
+    held = [(j, np.flatnonzero(columns[j])) for j in order if sizes[j] > 0]
+    return [Membership(j, pools_of_j) for j, pools_of_j in held if len(pools_of_j)]
+
+
+def batch_rows(
+    recipe: Recipe,
+    members: Sequence[Membership],
+    sizes: IntArray,
+    order: Sequence[int],
+    n_rows: IntArray,
+) -> IntArray:
+    """Rows of every mini-batch of every pool, shape (pools, steps · batch_size).
+
+    Numbered as they stand when those of all owners are laid one after the other in this order.
+    """
+    ends = np.cumsum(sizes[list(order)])
+    places = dict(zip(order, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+    parts: list[list[IntArray]] = [[] for _ in n_rows]
+    for member in members:
+        rows = places[member.owner]
+        for position, pool in enumerate(member.pools.tolist()):
+            parts[pool].append(rows if member.rows is None else rows[member.rows[position]])
+    positions = recipe.batch_positions(n_rows)
+    for pool, part in enumerate(parts):
+        if part:
+            positions[pool] = np.concatenate(part)[positions[pool]]
+    return positions
+
+
+def count_classes(
+    n_pools: int, members: Sequence[Membership], codes: Sequence[IntArray], n_classes: int
+) -> IntArray:
+    """Rows of each class in each pool, shape (pools, C)."""
+    own = np.array([np.bincount(c, minlength=n_classes) for c in codes])
+    exact = np.float32 if own.sum() < 2**24 else np.float64  # sums of whole numbers
+    held = np.zeros((len(codes), n_pools), dtype=exact)
+    parts = np.zeros((n_pools, n_classes), dtype=np.int64)
+    for member in members:
+        if member.rows is None:
+            held[member.owner, member.pools] = 1
+        else:
+            classes = np.eye(n_classes, dtype=np.int64)[codes[member.owner]]
+            parts[member.pools] += member.rows @ classes
+    return (held.T @ own.astype(exact)).astype(np.int64) + parts
+
+
+def softmax(scores: FloatArray, present: Array | bool = True) -> FloatArray:
+    """Probabilities along the second axis over the classes that are present; others get zero."""
+    masked = np.where(present, scores, -np.inf)
+    grown = np.exp(masked - masked.max(axis=1, keepdims=True))
+    return np.asarray(grown / grown.sum(axis=1, keepdims=True))

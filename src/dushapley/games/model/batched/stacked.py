@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,18 +17,20 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.errors import InvalidOption
 from dushapley.games.model.batched.arithmetic import Arithmetic, arithmetic
-from dushapley.games.model.batched.recipe import Steps
+from dushapley.games.model.batched.recipe import Steps, softmax
 from dushapley.hashing import whole_number
 
 if TYPE_CHECKING:
-    from dushapley.games.model.batched.network import TorchModel
+    from dushapley.games.model.batched.reference import TorchModel
 
 TILES = {"cpu": 16, "cuda": 256}
 """Networks that step together, always exactly this many: shapes decide last bits."""
+Losses = Callable[[Any, Any], Any]
+"""Rows and targets of mini-batches -> mean losses."""
 MOST_NUMBERS = 2**27
 """Weights in one tile, at most."""
 
-_LOSSES: dict[str, Any] = {
+_LOSSES: dict[Any, Any] = {
     "cross_entropy": torch.nn.functional.cross_entropy,
     "mse": torch.nn.functional.mse_loss,
     "mae": torch.nn.functional.l1_loss,
@@ -58,24 +60,21 @@ class Stack:
         self, model: TorchModel, X: Array, targets: Array, *, most: int | None = None
     ) -> None:
         self.model, self.recipe = model, model.recipe()
+        self.loss = _LOSSES.get(model.loss, model.loss)
         self.classification = model.kind == "classification"
         self.numbers: Arithmetic = arithmetic("torch", "float32", model.device)
-        self.device = self.numbers.device
         self.X = self.numbers.array(X)
-        whole = torch.int64 if self.classification else None
-        self.targets = self.numbers.array(targets, whole)
-        self.net = _made(model).to(self.device)
+        self.targets = self.numbers.array(targets, torch.int64 if self.classification else None)
+        self.net = _made(model).to(self.numbers.device)
         self.weights = dict(self.net.named_parameters())
-        if not self.weights:
-            raise InvalidOption("The network has no weights to train; make= must return some.")
-        numbers = sum(w.numel() for w in self.weights.values())
-        self.tile = int(np.clip(MOST_NUMBERS // numbers, 1, most or TILES[self.device]))
-        with self._in_force():
+        fits = MOST_NUMBERS // max(1, sum(w.numel() for w in self.weights.values()))
+        self.tile = int(np.clip(fits, 1, most or TILES[self.numbers.device]))
+        with self.in_force():
             self.columns = self._try_out()
             self.obstacle = self._obstacle()
 
     @contextmanager
-    def _in_force(self) -> Iterator[None]:
+    def in_force(self) -> Iterator[None]:
         """Arithmetic with the same bits every time, on every GPU of a kind."""
         flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
         plain = sdpa_kernel(SDPBackend.MATH)  # attention in steps that can be stacked
@@ -84,176 +83,153 @@ class Stack:
             yield
 
     def _try_out(self) -> int:
-        """Columns that the network answers, or why it cannot be asked."""
-        net = deepcopy(self.net).eval()
+        """Columns that the network answers; refuse one that cannot be asked."""
+        few = self.X[:2]
         try:
-            answer = net(self.X[:2])
+            answer = deepcopy(self.net).eval()(few)
         except Exception as error:
             raise InvalidOption(
-                f"The network cannot take rows of shape {tuple(self.X[:2].shape)}: "
+                f"The network cannot take rows of shape {tuple(few.shape)}: "
                 f"{type(error).__name__}: {error}. make= must return a module that takes "
                 "(batch, columns) float32; begin it with torch.nn.Unflatten for images."
             ) from error
-        shape = tuple(answer.shape) if torch.is_tensor(answer) else type(answer).__name__
+        shape = tuple(getattr(answer, "shape", [type(answer).__name__]))
         most = int(self.targets.max()) + 1 if self.classification else 1
-        fits = isinstance(shape, tuple) and shape[:1] == (len(self.X[:2]),)
-        columns = 1 if shape[1:] == () else int(shape[1])
-        wide = columns >= most if self.classification else columns == 1
-        if not fits or len(shape) > 2 or (self.classification and len(shape) != 2) or not wide:
+        fits = len(shape) == 2 and shape[0] == len(few) and shape[1] >= most
+        if not self.classification:
+            fits = shape in ((len(few),), (len(few), 1))
+        if not fits:
             wanted = f"(batch, {most})" if self.classification else "(batch,) or (batch, 1)"
             raise InvalidOption(
-                f"The network answers {shape} to {len(self.X[:2])} rows; {self.model.kind} needs "
+                f"The network answers {shape} to {len(few)} rows; {self.model.kind} needs "
                 f"{wanted}. Mend its last layer."
             )
-        return columns
+        return int(shape[1]) if self.classification else 1
 
     def _obstacle(self) -> str | None:
-        pair = {name: torch.stack([w, w]) for name, w in self.weights.items()}
+        """Why copies of the network cannot be trained together; None: they can."""
+        pair = self._copies(2)
+        losses = partial(self._losses, pair, self.numbers.zeros(2, self.columns))
         rows = self.X[:2].expand(2, -1, -1)
-        wanted = self.targets[:2].expand(2, -1)
+        self.net.train()
         try:
-            self._slopes(pair, rows, wanted, self._lacking(None, 2))
+            _slopes(list(pair.values()), losses, rows, self.targets[:2].expand(2, -1))
         except Exception as error:
-            return _known_obstacle(self.net) or f"torch.func refuses it ({_first_line(error)})"
+            first = next(iter(str(error).splitlines()), "")
+            refusal = f"torch.func refuses it ({type(error).__name__}: {first})"
+            return _known_obstacle(self.net) or refusal
         return None
 
-    def _loss(self, weights: dict[str, Any], x: Any, y: Any, lack: Any) -> Any:
-        return self._mean_loss(functional_call(self.net, weights, (x,)), y, lack)
+    def _copies(self, count: int) -> dict[str, Any]:
+        """The initial weights, stacked."""
+        return {
+            name: torch.stack([w.detach()] * count).requires_grad_()
+            for name, w in self.weights.items()
+        }
 
-    def _mean_loss(self, answer: Any, y: Any, lack: Any) -> Any:
-        loss = self.model.loss
-        judged = _LOSSES[loss] if isinstance(loss, str) else loss
-        if self.classification:
-            return judged(answer + lack if isinstance(loss, str) else answer, y)
-        return judged(answer.reshape(y.shape), y)
+    def _losses(self, weights: dict[str, Any], lack: Any, x: Any, y: Any) -> Any:
+        """Mean loss of every network on its mini-batch."""
+        answers = vmap(partial(functional_call, self.net))(weights, (x,))
+        return vmap(self._mean_loss)(answers, lack, y)
 
-    def _slopes(self, weights: dict[str, Any], x: Any, y: Any, lack: Any) -> dict[str, Any]:
-        """Gradients of every network's own loss: those of all losses, for none shares a weight.
+    def _loss_alone(self, net: Any, lack: Any, x: Any, y: Any) -> Any:
+        return self._mean_loss(net(x), lack, y)
 
-        `torch.func.grad` would give them too, slower, and first load what compiles programs.
+    def _mean_loss(self, answer: Any, lack: Any, y: Any) -> Any:
+        if not self.classification:
+            answer = answer.reshape(y.shape)
+        elif self.loss is not self.model.loss:
+            answer = answer + lack
+        return self.loss(answer, y)
+
+    def train(self, rows: IntArray, present: BoolArray) -> tuple[list[Any], Any]:
+        """Train pools given by the rows of their mini-batches, shape (pools, steps · batch).
+
+        A class that a pool lacks (it is not `present`) takes no part. Returns what is trained, in
+        parts (tiles of stacked weights, or networks one by one), and what to add to its answers.
         """
-        self.net.train()
-        with torch.enable_grad():
-            free = {name: w.detach().requires_grad_() for name, w in weights.items()}
-            losses = vmap(self._loss)(free, x, y, lack)
-            each = torch.ones(len(x)).to(losses)  # one number a network, or it is refused
-            slopes = torch.autograd.grad(losses, list(free.values()), each, materialize_grads=True)
-        # a step uses them up, weights that are added share theirs, and fused steps of a GPU want
-        # them in memory as the weights are
-        own = (torch.empty_like(w).copy_(g) for w, g in zip(weights.values(), slopes, strict=True))
-        return dict(zip(weights, own, strict=True))
+        seen = np.zeros((len(rows), self.columns), dtype=np.bool_)
+        seen[:, : present.shape[1]] = present
+        lack = self.numbers.array(np.where(seen, 0.0, -np.inf))
+        alone = self.obstacle is not None
+        make, size = (self._alone, 1) if alone else (self._together, self.tile)
+        cuts = [slice(k, k + size) for k in range(0, len(rows), size)]
+        with self.in_force(), torch.random.fork_rng(enabled=alone):
+            parts = [make(rows[cut], lack[cut]) for cut in cuts]
+        return parts, lack[:, : present.shape[1]]
 
-    def _lacking(self, present: BoolArray | None, n: int) -> Any:
-        """What to add to the answers so that a class that a pool lacks takes no part."""
-        lack = self.numbers.zeros(n, self.columns)
-        if present is not None:
-            seen = np.zeros((n, self.columns), dtype=np.bool_)
-            seen[:, : present.shape[1]] = present
-            lack = self.numbers.array(np.where(seen, 0.0, -np.inf))
-        return lack
-
-    def train(self, rows: IntArray, present: BoolArray | None) -> TrainedNetworks:
-        """Train pools given by the rows of their mini-batches, shape (pools, steps · batch)."""
-        lack = self._lacking(present, len(rows))
-        n_classes = None if present is None else present.shape[1]
-        with self._in_force():
-            if self.obstacle is not None:
-                nets = [self._alone(r, lack[k]) for k, r in enumerate(rows)]
-                return TrainedNetworks(self, nets, lack, n_classes)
-            tiles = [
-                self._together(rows[start : start + self.tile], lack, start)
-                for start in range(0, len(rows), self.tile)
-            ]
-            return TrainedNetworks(self, tiles, lack, n_classes)
-
-    def _together(self, rows: IntArray, lack: Any, start: int) -> dict[str, Any]:
+    def _together(self, rows: IntArray, lack: Any) -> Any:
         """All steps of one tile, filled up with its first pool."""
-        fill = [0] * (self.tile - len(rows))
-        filled = np.concatenate([rows, rows[fill]])
-        absent = lack[[*range(start, start + len(rows)), *(start + f for f in fill)]]
-        on_device = self.numbers.index(filled)
-        weights = {n: torch.stack([w.detach()] * self.tile) for n, w in self.weights.items()}
-        steps = Steps(self.recipe, self.numbers, list(weights.values()), 0)
-        size = self.model.batch_size
-        for step in range(self.recipe.steps):
-            batch = on_device[:, step * size : (step + 1) * size]
-            slopes = self._slopes(weights, self.X[batch], self.targets[batch], absent)
-            self._take(steps, list(weights.values()), [slopes[name] for name in weights])
+        filled = [*range(len(rows)), *[0] * (self.tile - len(rows))]
+        weights = self._copies(self.tile)
+        self.net.train()
+        losses = partial(self._losses, weights, lack[filled])
+        self._run(list(weights.values()), losses, rows[filled])
         return weights
-
-    def _take(self, steps: Steps, weights: list[Any], slopes: list[Any]) -> None:
-        if self.model.weight_decay:
-            for w, g in zip(weights, slopes, strict=True):
-                g += self.model.weight_decay * w
-        steps.take(slopes)
 
     def _alone(self, rows: IntArray, lack: Any) -> Any:
         """One network after the other, for those that cannot be stacked."""
-        net, size = deepcopy(self.net).train(), self.model.batch_size
-        weights = list(net.parameters())
-        steps = Steps(self.recipe, self.numbers, [w.data for w in weights], 0)
-        on_device = self.numbers.index(rows)
-        seed = whole_number(f"{self.recipe.seed} {rows.tobytes().hex()}", 7)
-        with torch.random.fork_rng(), torch.enable_grad():
-            torch.manual_seed(seed)  # what drops out depends on the pool, not on its company
-            for step in range(self.recipe.steps):
-                batch = on_device[step * size : (step + 1) * size]
-                loss = self._mean_loss(net(self.X[batch]), self.targets[batch], lack)
-                slopes = torch.autograd.grad(loss, weights)
-                with torch.no_grad():
-                    self._take(steps, [w.data for w in weights], [g.clone() for g in slopes])
+        net = deepcopy(self.net).train()
+        # what drops out depends on the pool, not on its company
+        torch.manual_seed(whole_number(f"{self.recipe.seed} {rows.tobytes().hex()}", 7))
+        self._run(list(net.parameters()), partial(self._loss_alone, net, lack), rows[0])
         return net.eval()
 
+    def _run(self, weights: list[Any], losses: Losses, rows: IntArray) -> None:
+        """Take all steps, which change the weights in place."""
+        steps = Steps(self.recipe, weights, self.numbers)
+        on_device, size = self.numbers.index(rows), self.recipe.batch_size or 1
+        for step in range(self.recipe.steps):
+            batch = on_device[..., step * size : (step + 1) * size]
+            slopes = _slopes(weights, losses, self.X[batch], self.targets[batch])
+            if self.model.weight_decay:
+                for w, g in zip(weights, slopes, strict=True):
+                    g += self.model.weight_decay * w
+            steps.take(slopes)
 
-@dataclass
-class TrainedNetworks:
-    """Networks of a block of pools: tiles of stacked weights, or one by one."""
-
-    stack: Stack
-    parts: list[Any]
-    lack: Any
-    n_classes: int | None
-
-    def responses(self, X: Array) -> Iterator[FloatArray]:
+    def responses(self, trained: tuple[list[Any], Any], X: Array) -> Iterator[FloatArray]:
         """Pool by pool, probabilities (n, C) or numbers (n,), in float64."""
-        rows, k = self.stack.numbers.array(X), 0
-        for part in self.parts:
-            with self.stack._in_force():
-                answers = self._answers(part, rows)
-            for answer in answers[: len(self.lack) - k]:
-                yield self._response(answer, k)
-                k += 1
+        parts, lacking = trained
+        # more answers than pools: the last tile is filled up
+        for lack, answer in zip(lacking, self._answers(parts, self.numbers.array(X)), strict=False):
+            if self.classification:
+                known = self.numbers.to_numpy(answer[:, : len(lack)] + lack)
+                yield softmax(known.astype(np.float64))
+            else:
+                yield self.numbers.to_numpy(answer.reshape(-1)).astype(np.float64)
 
-    def _answers(self, part: Any, rows: Any) -> Any:
-        if self.stack.obstacle is not None:
-            return part(rows)[None]
-        net = self.stack.net.eval()
-        return vmap(lambda w: functional_call(net, w, (rows,)))(part)
+    def _answers(self, parts: list[Any], rows: Any) -> Iterator[Any]:
+        """Answers of each network."""
+        ask = vmap(partial(functional_call, self.net.eval()), in_dims=(0, None))
+        for part in parts:
+            with self.in_force():
+                answers = ask(part, (rows,)) if self.obstacle is None else part(rows)[None]
+            yield from answers
 
-    def _response(self, answer: Any, pool: int) -> FloatArray:
-        numbers = self.stack.numbers
-        if not self.stack.classification:
-            return np.asarray(numbers.to_numpy(answer.reshape(-1)), dtype=np.float64)
-        known = (answer + self.lack[pool])[:, : self.n_classes]
-        scores = numbers.to_numpy(known).astype(np.float64)
-        grown = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+
+def _slopes(weights: list[Any], losses: Losses, x: Any, y: Any) -> list[Any]:
+    """Gradients of every network's own loss: those of all losses, for none shares a weight.
+
+    `torch.func.grad` would give them too, slower, and first load what compiles programs.
+    """
+    with torch.enable_grad():
+        found = losses(x, y)
+        each = torch.ones(x.shape[:-2]).to(found)  # one number a network, or it is refused
+        slopes = torch.autograd.grad(found, weights, each, materialize_grads=True)
+    # a step uses them up, weights that are added share theirs, and fused steps of a GPU want
+    # them in memory as the weights are
+    return [torch.empty_like(w).copy_(g) for w, g in zip(weights, slopes, strict=True)]
 
 
 def _known_obstacle(net: Any) -> str | None:
-    """What stands in the way of the usual suspects, in words."""
-    from torch.nn.modules import batchnorm, dropout
-
+    """Name what stands in the way, if it is one of the usual suspects."""
+    modules = torch.nn.modules
     for name, part in net.named_modules():
-        if isinstance(part, dropout._DropoutNd) and part.p > 0:
+        if isinstance(part, modules.dropout._DropoutNd) and part.p > 0:
             return f"{type(part).__name__} ({name}) drops units at random for every pool anew"
-        if isinstance(part, batchnorm._NormBase) and part.track_running_stats:
+        if isinstance(part, modules.batchnorm._NormBase) and part.track_running_stats:
             return f"{type(part).__name__} ({name}) keeps running statistics of its own"
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
 def _made(model: TorchModel) -> Any:
