@@ -304,7 +304,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Who is in each pool of a roster's owners; None where part of an owner is."""
         bits = np.packbits(pools == 1, axis=1)
         owners = np.broadcast_to(np.frombuffer(roster[:ROSTER], np.uint8), (len(bits), ROSTER))
-        rows = np.hstack([owners, bits])
+        rows = np.ascontiguousarray(np.hstack([owners, bits]))
         names: list[bytes | None] = rows.view(f"V{rows.shape[1]}").ravel().tolist()
         for place in np.flatnonzero(is_partial(pools)).tolist():
             names[place] = None
