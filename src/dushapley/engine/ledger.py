@@ -227,7 +227,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         found = {}
         for key, value, failure, spread in self._select("key, value, failure, spread", keys):
             numbers = isinstance(value, NUMBER) and isinstance(spread, NUMBER)
-            if not numbers or not isinstance(failure, TEXT) or failure is value:
+            one = (value is None) != (failure is None)
+            if not (numbers and one and isinstance(failure, TEXT)):
                 raise self._refusal(ValueError("an evaluation is not what was stored"))
             found[key] = Outcome(np.nan if value is None else value, failure, None, spread)
         return found
@@ -282,12 +283,13 @@ class Ledger(AbstractContextManager["Ledger"]):
             Whether scores are kept, where there are some.
         """
         known = scored and answers.scores is not None
-        unknown = [None] * len(keys)
+        unknown, values = [None] * len(keys), answers.values + 0.0  # SQLite has no negative zeros
+        values[list(answers.failures)] = np.nan
         return list(
             zip(
                 keys,
                 unknown if members is None else members,
-                _numbers(answers.values + 0.0),  # no negative zeros: SQLite has none
+                _numbers(values),
                 [answers.failures.get(place) for place in range(len(keys))],
                 unknown if answers.spread is None else _numbers(answers.spread),
                 _packed_rows(answers) if known else unknown,
