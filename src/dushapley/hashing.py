@@ -65,20 +65,6 @@ def array_chunk(array: Array) -> bytes:
     return f";{array.dtype.str} {array.shape}:".encode() + array.tobytes()
 
 
-def checksum(*parts: str | bytes | None) -> bytes:
-    """Against damage: short and fast; each part with its type and length, so none run together."""
-    return bytes(begun_checksum(*parts).digest())
-
-
-def begun_checksum(*parts: str | bytes | None) -> Any:
-    """A `checksum` that can be copied and gone on with, where many begin alike."""
-    sha = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        body = b"none" if part is None else part if isinstance(part, bytes) else part.encode()
-        sha.update(f"{type(part).__name__} {len(body)} ".encode() + body)
-    return sha
-
-
 def whole_number(name: str, n_bytes: int) -> int:
     """A number of `n_bytes` bytes that depends on all of a name."""
     return int.from_bytes(sha256(name)[:n_bytes], "big")
