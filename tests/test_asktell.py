@@ -151,6 +151,12 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ds.DUShapleyError, match=words):
             talk.tell(**told)
+    unnamed = ds.AskTell("exact", 2)
+    unnamed.tell(unnamed.ask(2)[1], failure="")
+    unnamed.tell(0, 0.0)
+    for question in unnamed.ask(2):
+        unnamed.tell(question, 1.0)
+    assert unnamed.valuation().failures == {"failure": 1}
     talk.tell(everybody, 2.0)
     talk.tell(everybody, 2.0)
     with pytest.raises(ds.DUShapleyError, match="told before"):

@@ -268,7 +268,7 @@ class AskTell(Dialogue):
                 f"Of {pool} the noise {noise!r} was told; it must be 0 or more.",
             ),
         )
-        why = str(failure).splitlines()[0][:200] or "failure"
+        why = next(iter(str(failure).splitlines()), "")[:200] or "failure"
         outcome = Outcome(float("nan"), why) if value is None else Outcome(value, spread=noise)
         self._transcript.learn(np.array([question.number]), Answers.of([outcome]))
 
