@@ -146,10 +146,17 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
         ({"question": nobody, "failure": "broken"}, "Nobody's pool was told as a failure"),
         ({"question": nobody}, "either a value or a failure"),
         ({"question": nobody, "value": float("nan")}, "must be a finite number"),
+        ({"question": nobody, "value": 10**400}, "must be a finite number"),
         ({"question": nobody, "value": 1.0, "noise": -1.0}, "must be 0 or more"),
     ):
         with pytest.raises(ds.DUShapleyError, match=words):
             talk.tell(**told)
+    unnamed = ds.AskTell("exact", 2)
+    unnamed.tell(unnamed.ask(2)[1], failure="")
+    unnamed.tell(0, 0.0)
+    for question in unnamed.ask(2):
+        unnamed.tell(question, 1.0)
+    assert unnamed.valuation().failures == {"failure": 1}
     talk.tell(everybody, 2.0)
     talk.tell(everybody, 2.0)
     with pytest.raises(ds.DUShapleyError, match="told before"):
@@ -161,6 +168,11 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
         ({"asked": 10**6}, "more questions than the method asks"),
         ({"seed": -1}, "seed is -1"),
         ({"told": [[0, None, None, None]]}, "a value or a failure"),
+        ({"told": [[0, "1", None, None]]}, "must be a finite number"),
+        ({"told": [[0, 1.0, "1", None]]}, "must be 0 or more"),
+        ({"told": [[[0], 1.0, None, None]]}, "must be a whole number"),
+        ({"told": [[0, 1.0]]}, "a list of 4 entries"),
+        ({"told": [[99, 1.0, None, None]]}, "more questions than the method asks"),
         ({"questions": "0" * 64}, "other questions"),
         ({"more": 1}, "unknown"),
     ):

@@ -19,7 +19,7 @@ from dushapley import estimators, games, guarantees, report
 from dushapley.data.check import check
 from dushapley.data.owners import Owners
 from dushapley.engine.asktell import AskTell
-from dushapley.engine.compare import compare, plot_comparison
+from dushapley.engine.compare import compare
 from dushapley.engine.diagnosis import diagnose
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.quote import quote
@@ -43,6 +43,7 @@ from dushapley.games.model.catalogue import models, scores
 from dushapley.hashing import package_version
 from dushapley.protocol import Ask, Estimate, Problem
 from dushapley.results.citations import bibtex
+from dushapley.results.display import plot_comparison
 from dushapley.results.uncertainty import probability_greater
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.changes import Copy, Join, Leave, Merge, MoreRows

@@ -1,4 +1,7 @@
-"""Any ledger gives the right values, or is refused in a sentence; so does what is salvaged."""
+"""Any ledger is read or refused in a sentence; one that nobody touched gives the right values.
+
+What it holds is taken on trust: a number that was changed to another one is not noticed.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 from fuzzing import CASES, TOKENS, Target, bytewise, check
 from hypothesis import given, settings
 
 import dushapley as ds
-from dushapley.errors import LedgerError
-from dushapley.games.base import Game, Outcome
+from dushapley.games.base import Answers, Game, Outcome, Training
 
 PAGE, PLAYERS = 4096, 4
 SIZES = {"none": 0, "bits": 2048, "levels": 100, "steps": 600}
@@ -28,6 +31,7 @@ class Scored(Game):
     """A game whose outcomes are made up from the pool alone; some fail."""
 
     block = 4
+    training = Training(repeats=2, deterministic=False, on_failure="empty", shift=0.0)
 
     def __init__(self, kind: str) -> None:
         self._set_owners(None, None, PLAYERS)
@@ -36,16 +40,15 @@ class Scored(Game):
     def keys(self, queries: Any, draws: Any) -> list[bytes]:
         return [sha256(row.tobytes()).digest() for row in queries.astype(np.bool_)]
 
-    def evaluate(self, queries: Any, draws: Any) -> Any:
-        return np.array([outcome.value for outcome in self.outcomes(queries, draws)])
-
-    def outcomes(self, queries: Any, draws: Any) -> list[Outcome]:
-        return [self.outcome(int(pool @ (1 << np.arange(PLAYERS)))) for pool in queries]
+    def evaluate(self, queries: Any, draws: Any) -> Answers:
+        return Answers.of([self.outcome(int(pool @ (1 << np.arange(PLAYERS)))) for pool in queries])
 
     def outcome(self, number: int) -> Outcome:
         rows = SIZES[self.kind]
+        if number % 5 == 3:
+            return Outcome(float("nan"), "RuntimeError: by its number")
         if number % 5 == 0 or not rows:
-            return Outcome(number / 7, "RuntimeError: by its number" if number % 5 == 3 else None)
+            return Outcome(number / 7)
         scores = np.random.default_rng(number).random(rows)
         if self.kind == "bits":
             scores = np.rint(scores)
@@ -70,26 +73,25 @@ def corpus() -> list[bytes]:
 
 STATEMENTS = (
     "update evaluations set value = ? where key = (select {}(key) from evaluations)",
-    "update evaluations set rows = ? where key = (select {}(key) from evaluations)",
     "update evaluations set failure = ? where key = (select {}(key) from evaluations)",
-    "update evaluations set seal = ? where key = (select {}(key) from evaluations)",
-    "update scores set packed = ? where key = (select {}(key) from scores)",
-    "update scores set key = ? where key = (select {}(key) from scores)",
-    "update about set value = ? where name = (select {}(name) from about)",
-    "delete from scores where ? is not null and key = (select {}(key) from scores)",
-    "insert into about select ?, {}(value) from about",
-    "update plain set body = ? where id = (select {}(id) from plain)",
+    "update evaluations set spread = ? where key = (select {}(key) from evaluations)",
+    "update evaluations set scores = ? where key = (select {}(key) from evaluations)",
+    "update evaluations set members = ? where key = (select {}(key) from evaluations)",
+    "update evaluations set key = ? where key = (select {}(key) from evaluations)",
+    "update meta set value = ? where name = (select {}(name) from meta)",
+    "delete from evaluations where ? is not null and key = (select {}(key) from evaluations)",
+    "insert into meta select ?, {}(value) from meta",
 )
 PROGRAMS = (
     "create view more as with recursive n(i) as (values(0) union all select i + 1 from n) "
     "select i from n",
-    "drop table about; create view about as with recursive n(name, value) as (values(0, 0) union "
+    "drop table meta; create view meta as with recursive n(name, value) as (values(0, 0) union "
     "all select name + 1, value from n) select name, value from n",
     "create trigger t after insert on evaluations begin delete from evaluations; end",
-    "create trigger t before update on scores begin select randomblob(900000000); end",
+    "create trigger t before insert on evaluations begin select randomblob(900000000); end",
     "alter table evaluations add column more generated always as (randomblob(900000000))",
     "create index more on evaluations (length(key))",
-    "drop table scores",
+    "drop table evaluations",
     "create table more (x); insert into more values (zeroblob(100000))",
     "pragma user_version = 7; pragma application_id = 9",
     "pragma auto_vacuum = 1; vacuum",
@@ -99,8 +101,8 @@ PROGRAMS = (
     "pragma writable_schema = on; update sqlite_master set rootpage = 1",
     "pragma writable_schema = on; update sqlite_master set rootpage = 1000000",
     "pragma writable_schema = on; update sqlite_master set name = cast(x'ff1b5b324a' as text)",
-    "pragma writable_schema = on; update sqlite_master set type = 'view' where name = 'scores'",
-    "pragma writable_schema = on; delete from sqlite_master where name = 'scores'",
+    "pragma writable_schema = on; update sqlite_master set type = 'view' where name = 'meta'",
+    "pragma writable_schema = on; delete from sqlite_master where name = 'meta'",
 )
 VALUES: tuple[Any, ...] = (
     None, 0, -1, 7.5, float("inf"), "nan", "0.5", "", "x" * 5000, b"", b"\xff" * 40, 2**62,
@@ -157,23 +159,22 @@ def _pages(rng: Random, content: bytes) -> bytes:
 
 
 def read(path: Path) -> None:
-    """Run on a copy of it, as on one that came by mail; salvage it where it is refused."""
-    kind = next((k for k in SIZES if f"scored by {k}".encode() in path.read_bytes()), "bits")
-    game = Scored(kind)
+    """Run and learn on a copy of it, as on one that came by mail."""
+    content = path.read_bytes()
+    kind = next((k for k in SIZES if f"scored by {k}".encode() in content), "bits")
     with tempfile.TemporaryDirectory() as folder:
-        copy, new = Path(folder, "l.sqlite"), Path(folder, "new.sqlite")
+        copy = Path(folder, "l.sqlite")
         shutil.copyfile(path, copy)
-        try:
-            assert bits(ds.value(game, "exact", ledger=copy)) == truth(kind)
-        except LedgerError:
-            ds.salvage(path, new, context=game.context)
-            assert bits(ds.value(game, "exact", ledger=new)) == truth(kind)
-            raise
+        found = ds.value(Scored(kind), "exact", ledger=copy)
+        assert np.isfinite(found.values).all()
+        assert content not in TARGET.seeds or bits(found) == truth(kind)
+        ds.value(Scored(kind), "gp", budget=14, ledger=copy, learn_from_ledger=True)
 
 
 TARGET = Target("ledger", "l.sqlite", corpus, read, mutate)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numbers that nobody could have paid for
 @given(CASES)
 @settings(max_examples=40)
 def test_any_ledger_ends_clearly(case: int) -> None:

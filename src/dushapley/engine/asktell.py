@@ -13,6 +13,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -32,10 +33,9 @@ from dushapley.games.base import Answers, Outcome, Training
 from dushapley.hashing import package_version, sha256
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.schema import (
-    Rule,
+    FINITE,
     choice,
     fields,
-    first,
     listed,
     mapped,
     number,
@@ -43,7 +43,6 @@ from dushapley.results.schema import (
     plain,
     text,
     whole,
-    wrong,
 )
 from dushapley.results.valuation import Valuation
 from dushapley.validation import check_whole, is_number, is_partial, pool_name, read_json, refuse
@@ -234,8 +233,7 @@ class AskTell(Dialogue):
             )
         stands = self._transcript.outcome(int(known))
         if stands is None:
-            outcome = self._outcome(self._questions[known], value, noise, failure)
-            self._transcript.learn_one(int(known), outcome)
+            self._learn(self._questions[known], value, noise, failure)
             self._deliver()
         elif value is None or stands.value != value:
             raise ProtocolViolated(
@@ -243,11 +241,12 @@ class AskTell(Dialogue):
                 "stands: tell each question once."
             )
 
-    def _outcome(
+    def _learn(
         self, question: Question, value: float | None, noise: float | None, failure: str | None
-    ) -> Outcome:
+    ) -> None:
+        """Check what was told of a pool, and remember it."""
         pool = pool_name(question.pool, self.names)
-        sound = value is None or (is_number(value) and np.isfinite(value))
+        sound = value is None or is_number(value, -FINITE, FINITE)
         refuse(
             ProtocolViolated,
             (
@@ -265,13 +264,13 @@ class AskTell(Dialogue):
                 "failure= where there is none.",
             ),
             (
-                noise is not None and not is_number(noise, above=-1e-300),
+                noise is not None and not is_number(noise, -1e-300, FINITE),
                 f"Of {pool} the noise {noise!r} was told; it must be 0 or more.",
             ),
         )
-        if value is None:
-            return Outcome(float("nan"), str(failure).splitlines()[0][:200] or "failure")
-        return Outcome(float(value) + 0.0, spread=None if noise is None else float(noise))
+        why = next(iter(str(failure).splitlines()), "")[:200] or "failure"
+        outcome = Outcome(float("nan"), why) if value is None else Outcome(value, spread=noise)
+        self._transcript.learn(np.array([question.number]), Answers.of([outcome]))
 
     def _take(self) -> bool:
         """Take the next round, and number its pools."""
@@ -287,9 +286,9 @@ class AskTell(Dialogue):
         keys = [row.tobytes() + repr(draw).encode() for row, draw in zip(rows, used, strict=True)]
         numbers, new = self._transcript.number(keys)
         for place in new.tolist():
-            pool = ask.queries[place]
-            members = tuple(np.array(self.names, dtype=object)[np.asarray(pool) > 0])
-            self._questions.append(Question(len(self._questions), pool, members, used[place]))
+            members = tuple(compress(self.names, rows[place]))
+            question = Question(int(numbers[place]), ask.queries[place], members, used[place])
+            self._questions.append(question)
         self._rounds.append(numbers)
         self._deliver()
         return True
@@ -421,17 +420,14 @@ class AskTell(Dialogue):
     @one_blas_thread()
     def _restore(self, stored: Mapping[str, Any], path: Path) -> None:
         self._asked = stored["asked"]
-        told = {
-            n: Outcome(float("nan") if value is None else value, failure, spread=noise)
-            for n, value, noise, failure in stored["told"]
-        }
-        numbered = 0
+        told, numbered = {n: answer for n, *answer in stored["told"]}, 0
         while len(self._questions) < self._asked and self._take():
-            numbers = range(numbered, numbered := len(self._questions))
-            for n in told.keys() & numbers:
-                self._transcript.learn_one(n, told[n])
+            for question in self._questions[numbered:]:
+                if question.number in told:
+                    self._learn(question, *told[question.number])
+            numbered = len(self._questions)
             self._deliver()
-        if len(self._questions) < self._asked or any(n >= self._asked for n in told):
+        if numbered < self._asked or any(n >= self._asked for n in told):
             raise ProtocolViolated(f"{path} tells of more questions than the method asks.")
         if self._digest() != stored["questions"]:
             raise ProtocolViolated(
@@ -440,18 +436,9 @@ class AskTell(Dialogue):
             )
 
 
-TOLD: tuple[Rule, ...] = whole(), optional(number()), optional(number(least=0)), optional(text(200))
-"""Of an answer: the number of its question, value, noise and failure."""
-
-
 def _answer(thing: object, where: str) -> str | None:
-    if (
-        not isinstance(thing, list)
-        or len(thing) != len(TOLD)
-        or (thing[1] is None) != bool(thing[3])
-    ):
-        return wrong(thing, where, "a number with a value or a failure")
-    return first(check(item, where) for check, item in zip(TOLD, thing, strict=True))
+    """The number of a question, and what is told of it: value, noise and failure."""
+    return listed(plain, count=4)(thing, where) or whole()(thing[0], where)  # type: ignore[index]
 
 
 STORED = fields(

@@ -15,7 +15,6 @@ from dushapley.engine.plan import refuse_options_of_auto
 from dushapley.engine.value import value
 from dushapley.errors import (
     BudgetTooSmall,
-    DUShapleyError,
     InvalidCall,
     InvalidOption,
     MethodNotApplicable,
@@ -28,10 +27,6 @@ from dushapley.validation import spoken
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
-
-ROUNDING = 1e-24
-"""Mean squared errors below this are those of arithmetic."""
 
 Entry = str | Method | tuple[str | Method, Mapping[str, Any]]
 """A method, or a pair (method, its options)."""
@@ -108,7 +103,10 @@ def compare(
     refuse_single("methods", methods, '["gp", "permutation"]')
     refuse_single("budgets", budgets, "[50, 100]")
     refuse_single("seeds", seeds, "range(20)")
-    entries = [_entry(entry) for entry in methods]
+    entries = [entry if isinstance(entry, tuple) else (entry, {}) for entry in methods]
+    for method, options in entries:  # mistakes are raised before anything is paid
+        make = refuse_options_of_auto if method == AUTO else find(method).complete
+        make(options)
     pay = {"n_jobs": n_jobs, "executor": executor, "ledger": ledger}
     truth = reference_values(played, reference, pay)
     numbers = list(dict.fromkeys(seeds))
@@ -125,16 +123,6 @@ def refuse_single(name: str, given: object, like: str) -> None:
     """Refuse one thing where several are listed: a word would be read letter by letter."""
     if isinstance(given, (str, Method)) or not isinstance(given, Iterable):
         raise InvalidCall(f"{name} is {given!r:.60}; list what is to be compared: {name}={like}.")
-
-
-def _entry(entry: Entry) -> tuple[str | Method, Mapping[str, Any]]:
-    """Split an entry; a mistake in its name or options is raised before anything is paid."""
-    method, options = entry if isinstance(entry, tuple) else (entry, {})
-    if method == AUTO:
-        refuse_options_of_auto(options)
-    else:
-        find(method).complete(options)
-    return method, options
 
 
 def reference_values(game: Game, reference: ArrayLike | None, pay: Mapping[str, Any]) -> FloatArray:
@@ -203,41 +191,3 @@ def errors(values: FloatArray, truth: FloatArray) -> dict[str, float]:
         "relative_mse": mse / spread if spread > 0 else float("nan"),
         "rank_correlation": np.nan if constant else float(spearmanr(values, truth).statistic),
     }
-
-
-def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw error against budget, one line per method, from the frame of `compare`.
-
-    Means over seeds with bars of two standard errors; both axes logarithmic. Refused methods have
-    no line, and exact values, whose error is 0 or rounding, no place on a logarithmic axis.
-
-    Examples
-    --------
-    >>> import dushapley as ds
-    >>> game = ds.SizeGame([100, 200, 400, 800], w=lambda n: n / (n + 100))
-    >>> frame = ds.compare(game, ["permutation", "owen"], budgets=[14, 56], seeds=range(3))
-    >>> ds.plot_comparison(frame).get_xlabel()
-    'budget, evaluations'
-    """
-    import matplotlib.pyplot as plt
-
-    ran = frame[frame["seed"].notna()]
-    if len(ran) == 0:
-        raise DUShapleyError("Every method was refused, so there is nothing to draw; see `reason`.")
-    measure = "relative_mse" if ran["relative_mse"].notna().all() else "mse"
-    if ax is None:
-        _, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-    for method, runs in ran.groupby("method", sort=False):
-        by_budget = runs.groupby("budget")[measure]
-        mean, bar = by_budget.mean(), 2 * by_budget.sem().fillna(0.0)
-        mean = mean.where(mean > ROUNDING)
-        ax.errorbar(mean.index.astype(float), mean, yerr=bar, marker="o", capsize=2, label=method)
-    ax.set(
-        xscale="log", yscale="log", xlabel="budget, evaluations", ylabel=measure.replace("_", " ")
-    )
-    budgets = sorted(set(ran["budget"].astype(int)))
-    ax.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
-    ax.minorticks_off()
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize="small")
-    return ax

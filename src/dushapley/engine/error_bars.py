@@ -154,25 +154,21 @@ class Carrier:
         mean = left_out.mean(axis=0)
         return np.asarray(mean - (groups - 1) * (left_out - mean))
 
-    def _replay(self, utilities: FloatArray) -> FloatArray | None:
-        """Values of the same conversation on other utilities; None if it cannot be had."""
-        talk = self.begin() if np.isfinite(utilities).all() else None
-        if talk is None:
-            return None
-        for ask, numbers in zip(self.transcript.asks, self.transcript.numbers, strict=True):
-            asked = talk.ask()
-            if asked is None or not np.array_equal(asked.queries, ask.queries):
-                return None
-            talk.tell(utilities[numbers])
-        return None if talk.estimate is None else talk.estimate.values
-
     def _replays(self, utilities: Iterable[FloatArray]) -> FloatArray | None:
-        """Values on several utilities; None as soon as one conversation goes another way."""
-        replayed: list[FloatArray] = []
-        for values in map(self._replay, utilities):
-            if values is None:
+        """Values of the same conversation on other utilities; None where it goes another way."""
+        replayed = []
+        for changed in utilities:
+            talk = self.begin() if np.isfinite(changed).all() else None
+            if talk is None:
                 return None
-            replayed.append(values)
+            for ask, numbers in zip(self.transcript.asks, self.transcript.numbers, strict=True):
+                asked = talk.ask()
+                if asked is None or not np.array_equal(asked.queries, ask.queries):
+                    return None
+                talk.tell(changed[numbers])
+            if talk.estimate is None:
+                return None
+            replayed.append(talk.estimate.values)
         return np.array(replayed)
 
     def training_error(self) -> FloatArray | None:
@@ -204,7 +200,11 @@ def _noise(spreads: FloatArray, rows: FloatArray, repeats: int) -> FloatArray:
 
 
 def by_source(
-    estimate: Estimate, measured: Mapping[str, FloatArray | None], *, enumerated: bool
+    estimate: Estimate,
+    measured: Mapping[str, FloatArray | None],
+    *,
+    enumerated: bool,
+    biased: bool = False,
 ) -> dict[str, Any]:
     """Standard errors by source and their total, from covariances.
 
@@ -218,14 +218,20 @@ def by_source(
         "training": measured.get("training", nothing),
         "test set": measured.get("test set", nothing),
     }
-    errors = {
-        name: None if joint is None else std_errors_of(joint).tolist()
-        for name, joint in covariances.items()
-    }
+    known = {name: joint for name, joint in covariances.items() if joint is not None}
+    errors = {name: std_errors_of(joint).tolist() for name, joint in known.items()}
     if not enumerated and estimate.std_errors is not None:
         errors["sampling"] = estimate.std_errors.tolist()  # to the last bit
+    sizes = {name: float(variances_of(joint).sum()) for name, joint in known.items()}
     carried = any(joint is not None for joint in measured.values())
-    return errors | _total(covariances) | ({} if carried else {"dominant": None})
+    unknown = [name for name in covariances if name not in known] + ["bias"] * biased
+    return {
+        **dict.fromkeys(covariances),
+        **errors,
+        **_total(list(known.values()) if not unknown else []),
+        "dominant": max(sizes, key=lambda name: sizes[name]) if carried else None,
+        "unknown": unknown,
+    }
 
 
 def formula_errors(formula: Estimate, *, biased: bool) -> dict[str, Any]:
@@ -236,33 +242,23 @@ def formula_errors(formula: Estimate, *, biased: bool) -> dict[str, Any]:
     if formula.scores is None:
         return {}
     measured = {"test set": influence_error(formula.scores)}
-    errors = by_source(formula, measured, enumerated=True)
-    if not biased:
-        return errors
-    known = {name: part for name, part in errors.items() if name != "covariance"}
-    return known | {"total": None, "unknown": [*errors["unknown"], "bias"]}
+    return by_source(formula, measured, enumerated=True, biased=biased)
 
 
 def _sampling_error(estimate: Estimate) -> FloatArray | None:
     """As the method knows it; owners are independent where it does not say otherwise."""
     if estimate.std_errors is None:
         return None
-    if len(estimate.values) > MOST_JOINT:
-        return estimate.std_errors**2
-    if estimate.covariance is None:
-        return np.diag(estimate.std_errors**2)
+    if estimate.covariance is None or len(estimate.values) > MOST_JOINT:
+        own = estimate.std_errors**2
+        return own if len(own) > MOST_JOINT else np.diag(own)
     return with_errors(estimate.covariance, estimate.std_errors)
 
 
-def _total(covariances: Mapping[str, FloatArray | None]) -> dict[str, Any]:
+def _total(covariances: list[FloatArray]) -> dict[str, Any]:
     """Of all sources; None where one is unknown, since the rest would promise too much."""
-    known = {name: joint for name, joint in covariances.items() if joint is not None}
-    unknown = [name for name in covariances if name not in known]
-    sizes = {name: float(variances_of(joint).sum()) for name, joint in known.items()}
-    dominant = max(sizes, key=lambda name: sizes[name]) if sizes else None
-    if unknown:
-        return {"total": None, "dominant": dominant, "unknown": unknown}
-    joint = np.sum(list(known.values()), axis=0)
-    total = std_errors_of(joint)
+    if not covariances:
+        return {"total": None}
+    joint = np.sum(covariances, axis=0)
     between = {} if joint.ndim == 1 else {"covariance": joint.tolist()}
-    return {"total": total.tolist(), **between, "dominant": dominant, "unknown": unknown}
+    return {"total": std_errors_of(joint).tolist(), **between}

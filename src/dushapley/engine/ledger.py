@@ -68,6 +68,7 @@ MOST_LEARNED = 2**12
 """Pools that a run begins with at most; of more, those whose keys come first: a random choice."""
 Row = tuple[bytes, bytes | None, float | None, str | None, float | None, bytes | None]
 """An evaluation as it is stored: key, members, value, failure, spread and scores."""
+NUMBER, TEXT = (float, type(None)), (str, type(None))
 LEVELS, STEPS = 2**8, 2**16 - 1
 ROSTER = 8
 """Bytes of the hash that names a roster of owners."""
@@ -225,8 +226,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         """What is known of these trainings, without their scores."""
         found = {}
         for key, value, failure, spread in self._select("key, value, failure, spread", keys):
-            numbers = all(isinstance(number, float | None) for number in (value, spread))
-            if not numbers or not isinstance(failure, str | None) or failure is value:
+            numbers = isinstance(value, NUMBER) and isinstance(spread, NUMBER)
+            one = (value is None) != (failure is None)
+            if not (numbers and one and isinstance(failure, TEXT)):
                 raise self._refusal(ValueError("an evaluation is not what was stored"))
             found[key] = Outcome(np.nan if value is None else value, failure, None, spread)
         return found
@@ -281,12 +283,13 @@ class Ledger(AbstractContextManager["Ledger"]):
             Whether scores are kept, where there are some.
         """
         known = scored and answers.scores is not None
-        unknown = [None] * len(keys)
+        unknown, values = [None] * len(keys), answers.values + 0.0  # SQLite has no negative zeros
+        values[list(answers.failures)] = np.nan
         return list(
             zip(
                 keys,
                 unknown if members is None else members,
-                _numbers(answers.values + 0.0),  # no negative zeros: SQLite has none
+                _numbers(values),
                 [answers.failures.get(place) for place in range(len(keys))],
                 unknown if answers.spread is None else _numbers(answers.spread),
                 _packed_rows(answers) if known else unknown,
@@ -301,9 +304,13 @@ class Ledger(AbstractContextManager["Ledger"]):
     @staticmethod
     def members_of(roster: bytes, pools: Queries) -> list[bytes | None]:
         """Who is in each pool of a roster's owners; None where part of an owner is."""
-        bits, whole = np.packbits(pools == 1, axis=1), ~is_partial(pools)
-        names = [roster[:ROSTER] + row.tobytes() for row in bits]
-        return [name if known else None for name, known in zip(names, whole.tolist(), strict=True)]
+        bits = np.packbits(pools == 1, axis=1)
+        owners = np.broadcast_to(np.frombuffer(roster[:ROSTER], np.uint8), (len(bits), ROSTER))
+        rows = np.ascontiguousarray(np.hstack([owners, bits]))
+        names: list[bytes | None] = rows.view(f"V{rows.shape[1]}").ravel().tolist()
+        for place in np.flatnonzero(is_partial(pools)).tolist():
+            names[place] = None
+        return names
 
     def _write(self, statement: str, rows: Sequence[Sequence[object]]) -> int:
         """Write in one transaction: all of it, or nothing; how many rows are new."""

@@ -157,23 +157,22 @@ def _chosen_plan(
     game: Game, method: str | Method, options: Mapping[str, Any] | None, budget: int | None
 ) -> Plan:
     check_budget(budget)
-    if method == AUTO and not options:
-        chosen = _by_game(game, budget)
-        return chosen or make_plan(AUTO, game.n_players, game.fractions, None, budget)
-    if method != AUTO:
-        plain = find(method)
-        complete = plain.complete(options)
-        formula = game.closed_form(plain.name, _wishes(plain, complete))
-        if formula is not None:
-            notes = (*formula.notes, *not_shapley(complete.get("semivalue", SHAPLEY)))
-            return _planned(plain, game.n_players, options, formula=replace(formula, notes=notes))
-        if plain.name == "exact" and budget is None:
-            _refuse_endless(game)
+    if method == AUTO:
+        refuse_options_of_auto(options)
+        return _by_game(game, budget)
+    chosen = find(method)
+    complete = chosen.complete(options)
+    formula = game.closed_form(chosen.name, _wishes(chosen, complete))
+    if formula is not None:
+        notes = (*formula.notes, *not_shapley(complete.get("semivalue", SHAPLEY)))
+        return _planned(chosen, game.n_players, options, formula=replace(formula, notes=notes))
+    if chosen.name == "exact" and budget is None:
+        _refuse_endless(game)
     return make_plan(method, game.n_players, game.fractions, options, budget)
 
 
-def _by_game(game: Game, budget: int | None) -> Plan | None:
-    """What `auto` takes for what the game can do; None: that hangs on the budget alone."""
+def _by_game(game: Game, budget: int | None) -> Plan:
+    """What `auto` takes for what the game can do, or else for what may be asked."""
     n = game.n_players
     formula = game.closed_form("exact")
     if formula is not None:
@@ -189,7 +188,7 @@ def _by_game(game: Game, budget: int | None) -> Plan | None:
             "centres: everybody's marginal around some random pools."
         )
         return _planned("centres", n, budget=budget, reason=reason)
-    return None
+    return _by_budget(n, budget)
 
 
 def _planned(

@@ -106,12 +106,13 @@ def quote(
 
 def foreseen_precision(
     game: Game, ledger: str | os.PathLike[str], budgets: list[int]
-) -> list[float | None]:
-    """How precise `gp` would be at budgets, by the answers that a ledger holds; None: unknown."""
+) -> list[float]:
+    """How precise `gp` would be at budgets, by the answers that a ledger holds; NaN: unknown."""
     from dushapley.estimators.gp.foresight import foreseen  # loads scipy
 
+    unknown = [float("nan")] * len(budgets)
     if game.cheap:
-        return [float("nan")] * len(budgets)
+        return unknown
     refuse_nameless(game, ledger)
     assert game.context is not None
     if not Path(ledger).exists():
@@ -119,11 +120,11 @@ def foreseen_precision(
             f"The ledger {str(ledger)!r} does not exist, and quote only reads it: pay for a pilot "
             "first, which keeps its answers there."
         )
-    with closing(Ledger(ledger, game.context)) as paid:
+    with Ledger(ledger, game.context) as paid:
         pools, answers = paid_answers(game, paid)
     everybody = pools.all(axis=1)
     if not everybody.any():
-        return [None] * len(budgets)
+        return unknown
     problem = Problem(
         game.n_players,
         game.sizes,
@@ -135,7 +136,7 @@ def foreseen_precision(
         rng=np.random.default_rng(0),
     )
     found = foreseen(problem, pools[~everybody], answers[~everybody], budgets)
-    return [None] * len(budgets) if found is None else list(found)
+    return unknown if found is None else list(found)
 
 
 def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str, Any]:

@@ -47,7 +47,6 @@ class Transcript:
         self.asked = 0
         self._by_key: dict[bytes, int] = {}
         self._values = self._spreads = np.empty(0)  # with room to grow
-        self._known = np.zeros(0, dtype=np.bool_)
         self._next_look = 0
 
     def number(self, keys: Sequence[bytes]) -> tuple[IntArray, IntArray]:
@@ -70,20 +69,15 @@ class Transcript:
         if count > len(self._values):
             self._values = np.append(self._values, np.full(more, np.nan))
             self._spreads = np.append(self._spreads, np.full(more, np.nan))
-            self._known = np.append(self._known, np.zeros(more, dtype=np.bool_))
 
     def learn(self, numbers: IntArray, answers: Answers) -> None:
         """Remember what pools came to, without their scores."""
         self._make_room(int(numbers.max(initial=-1)) + 1)
-        self._values[numbers], self._known[numbers] = answers.values, True
+        self._values[numbers] = answers.values
         if answers.spread is not None:
             self._spreads[numbers] = answers.spread
         for place, cause in answers.failures.items():
             self.failures[int(numbers[place])] = cause
-
-    def learn_one(self, number: int, outcome: Outcome) -> None:
-        """Remember what one pool came to."""
-        self.learn(np.array([number]), Answers.of([outcome]))
 
     def outcome(self, number: int) -> Outcome | None:
         """What one pool came to; None where it is still open."""
@@ -95,12 +89,13 @@ class Transcript:
 
     def unknown(self, numbers: IntArray) -> IntArray:
         """Those of these numbers whose pools are still open."""
-        return numbers[~self._known[numbers]]
+        without = numbers[np.isnan(self._values[numbers])]
+        return np.setdiff1d(without, list(self.failures)) if self.failures else without
 
     @property
     def n_known(self) -> int:
         """Different pools that are answered."""
-        return int(self._known.sum())
+        return int(np.count_nonzero(~np.isnan(self._values))) + len(self.failures)
 
     def add(self, ask: Ask, numbers: IntArray) -> None:
         """Keep one question with the numbers of its answers."""

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dushapley.errors import DUShapleyError
 from dushapley.results.uncertainty import half_width
 from dushapley.terminal import html_table, printable, short_name
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
     from dushapley.results.valuation import Valuation
 
+ROUNDING = 1e-24
+"""Mean squared errors below this are those of arithmetic."""
 MOST_ROWS = 200
 """Owners in a notebook's table."""
 TALLEST, ROW = 10.0, 0.32
@@ -45,12 +49,9 @@ def html(valuation: Valuation, titles: tuple[str, ...]) -> str:
 
 def plot(valuation: Valuation, ax: Axes | None = None) -> Axes:
     """Bars of the values, largest on top, with 95% error bars where they are known."""
-    import matplotlib.pyplot as plt
-
     order = valuation.order[::-1]
     height = min(TALLEST, max(1.5, ROW * len(order) + 0.8))
-    if ax is None:
-        _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+    ax = _axes(ax, height)
     ink = ax.xaxis.label.get_color()  # white in a dark style
     known = valuation.total_errors
     errors = None if known is None else half_width(known[order])
@@ -67,12 +68,54 @@ def plot(valuation: Valuation, ax: Axes | None = None) -> Axes:
     )
     _name_bars(ax, valuation, order, (height - 0.8) / len(order))
     ax.axvline(0, color=ink, linewidth=0.8)
-    ax.spines[["top", "right"]].set_visible(False)
     meaning = "" if errors is None else f", bars: {valuation.interval_meaning}"
     meaning = f", ± {valuation.interval_meaning}" if valuation.unknown else meaning
     how = f"{valuation.method}, {valuation.n_evaluations} evaluations{meaning}"
     ax.set_xlabel(f"value\n{wrapped(how, ax)}", fontsize="small")
     return ax
+
+
+def plot_comparison(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw error against budget, one line per method, from the frame of `compare`.
+
+    Means over seeds with bars of two standard errors; both axes logarithmic. Refused methods have
+    no line, and exact values, whose error is 0 or rounding, no place on a logarithmic axis.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.SizeGame([100, 200, 400, 800], w=lambda n: n / (n + 100))
+    >>> frame = ds.compare(game, ["permutation", "owen"], budgets=[14, 56], seeds=range(3))
+    >>> ds.plot_comparison(frame).get_xlabel()
+    'budget, evaluations'
+    """
+    ran = frame[frame["seed"].notna()]
+    if len(ran) == 0:
+        raise DUShapleyError("Every method was refused, so there is nothing to draw; see `reason`.")
+    measure = "relative_mse" if ran["relative_mse"].notna().all() else "mse"
+    ax = _axes(ax, 4.4)
+    for method, runs in ran.groupby("method", sort=False):
+        by_budget = runs.groupby("budget")[measure]
+        mean, bar = by_budget.mean(), 2 * by_budget.sem().fillna(0.0)
+        mean = mean.where(mean > ROUNDING)
+        ax.errorbar(mean.index.astype(float), mean, yerr=bar, marker="o", capsize=2, label=method)
+    ax.set(
+        xscale="log", yscale="log", xlabel="budget, evaluations", ylabel=measure.replace("_", " ")
+    )
+    budgets = sorted(set(ran["budget"].astype(int)))
+    ax.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
+    ax.minorticks_off()
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _axes(ax: Axes | None, height: float) -> Axes:
+    """Return these axes, or those of a new figure of this height in inches, without a frame."""
+    import matplotlib.pyplot as plt
+
+    shown = ax or plt.subplots(figsize=(6.4, height), layout="constrained")[1]
+    shown.spines[["top", "right"]].set_visible(False)
+    return shown
 
 
 def wrapped(text: str, ax: Axes) -> str:
