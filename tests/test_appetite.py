@@ -31,7 +31,7 @@ class Simulated(Executor):
         self.groups: dict[int, Group] = {}
         self.n_trained = 0
 
-    def workers(self) -> int:
+    def count(self) -> int:
         return self.n_workers
 
     def ship(self, parcel: Parcel) -> None:

@@ -112,7 +112,7 @@ def test_a_ray_cluster_without_processors_is_not_waited_for_forever(
 ) -> None:
     monkeypatch.setattr(base, "PATIENCE", 0.4)
     monkeypatch.setattr(ray, "cluster_resources", dict)
-    with pytest.raises(errors.WorkersLost, match="has had no processor for 1 s"):
+    with pytest.raises(errors.WorkersLost, match="has had no worker for 1 s"):
         ds.value(sleepy_game(), "exact", executor="ray")
 
 

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from select import select
 from threading import Thread, Timer
-from typing import IO, Any
+from typing import Any
 
 LIKELY = {
     "SIGKILL": ", often for lack of memory",
@@ -63,6 +63,8 @@ class Child:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        self.there: Any = self.process.stdin
+        self.back: Any = self.process.stdout
         Thread(target=self.process.wait, daemon=True).start()  # whenever it ends, no zombie stays
 
     @property
@@ -95,8 +97,9 @@ class Child:
         if seconds is not None:
             alarm.start()
         try:
-            self._send((function, arguments))
-            answer = pickle.load(self._pipe(self.process.stdout))  # noqa: S301 - our own child
+            pickle.dump(pickle.dumps((function, arguments)), self.there)
+            self.there.flush()
+            answer = pickle.load(self.back)  # noqa: S301 - our own child
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             code = self.process.wait()
             if self.expired:
@@ -113,16 +116,6 @@ class Child:
         self.expired = True
         self.kill()
 
-    def _send(self, message: Any) -> None:
-        pipe = self._pipe(self.process.stdin)
-        pickle.dump(pickle.dumps(message), pipe)
-        pipe.flush()
-
-    @staticmethod
-    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-        assert pipe is not None
-        return pipe
-
     def kill(self) -> None:
         """End the process now, from any thread; whoever waits for its answer is told."""
         self.process.kill()
@@ -131,9 +124,9 @@ class Child:
         """End the process, and close what leads to it."""
         self.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):  # something may be left in it
-                self._pipe(pipe).close()
+        self.back.close()
+        with suppress(OSError):  # something may be left in it
+            self.there.close()
 
 
 def ending(code: int) -> str:

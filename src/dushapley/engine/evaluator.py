@@ -122,7 +122,7 @@ class Evaluator:
         self.rounds.popleft()
         unpaid = first.numbers
         while len(unpaid := self.transcript.unknown(unpaid)):
-            for _ in range(0, len(unpaid), self.game.block):  # so many blocks at least
+            for _ in range(0, len(np.unique(unpaid)), self.game.block):  # at least so many blocks
                 self._receive()
         self.transcript.add(ask, first.numbers)
         return self.transcript.at(first.numbers)

@@ -7,10 +7,9 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from shutil import rmtree
 from socket import create_connection
-from time import monotonic, sleep
 from typing import Any
 
-from dushapley.engine.executors.base import LOOK, Executor, library, seconds_left
+from dushapley.engine.executors.base import Executor, library
 from dushapley.engine.executors.worker import (
     Group,
     Parcel,
@@ -107,17 +106,8 @@ class Ray(Executor):
         if host and port.isdigit():
             create_connection((host, int(port)), timeout=self.patience() / 2).close()
 
-    def workers(self) -> int:
-        started, patience = monotonic(), self.patience()
-        while (processors := int(self.ray.cluster_resources().get("CPU", 0))) < 1:
-            seconds_left(self.until)
-            if monotonic() - started > patience:
-                raise WorkersLost(
-                    f"The Ray cluster has had no processor for {patience:g} s. Start workers "
-                    "(`ray start --address=ADDRESS`), and run again to go on."
-                )
-            sleep(LOOK)
-        return processors
+    def count(self) -> int:
+        return int(self.ray.cluster_resources().get("CPU", 0))
 
     def ship(self, parcel: Parcel) -> None:
         self._game = self.ray.put(parcel)

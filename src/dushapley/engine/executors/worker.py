@@ -80,8 +80,9 @@ class Parcel:
         Its arrays stay where they are, and are read-only in every place alike.
         """
         self._refuse_other_versions()
-        filed = isinstance(self.contents, str)
-        held = np.memmap(self.contents, np.uint8, "r") if filed else np.asarray(self.contents)
+        held = self.contents
+        if isinstance(held, str):
+            held = np.memmap(held, np.uint8, "r")
         contents = held.data.toreadonly()
         described, *arrays = (contents[start:end] for start, end in self.bounds)
         try:
