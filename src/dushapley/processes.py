@@ -199,26 +199,31 @@ def _answer(request: bytes) -> bytes:
         return packed
 
 
+MACHINE = f"dushapley-{zlib.crc32(platform.node().encode()):08x}"
+SHORT = Path("/tmp")  # noqa: S108 - sockets have names of at most 107 letters
+
+
 def own_folder(longest: int = 255) -> Path:
     """Make a private folder that belongs to this process; its user removes it.
-
-    Folders of processes of this machine that were killed are removed first.
 
     Parameters
     ----------
     longest
         Letters that its name may have; where the temporary folder's is too long, it is in /tmp.
     """
-    machine = f"dushapley-{zlib.crc32(platform.node().encode()):08x}"
-    short = Path("/tmp")  # noqa: S108 - sockets have names of at most 107 letters
-    root = Path(tempfile.gettempdir())
-    for left in {*root.glob(f"{machine}-*"), *short.glob(f"{machine}-*")}:
-        number = left.name.split("-")[2]
-        if Path("/proc/self").exists() and not Path("/proc", number).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    prefix = f"{machine}-{os.getpid()}-"
+    remove_abandoned_folders()
+    root, prefix = Path(tempfile.gettempdir()), f"{MACHINE}-{os.getpid()}-"
     fits = len(str(root)) + len(prefix) + 9 <= longest
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=root if fits else short))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=root if fits else SHORT))
+
+
+def remove_abandoned_folders() -> None:
+    """Remove the folders of processes of this machine that live no longer."""
+    for root in {Path(tempfile.gettempdir()), SHORT}:
+        for left in root.glob(f"{MACHINE}-*"):
+            number = left.name.split("-")[2]
+            if Path("/proc/self").exists() and not Path("/proc", number).exists():
+                shutil.rmtree(left, ignore_errors=True)
 
 
 if __name__ == "__main__":

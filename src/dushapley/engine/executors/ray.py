@@ -19,7 +19,7 @@ from dushapley.engine.executors.worker import (
     pay,
 )
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
-from dushapley.processes import own_folder
+from dushapley.processes import own_folder, remove_abandoned_folders
 
 LONGEST_NAME = 43
 """Letters that Ray leaves for the folder in the 107 that the name of a socket may have."""
@@ -83,6 +83,7 @@ class Ray(Executor):
                 f"variable {ALONE}=0 before Ray is imported, or start Ray yourself (ray.init())."
             )
         folder = own_folder(LONGEST_NAME)
+        self._mine.callback(remove_abandoned_folders)  # Ray's own processes end a while later
         self._mine.callback(rmtree, folder, ignore_errors=True)
         self._mine.callback(self.ray.shutdown)
         try:
