@@ -62,10 +62,10 @@ class Ray(Executor):
         self._game: Any = None
 
     def _connect(self, n_jobs: int, address: Any) -> None:
-        self._mine.callback(self.ray.shutdown)
         if address is None:
             self._start(n_jobs)
             return
+        self._mine.callback(self.ray.shutdown)
         try:
             self._knock(str(address))
             self.ray.init(address=address, log_to_driver=False, configure_logging=False)
