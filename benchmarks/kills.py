@@ -33,8 +33,7 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 STORED = Path(__file__).parent / "results" / "kills.json"
 SHARES = {"local": 0.45, "dask": 0.4, "ray": 0.15}
 SECONDS, PLAYERS, WORKERS_A_LIFE = 0.08, 9, 12
-MARKS = {"local": "popen_loky", "dask": "multiprocessing.spawn", "ray": "ray::pay_there"}
-TRAINER = "executors.isolation"
+MARKS = {"local": "dushapley/processes.py", "dask": "multiprocessing.spawn", "ray": "ray::pay"}
 SCRIPT = """
 import sys
 from faults import Path, ds, sleepy_game
@@ -114,8 +113,7 @@ class Soak:
             workers = [
                 number
                 for number, line in lines.items()
-                if (MARKS[self.executor] in line or TRAINER in line)
-                and "resource_tracker" not in line
+                if MARKS[self.executor] in line and "resource_tracker" not in line
             ]
             if workers:
                 os.kill(self.chance.choice(workers), signal.SIGKILL)

@@ -2,15 +2,13 @@
 
 Every pool's model raises, scores NaN, sleeps forever, eats memory, sleeps where no alarm is heard,
 or dies as if killed; the policy counts each as no data. Afterwards the script looks for zombies,
-trainers and files: in this process and the cluster's, in the folder for temporary files, and in
-shared memory.
+processes and files: of this process, in the folder for temporary files, and in shared memory.
 
     python benchmarks/wild.py
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import tempfile
@@ -29,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [sys.path[0], str(Path(ds.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
 )
-from faults import Faulty, dask_cluster, faulty_game
+from faults import Faulty, faulty_game
 
 WAYS = ("raise", "nan", "hang", "eat") * 27 + ("stuck", "die")
 SHARED = Path("/dev/shm")
@@ -40,29 +38,20 @@ def wild_run(**where: Any) -> ds.Valuation:
     return ds.value(game, "exact", **where)
 
 
-def leftovers(temporary: Path, shared: set[Path], processes: list[int]) -> dict[str, int]:
-    """Zombies, trainers and files that were not there before."""
-    families = [psutil.Process(pid).children(recursive=True) for pid in processes]
-    children = {child for family in families for child in family}
+def leftovers(temporary: Path, shared: set[Path]) -> dict[str, int]:
+    """Zombies, other processes and files that were not there before."""
+    children = psutil.Process().children(recursive=True)
     return {
         "zombies": sum(child.status() == psutil.STATUS_ZOMBIE for child in children),
-        "trainers": sum("executors.isolation" in " ".join(child.cmdline()) for child in children),
+        "processes": sum(child.status() != psutil.STATUS_ZOMBIE for child in children),
         "temporary files": len(list(temporary.rglob("*"))),
         "shared memory": sum(f"{os.getpid()}" in str(file) for file in files(SHARED) - shared),
     }
 
 
 def files(folder: Path) -> set[Path]:
-    """Files below a folder; joblib's folders, empty by then, go with the process."""
+    """Files below a folder."""
     return {file for file in folder.rglob("*") if not file.is_dir()}
-
-
-def end_joblibs_workers() -> None:
-    """End them as the end of the program does."""
-    from joblib.externals.loky import get_reusable_executor
-
-    get_reusable_executor(reuse=True).shutdown(wait=True)
-    gc.collect()
 
 
 @contextmanager
@@ -77,15 +66,12 @@ def own_temporary_folder() -> Iterator[Path]:
             del os.environ["TMPDIR"]
 
 
-def measured(place: str, processes: list[int], **where: Any) -> dict[str, Any]:
+def measured(place: str, **where: Any) -> dict[str, Any]:
     shared, started = files(SHARED), time.perf_counter()
     with own_temporary_folder() as folder:
         found = wild_run(**where)
         seconds = time.perf_counter() - started
-        left = leftovers(folder, shared, [os.getpid(), *processes])
-        if where.get("n_jobs") == 2:  # joblib's workers live on, with semaphores of their own
-            end_joblibs_workers()
-            left["shared memory"] = leftovers(folder, shared, [])["shared memory"]
+        left = leftovers(folder, shared)
     kinds = Counter[str]()
     for cause, count in found.failures.items():
         kinds[cause.split(":")[0]] += count
@@ -95,16 +81,12 @@ def measured(place: str, processes: list[int], **where: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    rows = [measured("this process", []), measured("two local workers", [], n_jobs=2)]
-    with tempfile.TemporaryDirectory() as folder, dask_cluster(Path(folder)) as cluster:
-        place = {"executor": "dask", "address": cluster.address}
-        processes = [nanny.pid for nanny in cluster.nannies]
-        rows.append(measured("Dask, two workers", processes, **place))
+    rows = [measured("this process"), measured("two local workers", n_jobs=2)]
     print("| " + " | ".join(rows[0]) + " |")
     print("|" + "---|" * len(rows[0]))
     for row in rows:
         print("| " + " | ".join(map(str, row.values())) + " |")
-    quiet = all(row[kind] == 0 for row in rows for kind in ("zombies", "trainers"))
+    quiet = all(row[kind] == 0 for row in rows for kind in ("zombies", "processes"))
     clean = all(row[kind] == 0 for row in rows for kind in ("temporary files", "shared memory"))
     sys.exit(0 if quiet and clean else 1)
 

@@ -10,20 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dushapley.engine.evaluators import bulk
-from dushapley.engine.executors.remote import Remote
-from dushapley.engine.executors.transport import Parcel
 
 import dushapley as ds
-from dushapley.engine.executors import EXECUTORS
-from dushapley.engine.executors.base import Group, Results
+from dushapley.engine import evaluator, value
+from dushapley.engine.executors import EXECUTORS, Executor
+from dushapley.engine.executors.worker import Group, Parcel, Results, answers_of
 from dushapley.engine.value import Run
-from dushapley.games.model.batched import path
-from dushapley.games.model.batched.path import BatchedPath
 from extras import needs
 
 
-class Simulated(Remote):
+class Simulated(Executor):
     """A cluster in simulated time, handed its work by the code that hands it to real ones."""
 
     def __init__(self, n_workers: int, length: Callable[[int], float]) -> None:
@@ -35,13 +31,13 @@ class Simulated(Remote):
         self.groups: dict[int, Group] = {}
         self.n_trained = 0
 
-    def workers(self) -> int:
+    def count(self) -> int:
         return self.n_workers
 
     def ship(self, parcel: Parcel) -> None:
         pass
 
-    def submit(self, group: Group, suspect: bool) -> int:
+    def submit(self, group: Group, alone: bool) -> int:
         handle = len(self.groups)
         self.groups[handle] = group
         idle = min(self.queues, key=len)
@@ -56,7 +52,7 @@ class Simulated(Remote):
         self.work += sum(lengths)
         self.ends[handle] = self.clock + sum(lengths)
 
-    def wait(self, handles: Collection[Any], seconds: float) -> Collection[Any]:
+    def wait(self, futures: Collection[Any], seconds: float) -> Collection[Any]:
         self.clock = min(self.ends.values())
         done = {handle for handle, end in self.ends.items() if end == self.clock}
         for queue in self.queues:
@@ -66,13 +62,11 @@ class Simulated(Remote):
                     self.start(queue[0])
         return sorted(done, key=lambda handle: -handle)  # the last comes first
 
-    def result(self, handle: int) -> tuple[float, Results]:
-        assert self._shipment is not None
-        group = self.groups[handle]
-        game = self._shipment.game
-        return 60.0, [(position, game.outcomes(*block)) for position, block in group]
+    def result(self, future: int) -> tuple[float, Results]:
+        assert self.game is not None
+        return 60.0, [(n, answers_of(self.game, block)) for n, block in self.groups[future]]
 
-    def cancel(self, handles: Collection[Any]) -> None:
+    def cancel(self, futures: Collection[Any]) -> None:
         pass
 
     def close(self) -> None:
@@ -192,6 +186,13 @@ def trained(n_owners: int, backend: str = "numpy") -> ds.ModelGame:
     return ds.ModelGame(owners, ds.games.SoftmaxRegression(steps=5), *test, backend=backend)
 
 
+def in_bulk(monkeypatch: pytest.MonkeyPatch, pools: int) -> None:
+    """Have pools computed without names however few they are, in rounds of so many."""
+    for name, number in (("LEAST_BULK", 1), ("BULK_BLOCK", 1), ("BULK_ROUND", pools)):
+        monkeypatch.setattr(evaluator, name, number)
+        monkeypatch.setattr(value, name, number)
+
+
 @pytest.mark.parametrize(("method", "budget"), [("exact", 2**6), ("permutation", 900)])
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_pools_trained_in_bulk_have_the_same_values_and_nearly_the_same_errors(
@@ -200,59 +201,19 @@ def test_pools_trained_in_bulk_have_the_same_values_and_nearly_the_same_errors(
     if backend == "torch":
         needs("torch")
     one_by_one = ds.value(trained(6, backend), method, budget=budget)
-    monkeypatch.setattr(BatchedPath, "in_bulk", True)
-    monkeypatch.setattr(bulk, "LEAST_BULK", 1)
-    monkeypatch.setattr(bulk, "BULK_ROUND", 64)  # sums by round have the bits of such rounds
-    found = ds.value(trained(6, backend), method, budget=budget, ledger=tmp_path / "paid.sqlite")
-    np.testing.assert_array_equal(found.values, one_by_one.values)
-    assert found.n_distinct == one_by_one.n_distinct
+    with monkeypatch.context() as patch:
+        in_bulk(patch, 64)
+        paid = tmp_path / "paid.sqlite"
+        found = ds.value(trained(6, backend), method, budget=budget, ledger=paid)
+        game = trained(6, backend)
+        game.block = 7
+        cut = ds.value(game, method, budget=budget)
+    np.testing.assert_allclose(found.values, one_by_one.values, rtol=1e-12)
+    np.testing.assert_allclose(cut.values, one_by_one.values, rtol=1e-12)
+    assert found.n_computed == found.n_evaluations
     errors, wanted = (np.array(v.errors["test set"]) for v in (found, one_by_one))
     np.testing.assert_allclose(errors, wanted, rtol=0.35)
     assert found.errors["total"] is not None
-    monkeypatch.setattr(bulk, "HELPINGS", 1)
-    game = trained(6, backend)
-    assert game.path is not None
-    game.path.block = 7
-    cut = ds.value(game, method, budget=budget)
-    assert cut == replace(found, n_computed=cut.n_computed)
-    monkeypatch.setattr(BatchedPath, "in_bulk", False)
-    resumed = ds.value(trained(6, backend), method, budget=budget, ledger=tmp_path / "paid.sqlite")
+    resumed = ds.value(trained(6, backend), method, budget=budget, ledger=paid)
     assert resumed.n_computed == 0
-    np.testing.assert_array_equal(resumed.values, one_by_one.values)
-
-
-def test_pools_in_bulk_are_paid_once_and_known_by_their_members(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setattr(BatchedPath, "in_bulk", True)
-    monkeypatch.setattr(bulk, "LEAST_BULK", 1)
-    paid = tmp_path / "paid.sqlite"
-    whole = ds.value(trained(7), "exact")
-    walks = ds.value(trained(7), "permutation", budget=200, ledger=paid)
-    assert walks.n_computed == 200
-    found = ds.value(trained(7), "exact", ledger=paid)
-    assert found.n_computed == 2**7 - walks.n_distinct
-    assert found == replace(whole, n_computed=found.n_computed)
-    again = ds.value(trained(7), "exact", ledger=paid)
-    assert again == replace(whole, n_computed=0)
-    monkeypatch.setattr(BatchedPath, "in_bulk", False)
-    learned = ds.value(trained(7), "gp", budget=20, ledger=paid, learn_from_ledger=True)
-    assert learned.details["learned"]["pools"] == 2**7 - 2
-    assert learned.n_computed == 0
-
-
-def test_several_devices_take_turns_and_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BatchedPath, "in_bulk", True)
-    monkeypatch.setattr(bulk, "LEAST_BULK", 1)
-    alone = ds.value(trained(6), "exact")
-    monkeypatch.setattr(path, "on_others", lambda numbers: [numbers, numbers])
-    game, blocks = trained(6), []
-    assert game.path is not None
-    game.path.block = 5
-    for program in game.path.programs:
-        train = program.train
-        monkeypatch.setattr(
-            program, "train", lambda n, m, p=program, t=train: (blocks.append(p), t(n, m))[1]
-        )
-    assert ds.value(game, "exact") == alone
-    assert [blocks.count(program) for program in game.path.programs] == [5, 4, 4]
+    np.testing.assert_allclose(resumed.values, one_by_one.values, rtol=1e-12)

@@ -263,7 +263,7 @@ class Flaky(Executor):
         super().__init__(float("inf"))
         self.poison, self.sizes, self.shipped = poison, [], 0
 
-    def workers(self) -> int:
+    def count(self) -> int:
         return 2
 
     def ship(self, parcel: Any) -> None:

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from select import select
 from threading import Thread, Timer
-from typing import IO, Any
+from typing import Any
 
 LIKELY = {
     "SIGKILL": ", often for lack of memory",
@@ -63,6 +63,8 @@ class Child:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        self.there: Any = self.process.stdin
+        self.back: Any = self.process.stdout
         Thread(target=self.process.wait, daemon=True).start()  # whenever it ends, no zombie stays
 
     @property
@@ -95,8 +97,9 @@ class Child:
         if seconds is not None:
             alarm.start()
         try:
-            self._send((function, arguments))
-            answer = pickle.load(self._pipe(self.process.stdout))  # noqa: S301 - our own child
+            pickle.dump(pickle.dumps((function, arguments)), self.there)
+            self.there.flush()
+            answer = pickle.load(self.back)  # noqa: S301 - our own child
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             code = self.process.wait()
             if self.expired:
@@ -113,16 +116,6 @@ class Child:
         self.expired = True
         self.kill()
 
-    def _send(self, message: Any) -> None:
-        pipe = self._pipe(self.process.stdin)
-        pickle.dump(pickle.dumps(message), pipe)
-        pipe.flush()
-
-    @staticmethod
-    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-        assert pipe is not None
-        return pipe
-
     def kill(self) -> None:
         """End the process now, from any thread; whoever waits for its answer is told."""
         self.process.kill()
@@ -131,9 +124,9 @@ class Child:
         """End the process, and close what leads to it."""
         self.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):  # something may be left in it
-                self._pipe(pipe).close()
+        self.back.close()
+        with suppress(OSError):  # something may be left in it
+            self.there.close()
 
 
 def ending(code: int) -> str:
@@ -206,26 +199,31 @@ def _answer(request: bytes) -> bytes:
         return packed
 
 
+MACHINE = f"dushapley-{zlib.crc32(platform.node().encode()):08x}"
+SHORT = Path("/tmp")  # noqa: S108 - sockets have names of at most 107 letters
+
+
 def own_folder(longest: int = 255) -> Path:
     """Make a private folder that belongs to this process; its user removes it.
-
-    Folders of processes of this machine that were killed are removed first.
 
     Parameters
     ----------
     longest
         Letters that its name may have; where the temporary folder's is too long, it is in /tmp.
     """
-    machine = f"dushapley-{zlib.crc32(platform.node().encode()):08x}"
-    short = Path("/tmp")  # noqa: S108 - sockets have names of at most 107 letters
-    root = Path(tempfile.gettempdir())
-    for left in {*root.glob(f"{machine}-*"), *short.glob(f"{machine}-*")}:
-        number = left.name.split("-")[2]
-        if Path("/proc/self").exists() and not Path("/proc", number).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    prefix = f"{machine}-{os.getpid()}-"
+    remove_abandoned_folders()
+    root, prefix = Path(tempfile.gettempdir()), f"{MACHINE}-{os.getpid()}-"
     fits = len(str(root)) + len(prefix) + 9 <= longest
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=root if fits else short))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=root if fits else SHORT))
+
+
+def remove_abandoned_folders() -> None:
+    """Remove the folders of processes of this machine that live no longer."""
+    for root in {Path(tempfile.gettempdir()), SHORT}:
+        for left in root.glob(f"{MACHINE}-*"):
+            number = left.name.split("-")[2]
+            if Path("/proc/self").exists() and not Path("/proc", number).exists():
+                shutil.rmtree(left, ignore_errors=True)
 
 
 if __name__ == "__main__":

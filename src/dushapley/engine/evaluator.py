@@ -120,7 +120,8 @@ class Evaluator:
         self.rounds.popleft()
         unpaid = first.numbers
         while len(unpaid := self.transcript.unknown(unpaid)):
-            self._receive()
+            for _ in range(0, len(np.unique(unpaid)), self.game.block):  # at least so many blocks
+                self._receive()
         self.transcript.add(ask, first.numbers)
         return self.transcript.at(first.numbers)
 
@@ -239,10 +240,9 @@ class Evaluator:
 
     def _keep(self, task: Task, answers: Answers) -> None:
         """Record a block, and remember what it came to."""
-        known = np.delete(answers.values, list(answers.failures))
-        refuse_non_finite(
-            np.delete(task.queries, list(answers.failures), 0), known, self.game.names
-        )
+        known = answers.values.copy()
+        known[list(answers.failures)] = 0.0
+        refuse_non_finite(task.queries, known, self.game.names)
         for place in answers.failures:
             if task.numbers[place] == 0:
                 raise UtilityFailed(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from threading import current_thread, main_thread
-from time import monotonic
+from time import monotonic, sleep
 from types import FrameType
 from typing import Any, Protocol
 
@@ -119,8 +119,8 @@ class Executor(ABC):
         self.parcel: Parcel | None = None
 
     @abstractmethod
-    def workers(self) -> int:
-        """How many groups can be at work at once, now; waits a while for the first worker."""
+    def count(self) -> int:
+        """How many groups can be at work at once, now."""
 
     @abstractmethod
     def ship(self, parcel: Parcel) -> None:
@@ -145,6 +145,19 @@ class Executor(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let the workers go."""
+
+    def workers(self) -> int:
+        """How many groups can be at work at once; waits a while for the first worker."""
+        started, patience = monotonic(), self.patience()
+        while (count := self.count()) < 1:
+            seconds_left(self.until)
+            if monotonic() - started > patience:
+                raise WorkersLost(
+                    f"The cluster has had no worker for {patience:g} s. Start some (`dask worker "
+                    "ADDRESS`, `ray start --address=ADDRESS`), and run again to go on."
+                )
+            sleep(min(LOOK, patience))
+        return count
 
     def patience(self) -> float:
         """Seconds that may be spent waiting for workers; a second at least, to say why."""
@@ -191,16 +204,13 @@ class Executor(ABC):
             if not self._fill(size):
                 break
             group = [self.waiting.popleft()]
-            alone = self._was_lost(group[0])  # so that no other shares its fate
-            while self.waiting and len(group) < size and not alone:
-                if self._was_lost(self.waiting[0]):
+            alone = self.losses[group[0][0]] > 0  # so that no other shares its fate
+            while self.waiting and len(group) < (1 if alone else size):
+                if self.losses[self.waiting[0][0]]:
                     break
                 group.append(self.waiting.popleft())
             self.away[self.submit(group, alone)] = group
         return bool(self.away)
-
-    def _was_lost(self, numbered: Numbered) -> bool:
-        return self.losses[numbered[0]] > 0
 
     def _take_in(self, future: Any) -> Results:
         group = self.away.pop(future)

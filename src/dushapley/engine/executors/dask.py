@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
@@ -22,6 +23,8 @@ from dushapley.engine.executors.worker import (
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
 from dushapley.processes import Child, own_folder
 
+ADDRESS = re.compile(r"(tcp|tls|wss?)://.+:[0-9]+|(inproc|ucx)://.+")
+"""Of a scheduler. Of what is none, Dask would take a while to close its client."""
 FAREWELL = 5.0
 """Seconds that workers may take to say who they are, and a cluster to close."""
 SETTINGS: dict[str, Any] = {
@@ -70,9 +73,12 @@ class Dask(Executor):
         if address is None:
             with suppress(ValueError):
                 return self.dask.default_client()
-            security = self._security()
-        else:
-            _refuse_unreadable(address)
+            security = self.dask.Security.temporary()
+        elif not isinstance(address, str) or not ADDRESS.fullmatch(address):
+            raise InvalidOption(
+                f"address is {address!r}; it needs to be a scheduler's with its port, like "
+                "tcp://host:8786, or a distributed.Client."
+            )
         with ExitStack() as started:  # closed if nobody can talk to it
             if address is None:
                 address = _started(n_jobs, security, started)
@@ -89,29 +95,19 @@ class Dask(Executor):
             self._mine = started.pop_all()
         return client
 
-    def _security(self) -> Any:
+    def count(self) -> int:
+        """Threads of all workers; a cluster that stays silent is not waited for forever."""
+        waited = self.patience()
         try:
-            return self.dask.Security.temporary()
-        except ImportError as error:
-            raise InvalidOption(
-                "A Dask cluster on this machine needs the package cryptography, so that no other "
-                "user of it can join: pip install 'dushapley[dask]'."
+            with self._connection():
+                self._threads = dict(self.client.nthreads(callback_timeout=waited))
+        except TimeoutError as error:
+            seconds_left(self.until)
+            raise WorkersLost(
+                f"The Dask scheduler has not answered for {waited:g} s. See what keeps it or its "
+                "workers, start them again, and run again to go on."
             ) from error
-
-    def workers(self) -> int:
-        self._threads = dict(self._answer(self.client.nthreads))
-        if not self._threads:
-            try:
-                with self._connection():
-                    self.client.wait_for_workers(1, timeout=(waited := self.patience()))
-            except TimeoutError as error:
-                seconds_left(self.until)
-                raise WorkersLost(
-                    f"The Dask scheduler has had no worker for {waited:g} s. Start some "
-                    "(`dask worker ADDRESS`), and run again to go on."
-                ) from error
-            self._threads = dict(self._answer(self.client.nthreads))
-        return max(1, sum(self._threads.values()))
+        return sum(self._threads.values())
 
     def ship(self, parcel: Parcel) -> None:
         """Send the game as a task, not as scattered data: Dask can run a task again elsewhere."""
@@ -164,19 +160,6 @@ class Dask(Executor):
             raise  # the model's own error, or what a worker said about itself
         except Exception as error:
             raise cannot_unpack(error) from error
-
-    def _answer(self, question: Callable[..., Any]) -> Any:
-        """What the cluster answers; one that stays silent is not waited for forever."""
-        waited = self.patience()
-        try:
-            with self._connection():
-                return question(callback_timeout=waited)
-        except TimeoutError as error:
-            seconds_left(self.until)
-            raise WorkersLost(
-                f"The Dask scheduler has not answered for {waited:g} s. See what keeps it or its "
-                "workers, start them again, and run again to go on."
-            ) from error
 
     @contextmanager
     def _connection(self) -> Iterator[None]:
@@ -279,17 +262,3 @@ def _close_cluster() -> None:
 def _close(host: Child) -> None:
     with suppress(Exception):  # what does not close is ended
         host.call(_close_cluster, seconds=FAREWELL)
-
-
-def _refuse_unreadable(address: Any) -> None:
-    """Refuse at once what is not an address: Dask would take a while to close its client."""
-    from distributed.comm.addressing import parse_address
-    from distributed.comm.registry import backends
-
-    scheme, place = parse_address(address) if isinstance(address, str) else ("", "")
-    port = place.rpartition(":")[2]
-    if scheme not in backends or (scheme in ("tcp", "tls") and not port.isdecimal()):
-        raise InvalidOption(
-            f"address is {address!r}; it needs to be a scheduler's with its port, like "
-            "tcp://host:8786, or a distributed.Client."
-        )

@@ -70,7 +70,7 @@ class Local(Executor):
                 answers = answers_of(game, numbered[1])
             yield numbered[0], answers
 
-    def workers(self) -> int:
+    def count(self) -> int:
         return self.n_jobs
 
     def ship(self, parcel: Parcel) -> None:
@@ -134,21 +134,17 @@ class Crew:
 
     def pay(self, group: Group) -> tuple[float, Results]:
         """Have the child of this thread pay for a group; a late one counts as the game has it."""
-        child, timeout = self._child(), self.limits.timeout
-        if timeout is None:
-            return self._paid(child, group, None)
-        seconds = self.limits.seconds(sum(len(block[0]) for _, block in group)) + GRACE
+        timeout, seconds = self.limits.timeout, None
+        if timeout is not None:
+            seconds = self.limits.seconds(sum(len(block[0]) for _, block in group)) + GRACE
         try:
-            return self._paid(child, group, seconds)
-        except TimeoutError:
-            error = timed_out(timeout)
-            return seconds, [(n, self.game.failed(block[0], error)) for n, block in group]
-
-    def _paid(self, child: Child, group: Group, seconds: float | None) -> tuple[float, Results]:
-        try:
-            paid: tuple[float, Results] = child.call(pay_held, group, seconds=seconds)
+            paid: tuple[float, Results] = self._child().call(pay_held, group, seconds=seconds)
         except ChildEnded as ended:
             raise TrainingEnded(str(ended)) from ended
+        except TimeoutError:
+            assert timeout is not None
+            late = timed_out(timeout)
+            return timeout, [(n, self.game.failed(block[0], late)) for n, block in group]
         return paid
 
     def _child(self) -> Child:

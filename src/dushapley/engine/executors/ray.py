@@ -7,10 +7,9 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from shutil import rmtree
 from socket import create_connection
-from time import monotonic, sleep
 from typing import Any
 
-from dushapley.engine.executors.base import LOOK, Executor, library, seconds_left
+from dushapley.engine.executors.base import Executor, library
 from dushapley.engine.executors.worker import (
     Group,
     Parcel,
@@ -20,7 +19,7 @@ from dushapley.engine.executors.worker import (
     pay,
 )
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
-from dushapley.processes import own_folder
+from dushapley.processes import own_folder, remove_abandoned_folders
 
 LONGEST_NAME = 43
 """Letters that Ray leaves for the folder in the 107 that the name of a socket may have."""
@@ -63,10 +62,10 @@ class Ray(Executor):
         self._game: Any = None
 
     def _connect(self, n_jobs: int, address: Any) -> None:
-        self._mine.callback(self.ray.shutdown)
         if address is None:
             self._start(n_jobs)
             return
+        self._mine.callback(self.ray.shutdown)
         try:
             self._knock(str(address))
             self.ray.init(address=address, log_to_driver=False, configure_logging=False)
@@ -84,6 +83,7 @@ class Ray(Executor):
                 f"variable {ALONE}=0 before Ray is imported, or start Ray yourself (ray.init())."
             )
         folder = own_folder(LONGEST_NAME)
+        self._mine.callback(remove_abandoned_folders)  # Ray's own processes end a while later
         self._mine.callback(rmtree, folder, ignore_errors=True)
         self._mine.callback(self.ray.shutdown)
         try:
@@ -107,17 +107,8 @@ class Ray(Executor):
         if host and port.isdigit():
             create_connection((host, int(port)), timeout=self.patience() / 2).close()
 
-    def workers(self) -> int:
-        started, patience = monotonic(), self.patience()
-        while (processors := int(self.ray.cluster_resources().get("CPU", 0))) < 1:
-            seconds_left(self.until)
-            if monotonic() - started > patience:
-                raise WorkersLost(
-                    f"The Ray cluster has had no processor for {patience:g} s. Start workers "
-                    "(`ray start --address=ADDRESS`), and run again to go on."
-                )
-            sleep(LOOK)
-        return processors
+    def count(self) -> int:
+        return int(self.ray.cluster_resources().get("CPU", 0))
 
     def ship(self, parcel: Parcel) -> None:
         self._game = self.ray.put(parcel)

@@ -83,7 +83,7 @@ class Parcel:
         held = self.contents
         if isinstance(held, str):
             held = np.memmap(held, np.uint8, "r")
-        contents = np.asarray(held).data.toreadonly()
+        contents = held.data.toreadonly()
         described, *arrays = (contents[start:end] for start, end in self.bounds)
         try:
             game: Game = pickle.loads(described, buffers=arrays)  # noqa: S301 - our own run
