@@ -20,7 +20,7 @@ from dushapley.estimators.registry import REGISTRY
 DOCS = Path(__file__).parents[1] / "docs"
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "values": ("Values", ("value", "methods", "quote", "compare", "plot_comparison", "AskTell")),
-    "owners": ("Owners and files", ("Owners", "check", "Ledger", "salvage")),
+    "owners": ("Owners and files", ("Owners", "check", "Ledger")),
     "games": ("Games", ()),
     "results": (
         "Results",

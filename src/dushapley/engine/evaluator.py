@@ -42,8 +42,8 @@ AT_ONCE = 256
 LEAST_BULK, BULK_BLOCK, BULK_ROUND = 2**15, 2**12, 2**12
 """Pools below which every one is named, pools of a block from which they need not be, and pools of
 a round of so many."""
-MOST_CELLS = 2**26
-"""Pools times owners computed at a time without names."""
+HELPINGS, MOST_CELLS = 4, 2**26
+"""Blocks, and pools times owners, computed at a time without names."""
 
 
 def is_bulk(game: Game, plan: Plan) -> bool:
@@ -116,7 +116,7 @@ class Evaluator:
                 "were foreseen. Declare it without foreseeable=True."
             )
         if self.executor is None:
-            return self._directly()
+            return self._directly(ask)
         self.rounds.popleft()
         unpaid = first.numbers
         while len(unpaid := self.transcript.unknown(unpaid)):
@@ -285,16 +285,21 @@ class Evaluator:
         """Whose pools are kept."""
         return roster_of(self.game)
 
-    def _directly(self) -> FloatArray:
+    def _directly(self, ask: Ask) -> FloatArray:
         """Answers to the oldest round, computed here with others that are foreseen."""
         if self.rounds[0].values is None:
-            fill = max(1, min(self.game.block, MOST_CELLS // self.game.n_players))
+            fill = max(1, min(HELPINGS * self.game.block, MOST_CELLS // self.game.n_players))
             while self.game.block >= BULK_BLOCK and self._open_pools() < fill and self._take():
                 pass
             self._compute(list(self.rounds))
-        first = self.rounds.popleft()
-        assert first.values is not None
-        return first.values
+        values = self.rounds.popleft().values
+        assert values is not None
+        shown = self.transcript.asked < MOST_POOLS and not self.game.cheap
+        if shown or self.folded.needs_questions:
+            numbers = np.arange(self.transcript.asked, self.transcript.asked + len(values))
+            self.transcript.learn(numbers, Answers(values))
+            self.transcript.add(ask, numbers)  # not the round as foreseen, whose estimate is not
+        return values
 
     def _open_pools(self) -> int:
         return sum(len(round_.ask.queries) for round_ in self.rounds)
@@ -324,20 +329,14 @@ class Evaluator:
         assert self.ledger is not None
         members = self.ledger.members_of(self.roster, queries)
         keys = self.game.keys(queries, None)
-        self.ledger.commit(self.ledger.rows(keys, answers, members, scored=False))
+        self.ledger.commit_values(keys, members, answers.values)
 
     def _share(self, rounds: list[Round], values: FloatArray) -> None:
         """Cut what was computed into the rounds that asked for it."""
         start = 0
         for round_ in rounds:
-            m = len(round_.ask.queries)
-            round_.values = values[start : start + m]
-            shown = self.transcript.asked < MOST_POOLS and not self.game.cheap
-            if shown or self.folded.needs_questions:
-                numbers = np.arange(self.transcript.asked, self.transcript.asked + m)
-                self.transcript.learn(numbers, Answers(round_.values))
-                self.transcript.add(round_.ask, numbers)
-            start += m
+            round_.values = values[start : start + len(round_.ask.queries)]
+            start += len(round_.ask.queries)
 
     def account(self, final: Estimate, begin: Begin) -> dict[str, Any]:
         """What was computed, and what else a valuation says of the answers."""

@@ -60,6 +60,7 @@ insert into evaluations values (?, ?, ?, ?, ?, ?) on conflict (key) do update se
     spread = excluded.spread, scores = excluded.scores
 where evaluations.failure is not null
 """  # a failure may be tried again; an answer stands
+INSERT_VALUES = "insert or ignore into evaluations (key, members, value) values (?, ?, ?)"
 PATIENCE = 60
 """Seconds to wait while another run is writing."""
 LONGEST = 8.0
@@ -268,8 +269,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         keys: Sequence[bytes],
         answers: Answers,
         members: Sequence[bytes | None] | None = None,
-        *,
-        scored: bool = True,
     ) -> list[Row]:
         """Evaluations as they are stored.
 
@@ -279,10 +278,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             Trainings, and what they came to.
         members
             Who was in each pool, as `members_of` names them.
-        scored
-            Whether scores are kept, where there are some.
         """
-        known = scored and answers.scores is not None
         unknown, values = [None] * len(keys), answers.values + 0.0  # SQLite has no negative zeros
         values[list(answers.failures)] = np.nan
         return list(
@@ -292,7 +288,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 _numbers(values),
                 [answers.failures.get(place) for place in range(len(keys))],
                 unknown if answers.spread is None else _numbers(answers.spread),
-                _packed_rows(answers) if known else unknown,
+                unknown if answers.scores is None else _packed_rows(answers),
                 strict=True,
             )
         )
@@ -300,6 +296,14 @@ class Ledger(AbstractContextManager["Ledger"]):
     def commit(self, rows: Sequence[Row]) -> int:
         """Commit rows in one transaction; how many of them were news."""
         return self._write(INSERT, sorted(rows, key=itemgetter(0)))  # neighbours go together
+
+    def commit_values(
+        self, keys: Sequence[bytes], members: Sequence[bytes | None], values: FloatArray
+    ) -> int:
+        """Commit values alone, which millions of pools have; how many of them were news."""
+        kept = (values + 0.0).tolist()  # SQLite has no negative zeros
+        rows = zip(keys, members, kept, strict=True)
+        return self._write(INSERT_VALUES, sorted(rows, key=itemgetter(0)))
 
     @staticmethod
     def members_of(roster: bytes, pools: Queries) -> list[bytes | None]:

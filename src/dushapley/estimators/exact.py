@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
+from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.method import Keeps, Method, Option
 from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY, not_shapley, single_weights
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
@@ -43,7 +43,7 @@ def exact(problem: Problem) -> Conversation:
             np.concatenate([[problem.empty] * first, answers, [problem.full] * last])
             - problem.empty
         )
-        size = block.sum(axis=1)
+        size = sizes_of(block)
         values += (gains * (inside + outside)[size]) @ block - gains @ outside[size]
         if gains.min() < 0:
             gains = np.minimum(gains, 0)
@@ -56,10 +56,13 @@ def coalition_weights(pools: BoolArray, options: Mapping[str, Any]) -> FloatArra
     n, semivalue = pools.shape[1], options.get("semivalue", SHAPLEY)
     single = shapley_weights(n) if semivalue == SHAPLEY else single_weights(semivalue, n)
     outside, inside = np.append(single, 0.0), np.append(0.0, single)
-    size = pools.sum(axis=1)
+    size = sizes_of(pools)
     share = len(pools) / (2**n - 2)
-    ends = np.tile([-outside[0] * share, inside[-1] * share], (n, 1))
-    return np.hstack([np.where(pools.T, inside[size], -outside[size]), ends])
+    weights = np.empty((len(pools) + 2, n))
+    np.multiply(pools, (inside + outside)[size][:, None], out=weights[:-2])
+    weights[:-2] -= outside[size][:, None]
+    weights[-2:] = [[-outside[0] * share], [inside[-1] * share]]
+    return weights.T
 
 
 def below_empty(values: FloatArray, lift: FloatArray) -> dict[str, float]:
@@ -84,6 +87,11 @@ def coalitions(n_players: int) -> Iterator[BoolArray]:
     for high in range(2 ** (n_players - low)):
         block[:, low:] = bits(np.array([high]), n_players - low)
         yield block.copy()
+
+
+def sizes_of(pools: BoolArray) -> IntArray:
+    """How many owners each coalition has."""
+    return np.bitwise_count(np.packbits(pools, axis=1)).sum(axis=1, dtype=np.int64)
 
 
 def bits(numbers: np.ndarray[Any, Any], width: int) -> BoolArray:

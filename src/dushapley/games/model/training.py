@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,12 @@ class Fresh:
 
     template: Any
     open_seeds: tuple[str, ...] = ()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Load what trainings need when a worker is given the game, not in the first one's time."""
+        import sklearn.base  # noqa: F401
+
+        vars(self).update(state)
 
     def __call__(self, seed: int) -> Any:
         seeds = derived_seeds(self.open_seeds, seed)
@@ -169,7 +176,7 @@ def refuse_impossible(limits: Limits) -> None:
             f"memory is {limits.memory!r}; it must be a positive whole number of bytes, or None.",
         ),
         (
-            sized and not sys.platform.startswith("linux"),
+            sized and (sys.platform != "linux" or find_spec("resource") is None),
             "memory= needs Linux, which can refuse memory to a process. Leave it out here.",
         ),
     )
