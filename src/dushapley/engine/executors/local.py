@@ -64,11 +64,10 @@ class Local(Executor):
         return super().run(game, feed)
 
     def _run_here(self, game: Game, feed: Feed) -> Iterator[tuple[int, Answers]]:
-        while (numbered := feed.take()) is not None:
-            seconds_left(self.until)
-            with one_blas_thread():
-                answers = answers_of(game, numbered[1])
-            yield numbered[0], answers
+        with one_blas_thread():
+            while (numbered := feed.take()) is not None:
+                seconds_left(self.until)
+                yield numbered[0], answers_of(game, numbered[1])
 
     def count(self) -> int:
         return self.n_jobs
