@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from typer import Context, Exit, Option
@@ -23,12 +24,13 @@ from dushapley.engine.plan import Plan
 from dushapley.engine.value import Run, check_wishes
 from dushapley.errors import DUShapleyError, Stopped
 from dushapley.games.model.catalogue import Choice
-from dushapley.report.many import MOST_ROWS
+from dushapley.report.page import MOST_ROWS
 from dushapley.results.diagnosis import Alternative, Diagnosis
 from dushapley.settlement.growth import measure_growth
 from dushapley.settlement.interactions import Interactions, found_by, method_of_pairs
 from dushapley.terminal import columns, output, printable, say, short_name, table
 
+T = TypeVar("T")
 Others = Sequence[tuple[Choice, ds.ModelGame | ds.FoldsGame]]
 """Other models and scores that were named, with their games."""
 
@@ -96,11 +98,14 @@ def value(
                 wanted.hand_over(stopped.valuation, job, game, command, json=json)
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
             raise Exit(code if stopped.out_of_time else 130) from None
-        why = diagnosed(run, result, means, until) if asks_why else None
+        reasons = partial(diagnosed, run, result, means, until)
+        why = afterwards("Why", reasons) if asks_why else None
         beside = alternatives(job, run, result, others, means, until)
     why = why and replace(why, alternatives=beside)
-    grown = grown_rows(game, means, asked.seed) if wanted.growth else None
-    found = measured_pairs(run, result) if wanted.pairs else None
+    more = partial(grown_rows, game, means, asked.seed)
+    grown = afterwards("Growth", more) if wanted.growth else None
+    interactions = partial(measured_pairs, run, result)
+    found = afterwards("What pairs add", interactions) if wanted.pairs else None
     wanted.hand_over(
         result, job, game, command, json=json, diagnosis=why, growth=grown, interactions=found
     )
@@ -119,42 +124,38 @@ def is_asked_why(asked: bool, n_owners: int) -> bool:
     return asked
 
 
-def diagnosed(run: Run, result: ds.Valuation, means: o.Means, until: float) -> Diagnosis | None:
-    """The diagnosis of a finished run; None, and said why, where it could not be made.
+def afterwards(what: str, measure: Callable[[], T]) -> T | None:
+    """What is measured after the values; None, and said why, where it could not be.
 
     The values are paid for by now: whatever happens here, they are handed over.
     """
-    if until <= monotonic():
-        say("Why was not measured: time is up.")
-        return None
     try:
-        diagnosis = ds.diagnose(
-            run.game, result, n_jobs=means.jobs, executor=run.executor, address=run.address,
-            ledger=run.paid, until=until,
-        )  # fmt: skip
+        return measure()
     except (KeyboardInterrupt, OutOfTime) as stop:
         why = "it was stopped" if isinstance(stop, KeyboardInterrupt) else "time is up"
-        say(f"Why was not measured: {why}. Run again to go on; what was measured is kept.")
-        return None
-    except Exception as error:  # whatever it is, it must not cost anybody the values
-        say(printable(f"Why could not be measured: {type(error).__name__}: {error}"))
-        return None
+        say(f"{what} was not measured: {why}. Run again to go on; what was measured is kept.")
+    except Exception as error:
+        say(printable(f"{what} could not be measured: {type(error).__name__}: {error}"))
+    return None
+
+
+def diagnosed(run: Run, result: ds.Valuation, means: o.Means, until: float) -> Diagnosis:
+    """The diagnosis of a finished run."""
+    if until <= monotonic():
+        raise OutOfTime
+    diagnosis = ds.diagnose(
+        run.game, result, n_jobs=means.jobs, executor=run.executor, address=run.address,
+        ledger=run.paid, until=until,
+    )  # fmt: skip
     for note in diagnosis.notes:
         say(printable(f"note: {note}"))
     return diagnosis
 
 
-def grown_rows(game: ds.Game, means: o.Means, seed: int) -> dict[str, Any] | None:
-    """What more rows would add to each owner's value; None, and said why, where it failed."""
-    try:
-        return measure_growth(
-            game, seed=seed, n_jobs=means.jobs, ledger=means.usable_ledger_of(game)
-        )
-    except KeyboardInterrupt:
-        say("Growth was not measured: it was stopped. Run again to go on.")
-    except ds.errors.DUShapleyError as error:  # the values are paid for, and are handed over
-        say(printable(f"Growth could not be measured: {error}"))
-    return None
+def grown_rows(game: ds.Game, means: o.Means, seed: int) -> dict[str, Any]:
+    """What more rows would add to each owner's value."""
+    ledger = means.usable_ledger_of(game)
+    return measure_growth(game, seed=seed, n_jobs=means.jobs, ledger=ledger)
 
 
 def alternatives(
@@ -216,18 +217,8 @@ def _asked_them(plan: Plan) -> bool:
     return plan.method.name in ("exact", "gp")
 
 
-def measured_pairs(run: Run, result: ds.Valuation) -> Interactions | None:
-    """Interactions from the pools of a run; None, and said why, where they could not be made."""
-    try:
-        return _from_pools_of(run, result)
-    except KeyboardInterrupt:
-        say("Pairs were not measured: it was stopped. Run again to go on.")
-    except (DUShapleyError, Stopped) as error:  # the values are paid for, and are handed over
-        say(printable(f"Pairs could not be measured: {error}"))
-    return None
-
-
-def _from_pools_of(run: Run, result: ds.Valuation) -> Interactions:
+def measured_pairs(run: Run, result: ds.Valuation) -> Interactions:
+    """Interactions, from the pools of a run where its method asked them all."""
     game, plan = run.game, run.plan
     again = _asked_them(plan) and plan.formula is None
     learned = 0 if run.known is None else len(run.known)
