@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dushapley as ds
-from dushapley.cli.why import is_asked_why
+from dushapley.cli.value import is_asked_why
 from dushapley.engine import many
 from dushapley.engine.plan import choose_plan
 from dushapley.estimators.centres import Sizes, drawn_pools

@@ -16,9 +16,8 @@ import pandas as pd
 import pytest
 
 import dushapley as ds
-from dushapley.cli.main import COMMANDS, main, ungrouped
-from dushapley.cli.panels import PANEL_OF
-from dushapley.cli.wording import in_options
+from dushapley.cli.main import COMMANDS, PANEL_OF, main, ungrouped
+from dushapley.cli.options import in_options
 from dushapley.games.model.scoring.metrics import full_name
 
 OWNERS = ["owners", "--by-file", "--target", "y"]

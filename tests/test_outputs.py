@@ -11,7 +11,7 @@ import pytest
 
 import dushapley as ds
 from dushapley.cli.main import main
-from dushapley.cli.outputs import job_in
+from dushapley.cli.outputs import purpose_of
 from dushapley.data.files import SourceFile
 from dushapley.data.outputs import write_whole
 from dushapley.errors import NotWritten
@@ -90,7 +90,7 @@ def test_the_same_job_replaces_its_files_and_another_does_not(
     assert run("value", *JOB, *written) == 0
     assert run("value", *JOB, *written, "--scoring", "balanced_accuracy") == 0
     before = contents(folder)
-    assert job_in(folder / "r.html") == job_in(folder / "settlement.json")
+    assert purpose_of(folder / "r.html").job == purpose_of(folder / "settlement.json").job
     (folder / "owners" / "north.csv").rename(folder / "owners" / "east.csv")
     for wanted in (["--pot", "9"], ["--report", "r.html"]):
         capsys.readouterr()
@@ -98,7 +98,7 @@ def test_the_same_job_replaces_its_files_and_another_does_not(
         assert "exists and was not written for this job" in capsys.readouterr().err
     assert before.keys() - contents(folder).keys() == {folder / "owners" / "north.csv"}
     own = (folder / "r-for-003-west.html").read_text()
-    assert job_in(folder / "r.html") not in own  # its stamp tells nothing of the others
+    assert purpose_of(folder / "r.html").job not in own  # its stamp tells nothing of the others
     (folder / "r.html").unlink()
     (folder / "r-for-003-west.html").write_text("letter")
     assert run("value", *JOB, "--report", "r.html", "--report-for", "west") == 2

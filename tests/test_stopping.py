@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.cli.main import main
-from dushapley.cli.recorded import command_finding
+from dushapley.cli.verify import command_finding
 from dushapley.engine.progress import Watch
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.estimators.gp.study import Study

@@ -14,15 +14,12 @@ from typer import Option
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.job import Job
-from dushapley.cli.outputs import Force, Output, refuse_outputs, stamp
+from dushapley.cli.outputs import Force, Output, refuse_outputs, stamp, write
 from dushapley.cli.quote import agree_on_evaluations
-from dushapley.cli.wording import in_options
-from dushapley.data.outputs import write_whole
 from dushapley.engine.plan import choose_plan
 from dushapley.errors import BudgetTooSmall, InvalidOption, InvalidValuation, MethodNotApplicable
 from dushapley.estimators.registry import AUTO, find
 from dushapley.terminal import columns, output, say, table
-from dushapley.validation import check_budget
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +63,7 @@ def compare(
 ) -> None:
     """Methods side by side at equal budgets; each pays for itself, the ledger only saves time."""
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    chosen = numbers(budgets)
+    chosen = o.whole_numbers(budgets)
     for name in names:
         o.refuse_unknown(name)
     refuse_unable_to_draw(picture)
@@ -107,19 +104,6 @@ def refuse_nothing_to_run(game: ds.Game, names: Sequence[str], budgets: Sequence
         f"Nothing would run: every method is refused. {refusals[0]} Choose other --methods or "
         "larger --budgets."
     )
-
-
-def numbers(text: str | None) -> list[int]:
-    """Budgets from the command line."""
-    try:
-        budgets = [int(part) for part in (text or "").split(",") if part.strip()]
-    except ValueError as error:
-        raise InvalidOption(
-            f"--budgets is {text!r}; it takes whole numbers with commas between them, like 60,200."
-        ) from error
-    for budget in budgets:
-        check_budget(budget)
-    return budgets
 
 
 def refuse_unable_to_draw(picture: Path | None) -> None:
@@ -171,7 +155,7 @@ def summary(frame: pd.DataFrame) -> str:
     rows = []
     for (method, budget), runs in frame.groupby(["method", "budget"], sort=False, dropna=False):
         if runs["seed"].isna().all():
-            cells = ["-", "-", "-", in_options(runs["reason"].iloc[0])]
+            cells = ["-", "-", "-", o.in_options(runs["reason"].iloc[0])]
         else:
             asked, rank = runs["n_evaluations"].mean(), runs["rank_correlation"].mean()
             errors = runs[measure].to_numpy()
@@ -202,4 +186,4 @@ def draw(frame: pd.DataFrame, picture: Path, job: str) -> None:
     content = BytesIO()
     form = picture.suffix.lower().removeprefix(".")
     figure.savefig(content, format=form, metadata={"Keywords": stamp(job)})
-    say(f"written: {write_whole(picture, content.getvalue())}")
+    write(picture, content.getvalue())

@@ -83,21 +83,16 @@ class Data:
         return listing(self.files)
 
     @property
-    def listed(self) -> list[Path]:
-        """The files themselves."""
-        return self.listing.files
-
-    @property
     def from_statistics(self) -> bool:
         """Whether the files hold owners' statistics instead of rows."""
-        return all(file.name.lower().endswith(STATISTICS) for file in self.listed)
+        return all(file.name.lower().endswith(STATISTICS) for file in self.listing.files)
 
     @cached_property
     def inputs(self) -> Inputs:
         """The files, opened."""
         most = self.reading.max_bytes
         test = None if self.test is None else SourceFile.read(self.test, most)
-        return Inputs([SourceFile.read(path, most) for path in self.listed], test)
+        return Inputs([SourceFile.read(path, most) for path in self.listing.files], test)
 
     def opened(self, inputs: Inputs) -> Self:
         """The same with files that were opened before."""
@@ -108,12 +103,12 @@ class Data:
     @property
     def paths(self) -> list[Path]:
         """All files that are read."""
-        return [*self.listed, *filter(None, [self.test])]
+        return [*self.listing.files, *filter(None, [self.test])]
 
     @property
     def identity(self) -> str:
         """What makes another job the same one: roles and names of its files, and its columns."""
-        files = [{"name": path.name, "role": "owners"} for path in self.listed]
+        files = [{"name": path.name, "role": "owners"} for path in self.listing.files]
         tested = [] if self.test is None else [{"name": self.test.name, "role": "test"}]
         return identity({"inputs": files + tested, "job": asdict(self)})
 
@@ -137,7 +132,12 @@ class Data:
     def owners(self) -> ds.Owners:
         """The owners, once nothing stops the run; notes are said aloud."""
         if self.from_statistics:
-            return self._reduced()
+            owners = ds.Owners.from_statistics(self.inputs.owners)
+            if owners.target == self.target:
+                return owners
+            raise InvalidOption(
+                f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
+            )
         new = self.findings.not_told_by_games()
         if new.notes:  # also where something stops the run: all is told at once
             say(new.told(new.notes, "note"))
@@ -148,14 +148,6 @@ class Data:
     @cached_property
     def _accepted(self) -> Intake:
         return accepted_tables(self.intake, self.findings)
-
-    def _reduced(self) -> ds.Owners:
-        owners = ds.Owners.from_statistics(self.inputs.owners)
-        if owners.target != self.target:
-            raise InvalidOption(
-                f"--target is {self.target!r}, but the statistics are of {owners.target!r}."
-            )
-        return owners
 
     def test_set(self, owners: ds.Owners) -> tuple[Any, Any]:
         """Features and targets of the test file."""

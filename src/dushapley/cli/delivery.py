@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,10 +14,17 @@ from typer import Option
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, one_of
-from dushapley.cli.outputs import Force, Output, refuse_outputs, stamped, terms_of
-from dushapley.data.outputs import write_whole
+from dushapley.cli.outputs import (
+    Force,
+    Output,
+    letter_identity,
+    letter_name,
+    refuse_outputs,
+    stamped,
+    terms_of,
+    write,
+)
 from dushapley.errors import InvalidOption, InvalidSettlement
-from dushapley.hashing import digest
 from dushapley.report import owner_page, report, summarize, text_table
 from dushapley.results.diagnosis import Diagnosis
 from dushapley.settlement.interactions import Interactions
@@ -228,7 +234,7 @@ class Delivery(Pot):
                     f"{', '.join(map(repr, game.names[:20]))}."
                 )
         pages = [
-            Output(f"--report-for {name!r}", path, page_identity(name, job), self.terms)
+            Output(f"--report-for {name!r}", path, letter_identity(name, job.target), self.terms)
             for name, path in self._pages(game)
         ]
         refuse_outputs(pages, [*job.paths, *filter(None, [self.report])], force=self.force)
@@ -237,8 +243,9 @@ class Delivery(Pot):
         """The owners who get pages of their own, and where these go."""
         if self.report is None:
             return []
+        stem = f"{self.report.stem}-for"
         return [
-            (name, self.report.with_name(page_name(self.report, game.names.index(name), name)))
+            (name, self.report.with_name(letter_name(stem, game.names.index(name), name)))
             for name in dict.fromkeys(self.report_for or ())
         ]
 
@@ -255,8 +262,9 @@ class Delivery(Pot):
         interactions: Interactions | None = None,
     ) -> None:
         """Data on stdout, files where they were asked for."""
+        facts = about(job, game)
         record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
-        record |= {"findings": job.findings.record(), "about": about(job, game)}
+        record |= {"findings": job.findings.record(), "about": facts}
         record |= {} if growth is None else {"growth": growth}
         settled, refusal = None, None
         try:
@@ -269,36 +277,24 @@ class Delivery(Pot):
         else:
             output(text_table(result, summarize(result, settled, diagnosis=diagnosis), settled))
         if settled is not None:
-            self._write(self.settlement, settled.to_json())
-        self._write_pages(result, settled, job, game, command, diagnosis, interactions)
+            write(self.settlement, settled.to_json())
+        if self.report is not None:
+            terms = "" if settled is None else self.terms
+            page = report(
+                result, settled, about=facts | {"command": command}, diagnosis=diagnosis,
+                interactions=interactions,
+            )  # fmt: skip
+            write(self.report, stamped(page, job.identity, terms))
+            for name, path in self._pages(game):
+                page = owner_page(
+                    result, name, settled, about=facts, diagnosis=diagnosis,
+                    settlement_file=self.settlement.name,
+                )  # fmt: skip
+                write(path, stamped(page, letter_identity(name, job.target), terms))
         if settled is not None:
             self._say_next(job)
         if refusal is not None:
             raise refusal
-
-    def _write_pages(
-        self,
-        result: ds.Valuation,
-        settled: ds.Settlement | None,
-        job: Job,
-        game: ds.ModelGame | ds.FoldsGame,
-        command: str,
-        diagnosis: Diagnosis | None,
-        interactions: Interactions | None,
-    ) -> None:
-        if self.report is None:
-            return
-        model = about(job, game)
-        told = model | {"command": command}
-        page = report(result, settled, about=told, diagnosis=diagnosis, interactions=interactions)
-        terms = "" if settled is None else self.terms
-        self._write(self.report, stamped(page, job.identity, terms))
-        for name, path in self._pages(game):
-            page = owner_page(
-                result, name, settled, about=model, diagnosis=diagnosis,
-                settlement_file=self.settlement.name,
-            )  # fmt: skip
-            self._write(path, stamped(page, page_identity(name, job), terms))
 
     def _say_next(self, job: Job) -> None:
         """What to do with a settlement, in commands that can be typed."""
@@ -318,20 +314,6 @@ class Delivery(Pot):
             say("Not settled: the run was stopped early.")
             return None
         return self.shared(result, record, diagnosis)
-
-    def _write(self, path: Path, text: str) -> None:
-        say(f"written: {write_whole(path, text)}")
-
-
-def page_identity(owner: str, job: Job) -> str:
-    """Whose page it is, from what this owner knows: the others' files are not its business."""
-    return digest("page", owner, job.target)
-
-
-def page_name(report: Path, position: int, owner: str) -> str:
-    """A file name that no owner's name can lead astray."""
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", owner)[:40].strip("-")
-    return f"{report.stem}-for-{position + 1:03d}{'-' * bool(plain)}{plain}.html"
 
 
 def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:

@@ -14,7 +14,7 @@ import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.outputs import (
     Force,
-    job_in,
+    purpose_of,
     refuse_no_folder,
     stamped,
 )
@@ -128,7 +128,7 @@ def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFram
 def refuse_others(results: Sequence[Path], files: Mapping[Path, str]) -> None:
     """Refuse to replace files that no demo wrote: results without stamp, other tables."""
     page = results[-1]
-    ours = page.is_file() and job_in(page) == DEMO
+    ours = page.is_file() and purpose_of(page).job == DEMO
     strange = [path for path in results if os.path.lexists(path) and not ours]
     for path, text in files.items():
         head = text.partition("\n")[0].encode()

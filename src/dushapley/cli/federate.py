@@ -21,7 +21,7 @@ from typer import Argument, Context, Option
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.delivery import SETTLEMENT, Pot
-from dushapley.cli.outputs import Force, Output, refuse_no_folder, refuse_outputs
+from dushapley.cli.outputs import Force, Output, refuse_no_folder, refuse_outputs, write
 from dushapley.data.outputs import write_whole
 from dushapley.data.reading import Reading
 from dushapley.engine.plan import choose_plan
@@ -284,10 +284,9 @@ def hand_over(
         if note.startswith("The federation took"):
             say(note)
     if settled is not None:
-        say(f"written: {write_whole(settlement, settled.to_json())}")
+        write(settlement, settled.to_json())
     if report is not None:
-        made = page(result, settled, about=about | {"command": command})
-        say(f"written: {write_whole(report, made)}")
+        write(report, page(result, settled, about=about | {"command": command}))
 
 
 def demo(

@@ -98,7 +98,6 @@ class Job(Data):
         for name, _ in self.pairs:
             check_model_name(name)
         super().__post_init__()
-        o.refuse_not_unicode(self.paths)
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise InvalidOption(
                 f"--holdout is {self.holdout:g}; it takes a part of the rows between 0 and 1, say "

@@ -16,23 +16,24 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from typer.models import ArgumentInfo
 
+import dushapley as ds
 from dushapley import errors
 from dushapley.cli import options as o
-from dushapley.cli.check import check
+from dushapley.cli.check import Job, check, decide
 from dushapley.cli.compare import compare
 from dushapley.cli.data import Data
 from dushapley.cli.demo import demo
 from dushapley.cli.federate import COMMANDS as FEDERATE
-from dushapley.cli.jobfile import Job, decide
-from dushapley.cli.methods import methods
-from dushapley.cli.panels import in_panel
 from dushapley.cli.quote import quote
 from dushapley.cli.report import report
 from dushapley.cli.reproduce import reproduce
@@ -40,9 +41,16 @@ from dushapley.cli.statistics import statistics
 from dushapley.cli.value import value
 from dushapley.cli.verify import verify
 from dushapley.cli.what_if import what_if
-from dushapley.cli.wording import in_options
 from dushapley.hashing import package_version
-from dushapley.terminal import output, results_only, say
+from dushapley.terminal import columns, json_text, output, results_only, say, table
+
+
+def methods(json: o.Json = False) -> None:
+    """All methods, one line each."""
+    known = ds.methods()
+    listed = table((), known.items(), left=(0, 1), indent=0, width=columns())
+    output(json_text(known) if json else listed)
+
 
 LISTED = (
     demo,
@@ -82,42 +90,88 @@ TYPED = {
     r"\(Possible options: (.*)\)": r"(there is \1)",
 }
 """What typer says of types, in words that do not come from Python."""
+PANELS = {
+    "Whose data": (
+        "files", "target", "owner", "by_file", "read", "job", "accept", "expect", "max_rows",
+        "max_bytes",
+    ),
+    "How a pool is tested (one of the three)": ("test", "holdout", "cv"),
+    "What is trained": (
+        "task", "model", "scoring", "empty", "at_least", "on_failure", "repeats", "timeout",
+        "memory", "encode", "backend", "model_seed",
+    ),
+    "How values are estimated": (
+        "method", "option", "budget", "precision", "max_seconds", "learn_from_ledger",
+        "seed", "methods", "budgets", "seeds", "reference",
+    ),
+    "Where it runs and is kept": ("jobs", "executor", "address", "ledger", "no_ledger", "yes"),
+    "Sharing money": ("pot", "currency", "negative", "floor", "cap", "settlement"),
+    "What is written": (
+        "report", "report_for", "growth", "pairs", "why", "picture", "write_job", "force", "json",
+        "debug",
+    ),
+}  # fmt: skip
+"""Titles and the options under them; those of no group stand under "Options"."""
+PANEL_OF = {name: title for title, names in PANELS.items() for name in names}
+
+WORDS = {"bool": " ", "int": "N", "float": "X", "str": "WORD"}
+"""What stands for a value of each type, instead of the type."""
+KEYWORD = Parameter.KEYWORD_ONLY
 INTERRUPTED = (
     "Stopped. What was paid is in the ledger, if there is one; run the same again to go on."
 )
 
 
+def in_panel(option: Parameter, *, grouped: bool) -> Parameter:
+    """The same parameter of a command, listed without types of Python, and in its group.
+
+    Commands with few options are not `grouped`.
+    """
+    if get_origin(option.annotation) is not Annotated:
+        return option
+    kind, info = get_args(option.annotation)
+    listed: Any = copy(info)
+    if isinstance(listed, ArgumentInfo):
+        return option
+    listed.rich_help_panel = PANEL_OF.get(option.name) if grouped else None
+    if listed.metavar is None:
+        listed.metavar = next((word for known, word in WORDS.items() if known in str(kind)), None)
+    return option.replace(annotation=Annotated[kind, listed])
+
+
 def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same command with one option per field of its dataclasses, and with --debug."""
-    groups: dict[str, Any] = {}
-    options: dict[str, Parameter] = {}
-    for name, parameter in signature(command, eval_str=True).parameters.items():
-        if is_dataclass(parameter.annotation):
-            groups[name] = parameter.annotation
+    parameters = signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {
+        name: given.annotation
+        for name, given in parameters.items()
+        if is_dataclass(given.annotation)
+    }
+    options = {"context": Parameter("context", KEYWORD, annotation=typer.Context)}
+    for name, parameter in parameters.items():
+        if name in groups:
             options |= signature(groups[name], eval_str=True).parameters
         else:
             options[name] = parameter
-    takes_job = any(issubclass(group, Data) for group in groups.values())
-    takes_context = "context" in options
-    if takes_job:
-        given = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        job = Parameter("job", Parameter.KEYWORD_ONLY, default=None, annotation=Job)
-        options = {"context": given} | options | {"job": job}
-    options["debug"] = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=o.Debug)
-    keywords = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
+    if any(issubclass(group, Data) for group in groups.values()):
+        options["job"] = Parameter("job", KEYWORD, default=None, annotation=Job)
+    options["debug"] = Parameter("debug", KEYWORD, default=False, annotation=o.Debug)
+    keywords = [option.replace(kind=KEYWORD) for option in options.values()]
     listed = [in_panel(option, grouped=bool(groups)) for option in keywords]
 
     @wraps(command)
-    def with_options(debug: bool = False, **given: Any) -> Any:
-        del debug  # read by main
+    def with_options(
+        context: typer.Context, debug: bool = False, job: Path | None = None, **given: Any
+    ) -> None:
+        del debug, job  # one is read by main, and the options of the other are defaults by now
         with results_only():
             try:
-                if takes_job:
-                    del given["job"]  # its options are defaults by now
-                    decide(given["context"] if takes_context else given.pop("context"), given)
+                decide(context, given)
                 for name, group in groups.items():
                     own = {field.name: given.pop(field.name) for field in fields(group)}
                     given[name] = group(**own)
+                if "context" in parameters:
+                    given["context"] = context
                 command(**given)
             except KeyboardInterrupt:
                 say(INTERRUPTED)
@@ -175,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; errors end in a sentence on stderr, with a traceback only on --debug."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = lambda message, *_, **__: say(
-        indented(f"warning: {in_options(str(message))}")
+        indented(f"warning: {o.in_options(str(message))}")
     )
     try:
         o.refuse_not_unicode(given)
@@ -204,7 +258,7 @@ def sentence_on(error: Exception, given: Sequence[str]) -> str:
     if isinstance(error, typer.Abort):
         return "Stopped."
     if isinstance(error, errors.DUShapleyError):
-        return indented(f"error: {in_options(str(error))}")
+        return indented(f"error: {o.in_options(str(error))}")
     return indented(f"error: {type(error).__name__}: {error}\n(--debug shows where)")
 
 

@@ -6,6 +6,7 @@ A group checks itself when it is made: before any file is read.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -226,6 +227,20 @@ def as_number(text: str, *kinds: type[int | float]) -> Any:
     return text
 
 
+def whole_numbers(budgets: str | None) -> list[int]:
+    """Budgets with commas between, from the command line."""
+    try:
+        numbers = [int(part) for part in (budgets or "").split(",") if part.strip()]
+    except ValueError as error:
+        raise InvalidOption(
+            f"--budgets is {budgets!r}; it takes whole numbers with commas between them, like "
+            "60,200."
+        ) from error
+    for number in numbers:
+        check_budget(number)
+    return numbers
+
+
 def as_bytes(text: str | None, option: str = "--memory") -> int | None:
     """A size like 500MB in bytes."""
     if text is None:
@@ -250,3 +265,45 @@ def method_options(pairs: Sequence[str]) -> Mapping[str, Any]:
             raise InvalidOption(f"--option {pair!r} is not of the form name=value.")
         options[name] = WORDS.get(text.lower(), as_number(text, int, float))
     return options
+
+
+SAME = (
+    "address", "at_least", "backend", "budget", "by_file", "columns", "context", "cv", "empty",
+    "encode", "executor", "floor", "holdout", "learn_from_ledger", "ledger", "level", "max_seconds",
+    "memory", "method", "model", "negative", "on_failure", "owner", "pot", "precision", "reference",
+    "repeats", "scoring", "seed", "target", "task", "test", "timeout",
+)  # fmt: skip
+"""Keywords whose options have the same name."""
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in SAME} | {
+    "n_jobs": "--jobs",
+    "options": "--option",
+    "fraction": "--holdout",
+    "n_folds": "--cv",
+}
+_NAMES = "|".join(OPTIONS)
+_GIVEN = re.compile(rf"(?<![\w'\"=.-])({_NAMES})=(?:'([^']*)'|\"([^\"]*)\"|([\w.+-]*\w)|\.\.\.)?")
+_JUDGED = re.compile(rf"^({_NAMES}) is ")
+_PYTHON = re.compile(
+    r"\bModelGame\(([^()]*)\)|\b\w+=\S+ \((--[^()]+)\)"
+    r"|,? or None(?: for no limit)?(?=[.;,])| \(\.valuation\)"
+)
+
+
+def in_options(message: str) -> str:
+    """A message that names options where it named keywords.
+
+    Examples
+    --------
+    >>> in_options("n_jobs is 0; it must be a number of workers, or -1 for all.")
+    '--jobs is 0; it must be a number of workers, or -1 for all.'
+    >>> in_options("Take n_jobs=1, or ModelGame(memory=..., on_failure='empty').")
+    'Take --jobs 1, or --memory, --on-failure empty.'
+    """
+    plain = _PYTHON.sub(lambda found: found[1] or found[2] or "", message)
+    judged = _JUDGED.sub(lambda found: f"{OPTIONS[found[1]]} is ", plain)
+    return _GIVEN.sub(_option, judged)
+
+
+def _option(found: re.Match[str]) -> str:
+    given = next(filter(None, found.groups()[1:]), "")
+    return f"{OPTIONS[found[1]]} {'' if given == 'True' else given}".rstrip()

@@ -14,15 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
-from typing import Annotated, Any
+from tempfile import TemporaryFile
+from typing import Annotated, Any, NamedTuple
 
 from typer import Option
 
+from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.hashing import digest
 from dushapley.settlement.money import NO_CAP
-from dushapley.terminal import printable
+from dushapley.settlement.verification import as_stored
+from dushapley.terminal import printable, say
 
 Force = Annotated[
     bool,
@@ -30,8 +32,6 @@ Force = Annotated[
 ]
 STAMP = re.compile(rb"dushapley-job:([0-9a-f]{64})")
 TERMS = re.compile(rb"dushapley-terms:([0-9a-f]{64})")
-STAMPED_WITHIN = 2**16
-"""Bytes of either end of a file in which its stamp is looked for."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,22 @@ def stamped(page: str, job: str, terms: str = "") -> str:
     return f"{page.rstrip()}\n<!-- {stamp(job)}{shared} -->\n"
 
 
+def letter_identity(owner: str, target: object) -> str:
+    """Whose letter it is, from what this owner knows: the others' files are not its business."""
+    return digest("page", owner, str(target))
+
+
+def letter_name(stem: str, position: int, owner: str) -> str:
+    """A file name that no owner's name can lead astray: letters and digits of any script."""
+    plain = re.sub(r"\W+", "-", owner)[:40].strip("-_")
+    return f"{stem}-{position + 1:03d}{'-' * bool(plain)}{plain}.html"
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file and say where it is."""
+    say(f"written: {write_whole(path, content)}")
+
+
 def refuse_outputs(
     outputs: Sequence[Output], inputs: Iterable[Path], *, force: bool = False
 ) -> None:
@@ -121,19 +137,14 @@ def refuse_unwritable(option: str, path: Path) -> None:
 
 def refuse_no_folder(option: str, folder: Path) -> None:
     """Refuse a folder to write into that is not one and cannot be made."""
-    there = folder
-    while not os.path.lexists(there) and there != there.parent:
-        there = there.parent
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     try:
-        fault = None if there.is_dir() else "is not a folder"
-        if fault is None:
-            try_writing(there)
-    except OSError:
-        fault = "cannot be written"
-    if fault is not None:
+        try_writing(there)
+    except OSError as error:
+        fault = "cannot be written" if there.is_dir() else "is not a folder"
         raise InvalidOption(
             f"{option} {folder}: {there} {fault}. Name a folder that can be written, or a new one."
-        )
+        ) from error
 
 
 def fault_of(path: Path) -> str | None:
@@ -155,81 +166,46 @@ def fault_of(path: Path) -> str | None:
 
 def try_writing(folder: Path) -> None:
     """Make a file in a folder and take it away again, or raise what the system says to it."""
-    trial = folder / f".{token_hex(8)}.tmp"
-    trial.touch(exist_ok=False)
-    trial.unlink()
+    with TemporaryFile(dir=folder):
+        pass
 
 
 def refuse_strange(output: Output, *, force: bool) -> None:
     """Refuse to replace what was not written for the same job, or shares other money."""
     if force or output.job is None or not output.path.exists():
         return
+    found, stands = purpose_of(output.path), f"{output.option} {output.path} exists and"
     again = "Name another file, or add --force to replace it."
-    stands = f"{output.option} {output.path} exists and"
-    if job_in(output.path) != output.job:
+    if found.job != output.job:
+        target = f"; its target is {found.target!r}" if found.target else ""
         raise InvalidOption(
             f"{stands} was not written for this job (the same files, target and owners"
-            f"{_about(output.path)}). {again}"
+            f"{printable(target)}). {again}"
         )
-    found = terms_in(output.path)
-    if output.terms and found and found != output.terms:
-        raise InvalidOption(
-            f"{stands} shares another pot, or by another rule{_pot(output.path)}. {again}"
-        )
+    if output.terms and found.terms and found.terms != output.terms:
+        raise InvalidOption(f"{stands} shares another pot, or by another rule. {again}")
 
 
-def _ends(path: Path) -> bytes:
-    """The first and the last of a file's bytes."""
-    with path.open("rb") as file:
-        head = file.read(STAMPED_WITHIN)
-        file.seek(-min(STAMPED_WITHIN, path.stat().st_size), os.SEEK_END)
-        return head + file.read()
+class Purpose(NamedTuple):
+    """What a file was written for: a job, pot and rule, and the target where it is legible."""
+
+    job: str | None = None
+    terms: str | None = None
+    target: str | None = None
 
 
-def _settled(path: Path) -> dict[str, Any]:
-    """A settlement that stands there; nothing where there is none."""
-    from dushapley.settlement.verification import as_stored
-
-    with path.open("rb") as file:
-        if not file.read(STAMPED_WITHIN).lstrip().startswith(b"{"):
-            return {}
+def purpose_of(path: Path) -> Purpose:
+    """What a settlement, page or picture was written for, as far as it says so."""
+    content = path.read_bytes()
+    job, terms = (mark.search(content) for mark in (STAMP, TERMS))
+    if job is not None:
+        return Purpose(job[1].decode(), terms and terms[1].decode())
     try:
-        found = as_stored(path)
-    except InvalidSettlement:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _about(path: Path) -> str:
-    """What a settlement's own job predicts, which shows a target that was mistyped."""
-    job = (_settled(path).get("record") or {}).get("job") or {}
-    return printable(f"; its target is {job['target']!r}") if job.get("target") else ""
-
-
-def _pot(path: Path) -> str:
-    settled = _settled(path)
-    if not settled:
-        return ""
-    amount = f"{settled.get('pot')} {settled.get('currency')}".strip()
-    return printable(f": {amount} by {settled.get('negative')!r}")
-
-
-def job_in(path: Path) -> str | None:
-    """The job that a settlement, page or picture was written for; None where it does not say."""
-    if found := STAMP.search(_ends(path)):
-        return found[1].decode()
-    try:
-        return identity(_settled(path)["record"])
-    except (KeyError, TypeError, AttributeError):
-        return None
-
-
-def terms_in(path: Path) -> str | None:
-    """Pot and rule of a settlement, page or letter that stands there; None where it has none."""
-    if found := TERMS.search(_ends(path)):
-        return found[1].decode()
-    settled = _settled(path)
-    return terms_of(settled) if settled else None
+        settled = as_stored(path)
+        record = settled["record"]
+        return Purpose(identity(record), terms_of(settled), record["job"].get("target"))
+    except (InvalidSettlement, LookupError, TypeError, AttributeError):
+        return Purpose()
 
 
 def same_file(one: Path, other: Path) -> bool:

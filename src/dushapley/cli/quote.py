@@ -16,7 +16,6 @@ from typer import Option
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, one_of
-from dushapley.cli.wording import in_options
 from dushapley.engine import quote as prices
 from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.executors import check_executor
@@ -55,7 +54,7 @@ def quote(
     job.refuse_several()
     game = job.game()
     usual = generous_budget(game, "auto") if budgets is None else None
-    frame = ds.quote(game, numbers(budgets) or [usual, None], n_jobs=jobs, ledger=ledger)
+    frame = ds.quote(game, o.whole_numbers(budgets) or [usual, None], n_jobs=jobs, ledger=ledger)
     if budgets is None:
         frame = frame[frame["budget"].isna() | frame["method"].isin(["auto", "gp"])]
         frame = frame.drop_duplicates(["method", "evaluations"])
@@ -81,18 +80,6 @@ def saving(frame: pd.DataFrame, few: int) -> str:
     )
 
 
-def numbers(text: str | None) -> list[int] | None:
-    """Whole numbers with commas between."""
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InvalidOption(
-            f"Found --budgets {text}; it takes whole numbers with commas between, say 60,200."
-        ) from None
-
-
 def shown(frame: pd.DataFrame) -> str:
     """One line per method: evaluations, time and summary, or why it is refused.
 
@@ -110,7 +97,7 @@ def shown(frame: pd.DataFrame) -> str:
 def cells(row: Any) -> list[str]:
     """One method of a quote."""
     if isinstance(row["refused"], str):
-        return [row["method"], "-", "-", "-", first_sentence(in_options(row["refused"]))]
+        return [row["method"], "-", "-", "-", first_sentence(o.in_options(row["refused"]))]
     counts = [f"{row[name]:,}" for name in ("evaluations", "trainings")]
     return [row["method"], *counts, clock(row["seconds"]), row["summary"]]
 

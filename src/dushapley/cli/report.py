@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import date as calendar
 from pathlib import Path
@@ -14,10 +13,13 @@ from dushapley.cli.outputs import (
     Force,
     Output,
     identity,
+    letter_identity,
+    letter_name,
     refuse_no_folder,
     refuse_outputs,
     stamped,
     terms_of,
+    write,
 )
 from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidSettlement
@@ -87,27 +89,35 @@ def report(
     terms = terms_of(stored.to_dict())
     written = {"--page": page, "--payments": payments}
     outputs = [Output(name, path, job_of(stored), terms) for name, path in written.items() if path]
-    mailed = {} if letters is None else letter_paths(letters, stored)
+    target = stored.record.get("job", {}).get("target")
+    mailed = {
+        owner: (letters or Path()) / letter_name("letter", position, owner)
+        for position, owner in enumerate(stored.valuation.owners)
+    }
     if letters is not None:
         refuse_no_folder("--letters", letters)
-        outputs += standing(mailed, stored)
+        outputs += [
+            Output("--letters", path, letter_identity(owner, target), terms)
+            for owner, path in mailed.items()
+            if path.exists()
+        ]
     refuse_outputs(outputs, filter(None, [settlement, logo]), force=force)
     look: dict[str, Any] = {"logo": "" if logo is None else embedded(logo)}
     look |= {"date": f"{calendar.today():%-d %B %Y}" if date is None else date}
     look |= {} if title is None else {"title": title}
     if page is not None:
         whole = page_of(stored.valuation, stored, **look)
-        _write(page, stamped(whole, job_of(stored), terms))
+        write(page, stamped(whole, job_of(stored), terms))
     if letters is not None:
         letters.mkdir(parents=True, exist_ok=True)
         for owner, path in mailed.items():
             mail = owner_page(
                 stored.valuation, owner, stored, show=shown, settlement_file=settlement.name, **look
             )
-            write_whole(path, stamped(mail, letter_identity(owner, stored), terms))
+            write_whole(path, stamped(mail, letter_identity(owner, target), terms))
         say(f"written: {len(mailed)} letters in {letters}")
     if payments is not None:
-        _write(payments, TABLES[payments.suffix.lower()](stored))
+        write(payments, TABLES[payments.suffix.lower()](stored))
     if not (page or letters or payments):
         output(text_table(stored.valuation, summarize(stored.valuation, stored), stored))
         say("nothing was written; --page FILE, --letters DIR and --payments FILE do that.")
@@ -143,35 +153,3 @@ def job_of(stored: Settlement) -> str:
     if {"inputs", "job"} <= set(record):
         return identity(record)
     return digest("settlement", *stored.valuation.owners)
-
-
-def letter_identity(owner: str, stored: Settlement) -> str:
-    """Whose letter it is, from what this owner knows."""
-    return digest("page", owner, str(stored.record.get("job", {}).get("target")))
-
-
-def letter_paths(folder: Path, stored: Settlement) -> dict[str, Path]:
-    """Where each owner's letter goes: names that no owner's name can lead astray."""
-    return {
-        owner: folder / f"{letter_name(position, owner)}.html"
-        for position, owner in enumerate(stored.valuation.owners)
-    }
-
-
-def letter_name(position: int, owner: str) -> str:
-    """A file name from an owner's: letters and digits of any script, and its place in the data."""
-    plain = re.sub(r"\W+", "-", owner)[:40].strip("-_")
-    return f"letter-{position + 1:03d}{'-' * bool(plain)}{plain}"
-
-
-def standing(mailed: dict[str, Path], stored: Settlement) -> list[Output]:
-    """Letters that stand there already, which are replaced only if they are the same owner's."""
-    return [
-        Output("--letters", path, letter_identity(owner, stored), terms_of(stored.to_dict()))
-        for owner, path in mailed.items()
-        if path.exists()
-    ]
-
-
-def _write(path: Path, content: str | bytes) -> None:
-    say(f"written: {write_whole(path, content)}")

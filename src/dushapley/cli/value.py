@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from math import isfinite
 from time import monotonic
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from typer import Context, Exit, Option
 
+import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.delivery import Delivery, precision_of
-from dushapley.cli.job import Job
-from dushapley.cli.pairs import measured_pairs, pairs_cost
+from dushapley.cli.job import Job, one_of
 from dushapley.cli.quote import agree_on_plan
-from dushapley.cli.why import (
-    alternatives,
-    diagnosed,
-    grown_rows,
-    is_asked_why,
-    side_by_side,
-)
-from dushapley.cli.wording import in_options
 from dushapley.engine.diagnosis import most_trainings
+from dushapley.engine.diagnosis.diagnose import OutOfTime
+from dushapley.engine.plan import Plan
 from dushapley.engine.value import Run, check_wishes
-from dushapley.errors import Stopped
-from dushapley.terminal import output, say
+from dushapley.errors import DUShapleyError, Stopped
+from dushapley.games.model.catalogue import Choice
+from dushapley.report.page import MOST_ROWS
+from dushapley.results.diagnosis import Alternative, Diagnosis
+from dushapley.settlement.growth import measure_growth
+from dushapley.settlement.interactions import Interactions, found_by, method_of_pairs
+from dushapley.terminal import columns, output, printable, say, short_name, table
+
+T = TypeVar("T")
+Others = Sequence[tuple[Choice, ds.ModelGame | ds.FoldsGame]]
+"""Other models and scores that were named, with their games."""
 
 
 def value(
@@ -86,16 +93,19 @@ def value(
         try:
             result = run.pay()
         except Stopped as stopped:
-            say(in_options(str(stopped)))
+            say(o.in_options(str(stopped)))
             if stopped.valuation is not None:
                 wanted.hand_over(stopped.valuation, job, game, command, json=json)
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
             raise Exit(code if stopped.out_of_time else 130) from None
-        why = diagnosed(run, result, means, until) if asks_why else None
+        reasons = partial(diagnosed, run, result, means, until)
+        why = afterwards("Why", reasons) if asks_why else None
         beside = alternatives(job, run, result, others, means, until)
     why = why and replace(why, alternatives=beside)
-    grown = grown_rows(game, means, asked.seed) if wanted.growth else None
-    found = measured_pairs(run, result) if wanted.pairs else None
+    more = partial(grown_rows, game, means, asked.seed)
+    grown = afterwards("Growth", more) if wanted.growth else None
+    interactions = partial(measured_pairs, run, result)
+    found = afterwards("What pairs add", interactions) if wanted.pairs else None
     wanted.hand_over(
         result, job, game, command, json=json, diagnosis=why, growth=grown, interactions=found
     )
@@ -104,3 +114,121 @@ def value(
         further(repr(found))
     if beside:
         further(side_by_side(game.names, beside))
+
+
+def is_asked_why(asked: bool, n_owners: int) -> bool:
+    """Whether reasons are measured: not of more owners than a page has rows for."""
+    if asked and n_owners > MOST_ROWS:
+        say(f"no reasons are measured of more than {MOST_ROWS:,} owners: two trainings each")
+        return False
+    return asked
+
+
+def afterwards(what: str, measure: Callable[[], T]) -> T | None:
+    """What is measured after the values; None, and said why, where it could not be.
+
+    The values are paid for by now: whatever happens here, they are handed over.
+    """
+    try:
+        return measure()
+    except (KeyboardInterrupt, OutOfTime) as stop:
+        why = "it was stopped" if isinstance(stop, KeyboardInterrupt) else "time is up"
+        say(f"{what} was not measured: {why}. Run again to go on; what was measured is kept.")
+    except Exception as error:
+        say(printable(f"{what} could not be measured: {type(error).__name__}: {error}"))
+    return None
+
+
+def diagnosed(run: Run, result: ds.Valuation, means: o.Means, until: float) -> Diagnosis:
+    """The diagnosis of a finished run."""
+    if until <= monotonic():
+        raise OutOfTime
+    diagnosis = ds.diagnose(
+        run.game, result, n_jobs=means.jobs, executor=run.executor, address=run.address,
+        ledger=run.paid, until=until,
+    )  # fmt: skip
+    for note in diagnosis.notes:
+        say(printable(f"note: {note}"))
+    return diagnosis
+
+
+def grown_rows(game: ds.Game, means: o.Means, seed: int) -> dict[str, Any]:
+    """What more rows would add to each owner's value."""
+    ledger = means.usable_ledger_of(game)
+    return measure_growth(game, seed=seed, n_jobs=means.jobs, ledger=ledger)
+
+
+def alternatives(
+    job: Job, run: Run, result: ds.Valuation, others: Others, means: o.Means, until: float
+) -> tuple[Alternative, ...]:
+    """Values under each model and score that was named, the one that pays first.
+
+    One that fails is said aloud and left out: what pays is paid for by now.
+    """
+    if not others:
+        return ()
+    one = one_of(run.game)  # type: ignore[arg-type]  # a job's game is one of models
+    chosen = job.pairs[0][0] or type(one.model).__name__
+    found = [_alternative(chosen, one.scoring, result)]
+    for choice, game in others:
+        say(f"now the same under {choice.model}, {choice.scoring}")
+        left = until - monotonic()
+        try:
+            valued = ds.value(
+                game, run.method, options=run.options, budget=run.budget, seed=run.seed,
+                n_jobs=means.jobs, executor=run.executor, address=run.address,
+                max_seconds=max(left, 1e-3) if isfinite(left) else None,
+                ledger=means.ledger_beside(game, f"{choice.model}-{choice.scoring}"),
+            )  # fmt: skip
+        except (DUShapleyError, Stopped) as error:
+            say(printable(f"It is left out: {o.in_options(str(error))}"))
+            continue
+        found.append(_alternative(choice.model, choice.scoring, valued))
+    return tuple(found)
+
+
+def _alternative(model: str, scoring: object, valued: ds.Valuation) -> Alternative:
+    values = tuple(valued.values.tolist())
+    return Alternative(model, str(scoring), valued.u_empty, valued.u_full, values)
+
+
+def side_by_side(names: Sequence[str], found: Sequence[Alternative]) -> str:
+    """A strip for each owner: its part of all positive values under each model and score."""
+    parts = [np.maximum(one.values, 0) / (np.maximum(one.values, 0).sum() or 1) for one in found]
+    titles = ("owner", *(f"{one.model}, {one.scoring}" for one in found))
+    rows = [
+        [short_name(name), *(f"{part[i]:.1%}" for part in parts)] for i, name in enumerate(names)
+    ]
+    scores = ["everybody's score", *(f"{one.u_full:.4g}" for one in found)]
+    head = "Parts of what is shared, under each model and score; the first pays."
+    return "\n".join([head, table(titles, [*rows, scores], width=columns())])
+
+
+def pairs_cost(plan: Plan, means: o.Means) -> int:
+    """Evaluations that --pairs may need beyond those of the values.
+
+    None where the ledger has them all: `exact` and `gp` asked the very pools that interactions are
+    made of.
+    """
+    return 0 if _asked_them(plan) and not means.no_ledger else plan.budget
+
+
+def _asked_them(plan: Plan) -> bool:
+    return plan.method.name in ("exact", "gp")
+
+
+def measured_pairs(run: Run, result: ds.Valuation) -> Interactions:
+    """Interactions, from the pools of a run where its method asked them all."""
+    game, plan = run.game, run.plan
+    again = _asked_them(plan) and plan.formula is None
+    learned = 0 if run.known is None else len(run.known)
+    asked = result.n_evaluations - learned if again else plan.budget
+    budget = None if game.cheap else max(asked, 2 * game.n_players + 2)
+    with Run(
+        game, method_of_pairs(game, plan.method.name if again else "auto", budget), budget=budget,
+        seed=run.seed, n_jobs=run.n_jobs, executor=run.executor, address=run.address,
+        ledger=run.ledger, known=run.known,
+    ) as pairs:  # fmt: skip
+        found = found_by(pairs.pay())
+    new = tuple(note for note in found.valuation.notes if note not in result.notes)
+    return replace(found, valuation=replace(found.valuation, notes=new))

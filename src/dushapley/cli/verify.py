@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
+import typer
 from typer import Argument, Exit, Option
 
 from dushapley.cli import options as o
 from dushapley.cli.data import Inputs
-from dushapley.cli.delivery import about
+from dushapley.cli.delivery import about, precision_of
 from dushapley.cli.job import Job
 from dushapley.cli.quote import agree_on_evaluations
-from dushapley.cli.recorded import command_finding, intake_finding, recorded, recorded_job
 from dushapley.data.files import SourceFile, sources
-from dushapley.errors import InvalidSettlement
+from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
+from dushapley.games.model.catalogue import MODELS
 from dushapley.settlement.comparison import TOLERANCE, first_difference, scale_of
 from dushapley.settlement.growth import measure_growth
+from dushapley.settlement.money import NO_CAP, agreed_terms
 from dushapley.settlement.settlement import Settlement
 from dushapley.settlement.verification import (
     Finding,
     as_stored,
     refuse_endless,
+    same_notes,
     value_findings,
     verdict_on,
 )
 from dushapley.terminal import output
-from dushapley.validation import MOST_COUNT
+from dushapley.validation import MOST_COUNT, is_number, is_whole
 
+OLDER = {"cap": NO_CAP, "encode": "pooled"}
+"""What options meant that were not typed, in versions whose settlements are still verified."""
+MONEY = "money"
+"""A precision that was typed as an amount; how large is between the command and its pot."""
+FILES = ("files", "test")
+"""Fields of a job that are files: recorded by name, and found by whoever verifies."""
 JOB = Finding("job", True, "is what the game was made again by")
 NO_REASONS = Finding(
     "diagnosis", None, "the file holds none: there was no time to measure it, or it was taken out"
@@ -146,3 +157,166 @@ def by_role(files: Sequence[SourceFile], recorded: Sequence[Any]) -> Inputs:
         file.known = read.get((file.path.name, file is test)) or {}
     place = {name: k for k, name in enumerate(names)}
     return Inputs(sorted(owners, key=lambda file: place.get(file.path.name, len(place))), test)
+
+
+def recorded(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Provenance of a settlement that the command line made."""
+    record = data["record"]
+    if "federation" in record:
+        raise InvalidSettlement(
+            "The settlement was made over a federation, whose rows are with their owners: files "
+            "alone cannot bear it out. Have the owners join again and run its command once more "
+            f"(with another --ledger): {record.get('command')}"
+        )
+    if not {"job", "inputs", "command"} <= set(record):
+        raise InvalidSettlement(
+            "The settlement does not record the command it was made by. If it was made in Python, "
+            "verify it there: dushapley.verify(settlement, game)."
+        )
+    return record
+
+
+def recorded_job(record: Mapping[str, Any], inputs: Inputs, agreed_model: str | None) -> Job:
+    """The job that a settlement was made by, on these files."""
+    job = record["job"]
+    refuse_odd_job(job)
+    named = (job.get("model") or "").split(",")[0].strip()  # the first pays, and is computed again
+    if named and named not in MODELS and named != agreed_model:
+        raise InvalidOption(
+            f"The settlement names the model {named!r:.200}, which is code to be imported. Pass "
+            f"--model {shlex.quote(named)} if you trust it."
+        )
+    test = None if inputs.test is None else inputs.test.path
+    return Job(**(job | {"files": [file.path for file in inputs.owners], "test": test}))
+
+
+def refuse_odd_job(job: Mapping[str, Any]) -> None:
+    """Refuse options that there are not, and those that are not of their type."""
+    hints = get_type_hints(Job)
+    for name, thing in job.items():
+        if name not in hints or (name not in FILES and not fits(thing, hints[name])):
+            raise InvalidSettlement(
+                f"The settlement records {thing!r:.60} as its option {name!r:.60}, which this "
+                "version does not take. Use the file and the version it was written by."
+            )
+    if not {"files", "target"} <= set(job):
+        raise InvalidSettlement("The settlement records no files or no target; settle again.")
+
+
+def fits(thing: Any, hint: Any) -> bool:
+    """Whether plain data is of a type, as far as options are typed."""
+    kinds = get_args(hint) or (hint,)
+    if isinstance(thing, list):
+        return list[str] in kinds and all(fits(item, str) for item in thing)
+    if isinstance(thing, str):
+        return str in kinds and len(thing) <= 10_000 and "\0" not in thing
+    if isinstance(thing, bool) or thing is None:
+        return type(thing) in kinds
+    if float in kinds:
+        return is_number(thing) and abs(thing) < 1e300
+    return int in kinds and is_whole(thing, -(2**63), 2**63)
+
+
+def command_finding(stored: Settlement) -> Finding:
+    """Whether the recorded command is the one that asks for this job and these terms."""
+    try:
+        typed, given = parsed(stored.record["command"])
+        asked = asked_by(given, stored)
+    except (ValueError, DUShapleyError) as error:
+        return Finding("command", False, f"cannot be read: {error}")
+    by_file = "job" in typed  # what is not typed may stand in there
+    wanted = expected(stored)
+    # a budget that was not typed is the command's default, which is recorded as a number
+    unsaid = {name for name in wanted if by_file or name == "budget" or is_older(name, wanted)}
+    differs = [name for name in wanted if not same(asked.get(name), wanted[name])]
+    differs = [name for name in differs if name in typed or name not in unsaid]
+    if differs:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in differs)
+        return Finding("command", False, f"the settlement was made with other values of {names}")
+    if by_file:
+        return Finding("command", None, "it names a job file, which was not looked at")
+    return Finding("command", True, "asks for this job and these terms")
+
+
+def parsed(command: str) -> tuple[set[str], dict[str, Any]]:
+    """Which options of a `dushapley value` command were typed, and all of them as it has them."""
+    from dushapley.cli.main import app
+
+    words = shlex.split(command)
+    if shlex.join(words) != command:  # a shell would do something else, or more
+        raise InvalidSettlement("it is not quoted as it was written")
+    if words[:2] != ["dushapley", "value"]:
+        raise InvalidSettlement("it is not a `dushapley value` command")
+    commands: Any = typer.main.get_command(app)
+    value = commands.commands["value"]
+    context = value.context_class(value)  # of the click that typer brings
+    try:
+        given, _, _ = value.make_parser(context).parse_args(args=words[2:])
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # a wrong option, found by typer
+            raise
+        raise InvalidSettlement(error.format_message()) from error
+    known = {option.name: option.get_default(context) for option in value.params}
+    typed = {name: thing for name, thing in given.items() if thing not in (None, (), [])}
+    return set(typed), known | typed
+
+
+def asked_by(given: Mapping[str, Any], stored: Settlement) -> dict[str, Any]:
+    """What a command asks for, in the words of the record."""
+    part, amount = precision_of(given["precision"], given["currency"])
+    terms = {name: given[name] for name in ("pot", "currency", "negative", "floor", "cap")}
+    options = o.method_options(given["option"] or ())
+    return {
+        **given,
+        **(agreed_terms(**terms) if terms["pot"] else {}),
+        "files": [Path(file).name for file in given["files"] or ()],
+        "test": given["test"] and Path(given["test"]).name,
+        "precision": MONEY if amount else part,
+        "option": {**stored.valuation.options, **options},
+    }
+
+
+def expected(stored: Settlement) -> dict[str, Any]:
+    """What the command must have said, by option."""
+    v = stored.valuation
+    wish = {"precision": MONEY if "stopped_at" in v.details else v.precision}
+    return {
+        **stored.record["job"],
+        **{"method": v.method_asked, "option": dict(v.options)},
+        **{"budget": v.budget, "seed": v.seed},
+        **(wish if v.n_evaluations else {}),  # a formula has nothing to stop
+        **({"learn_from_ledger": True} if v.details.get("learned") is not None else {}),
+        **stored.terms,
+    }
+
+
+def same(typed: Any, wanted: Any) -> bool:
+    """Whether an option that was typed is what is recorded, numbers by what they are."""
+    return bool(typed == wanted or o.as_number(str(typed), int, float) == wanted)
+
+
+def is_older(name: str, wanted: Mapping[str, Any]) -> bool:
+    """Whether an older version took this for an option that was not typed."""
+    return name in OLDER and wanted[name] == OLDER[name]
+
+
+def intake_finding(settlement: Settlement, job: Job) -> Finding:
+    """Whether all that was odd in the files is recorded, as it is found again."""
+    found = json.loads(json.dumps(job.findings.record()))
+    stored = settlement.record.get("findings", ())
+    keys = {_key(one): _in_words(one) for one in (*stored, *found)}
+    here, there = ([_key(one) for one in some] for some in (stored, found))
+    return same_notes("findings", here, there, settlement.valuation.version, keys)
+
+
+def _key(finding: Mapping[str, Any]) -> str:
+    """All of it, to be compared."""
+    return f"{json.dumps(finding, sort_keys=True)} [{finding.get('code')}]"
+
+
+def _in_words(finding: Mapping[str, Any]) -> str:
+    """All of it, to be read: the sentence, and what else is recorded."""
+    named = {"message": "a finding without a sentence", "code": "none"} | dict(finding)
+    message, code = named.pop("message"), named.pop("code")
+    rest = ", ".join(f"{name} {thing!r:.60}" for name, thing in sorted(named.items()))
+    return f"{message} ({rest}) [{code}]"

@@ -88,7 +88,7 @@ def _row(findings: Findings, holder: str, columns: list[str]) -> dict[str, Any]:
     own = findings.cells.get(holder, {})
     cells = []
     for column in columns:
-        here = [f for f in findings if _is_at(f, holder, column)]
+        here = [f for f in findings if f.column == column and f.owner in (holder, None)]
         kind, gone = own.get(column, ("", 0.0))
         cells.append(
             {
@@ -109,8 +109,3 @@ def _row(findings: Findings, holder: str, columns: list[str]) -> dict[str, Any]:
         "title": "\n".join(f"{f.code}: {f.message}" for f in whole_row),
         "cells": cells,
     }
-
-
-def _is_at(finding: Finding, holder: str, column: str) -> bool:
-    """Whether a finding is about this cell; one without an owner is about everybody's."""
-    return finding.column == column and finding.owner in (holder, None)

@@ -78,24 +78,6 @@ def owner_page(
     settlement_file
         Name of the settlement's file, for the command that checks it.
     """
-    facts = letter_summary(
-        valuation, owner, settlement, title=title, about=about, diagnosis=diagnosis, show=show
-    )
-    page = environment().get_template("letter.html")
-    return page.render(s=facts | {"logo": logo, "date": date, "settlement_file": settlement_file})
-
-
-def letter_summary(
-    valuation: Valuation,
-    owner: str,
-    settlement: Settlement | None = None,
-    *,
-    title: str = "What your data are worth",
-    about: Mapping[str, str] | None = None,
-    diagnosis: Diagnosis | None = None,
-    show: Collection[str] = (),
-) -> Plain:
-    """All that a letter says, as plain data; what the owner may not see is not in it."""
     shown = check_shown(show)
     if owner not in valuation.owners:
         raise InvalidSettlement(
@@ -106,9 +88,12 @@ def letter_summary(
         diagnosis = settlement.diagnosis
     summary = summarize(valuation, settlement, title=title, about=about, diagnosis=diagnosis)
     row = next(row for row in summary["rows"] if row["name"] == owner)
-    return {
+    facts = {
         "title": title,
         "owner": owner,
+        "logo": logo,
+        "date": date,
+        "settlement_file": settlement_file,
         "amount": _amount(row, summary),
         "part": _part(row, summary),
         "lead": summary["lead"][0],
@@ -118,7 +103,7 @@ def letter_summary(
         "interval": summary["interval"],
         "sure": _sure(valuation, row, summary),
         "rule": _rule(settlement, row),
-        "why": _why(diagnosis, owner),
+        "why": [UNMEASURED] if diagnosis is None else [r.text for r in diagnosis.of(owner).reasons],
         "numbers": _numbers(valuation, settlement, row, summary, shown),
         "others": _others(summary, owner) if "values" in shown else [],
         "growth": growth_sentences(settlement, owner) if "growth" in shown else [],
@@ -130,6 +115,7 @@ def letter_summary(
         "seal": None if settlement is None else settlement.to_dict()["seal"],
         "currency": "" if settlement is None else settlement.currency,
     }
+    return environment().get_template("letter.html").render(s=facts)
 
 
 def _amount(row: Plain, summary: Plain) -> str:
@@ -219,12 +205,6 @@ def _rule(settlement: Settlement | None, row: Plain) -> list[str]:
     return rule
 
 
-def _why(diagnosis: Diagnosis | None, owner: str) -> list[str]:
-    if diagnosis is None:
-        return [UNMEASURED]
-    return [reason.text for reason in diagnosis.of(owner).reasons]
-
-
 def _numbers(
     valuation: Valuation,
     settlement: Settlement | None,
@@ -294,9 +274,5 @@ def _earned(settlement: Settlement, i: int, gain: float, error: float | None) ->
     if worth <= 0 or paid <= 0:
         return "At your present value nothing is paid for it."
     coins = float(paid) / worth * gain * 10**settlement.decimals
-    amount = f"{money(_whole(coins, settlement.decimals))} {settlement.currency}".rstrip()
+    amount = f"{money(amount_of(round(coins), settlement.decimals))} {settlement.currency}".rstrip()
     return f"At what your value is paid now, that is {amount}, if the pot grew with the gain."
-
-
-def _whole(coins: float, decimals: int) -> Decimal:
-    return amount_of(round(coins), decimals)

@@ -22,8 +22,6 @@ INK, MUTED, ACCENT, WARN, LINE, PAPER = (f"#01020{k}" for k in range(3, 9))
 VARIABLES = {INK: "--ink", MUTED: "--muted", ACCENT: "--accent", WARN: "--warn", LINE: "--line"}
 VARIABLES[PAPER] = "--paper"
 WIDTH, HEIGHT, TALL, LINE_TALL = 4.6, 3.0, 0.22, 0.13
-BY_OWNER = ("matrix", "alternatives")
-"""Figures with a line for each owner, which grow with their number."""
 MOST_LABELS, MOST_BANDS, MOST_CELLS_NAMED = 24, 15, 12
 HALF_SHADE = 0.6
 """From this shade on, text on it is of the paper's colour."""
@@ -52,26 +50,23 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def figures(numbers: dict[str, Any]) -> list[dict[str, str]]:
-    """The figures these numbers allow: name, title, sentence and SVG of each."""
+def figures(numbers: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The figures these numbers allow, by name: title, sentence and SVG of each."""
     makers = {
         "history": settling,
         "curve": learning,
         "stages": adding,
         "size": size_and_value,
         "matrix": trained_and_tested,
-        "alternatives": under_other_models,
     }
-    drawn = []
+    row = max(TALL, 0.06 + LINE_TALL * _lines_of(numbers["names"]))
+    heights = {"matrix": row * len(numbers["names"]) + 1.8}  # it grows with the owners
+    drawn = {}
     for name, maker in makers.items():
         if numbers.get(name) and (figure := maker(numbers)) is not None:
             title, caption, draw = figure
-            height = HEIGHT
-            if name in BY_OWNER:
-                row = max(TALL, 0.06 + LINE_TALL * _lines_of(numbers["names"]))
-                height = row * len(numbers["names"]) + 1.8
-            picture = svg(name, draw, height)
-            drawn.append({"name": name, "title": title, "caption": caption, "svg": picture})
+            picture = svg(name, draw, heights.get(name, HEIGHT))
+            drawn[name] = {"name": name, "title": title, "caption": caption, "svg": picture}
     return drawn
 
 
@@ -207,36 +202,6 @@ def trained_and_tested(numbers: dict[str, Any]) -> Drawing:
         "How often a model of one owner’s rows alone predicts the labels of another’s "
         f"({percent(low, 0)} is palest, {percent(high, 0)} darkest). A pale column: the others do "
         "not understand its labels; a pale row: its model does not understand theirs.",
-        draw,
-    )
-
-
-def under_other_models(numbers: dict[str, Any]) -> Drawing:
-    """Where each owner's share would lie under other models and scores: a strip per owner."""
-    others, names = numbers["alternatives"], numbers["names"]
-    shares = np.array([one["shares"] for one in others], dtype=np.float64)
-
-    def draw(ax: Axes) -> None:
-        for i in range(shares.shape[1]):
-            ends = shares[:, i].min(), shares[:, i].max()
-            ax.plot(ends, [i, i], color=LINE, linewidth=4, solid_capstyle="round", zorder=1)
-        for k, one in enumerate(others):
-            colour, mark = (ACCENT, "o") if k == 0 else (INK, "os^Dv*Xp"[k % 8])
-            style: dict[str, Any] = {"color": colour, "marker": mark, "linewidths": 0, "zorder": 3}
-            places = range(shares.shape[1])
-            ax.scatter(shares[k], places, s=34 if k == 0 else 22, label=one["label"], **style)
-        ax.set_yticks(range(len(names)), names, fontsize=8)
-        ax.invert_yaxis()
-        ax.axvline(0, color=INK, linewidth=0.8)
-        ax.xaxis.set_major_formatter(lambda x, _: _tick(x))
-        ax.grid(visible=False)
-        ax.set(xlabel="share of the positive values")
-        ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.4, -0.25))
-
-    return (
-        "Under other models and scores",
-        "Each strip is an owner, each mark its share under one model and score; "
-        f"{others[0]['label']} pays.",
         draw,
     )
 

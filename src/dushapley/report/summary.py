@@ -21,7 +21,7 @@ from dushapley.report.wording import (
 )
 from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
-from dushapley.results.diagnosis import Alternative, Diagnosis
+from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import money
@@ -406,45 +406,32 @@ def why(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:
 
 def _models(diagnosis: Diagnosis, order: Any) -> dict[str, Any]:
     """Each owner's part under every model and score, as a table; nothing where one was named."""
-    if len(diagnosis.alternatives) < 2:
+    others = diagnosis.alternatives
+    if len(others) < 2:
         return {}
-    found = [_alternative(one, order) for one in diagnosis.alternatives]
-    names = [diagnosis.owners[int(i)].owner for i in order]
+    gains = [np.maximum(one.values, 0) for one in others]
+    parts = [gain / (gain.sum() or 1.0) for gain in gains]
+    scores = [decimal(one.u_full, decimals_for([one.u_full])) for one in others]
     return {
-        "titles": [one["label"] for one in found],
+        "titles": [f"{o.model}, {o.scoring} {s}" for o, s in zip(others, scores, strict=True)],
         "rows": [
-            {"name": name, "parts": [percent(one["shares"][k]) for one in found]}
-            for k, name in enumerate(names)
+            {"name": diagnosis.owners[int(i)].owner, "parts": [percent(part[i]) for part in parts]}
+            for i in order
         ],
     }
 
 
 def why_figures(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:
-    """What the grid "trained on, tested on" and the strips of other models draw."""
-    figures: dict[str, Any] = {}
-    if diagnosis is None:
-        return figures
-    matrix = diagnosis.matrix
-    if matrix is not None and matrix.agreement and len(order) <= MOST_DRAWN:
-        place = [int(i) for i in order]
-        further = range(len(place), len(matrix.tested_on))
-        tested = [*place, *further]
-        names = [wrapped(name) for name in distinct_names(matrix.tested_on, NAME_WIDTH)]
-        figures["matrix"] = {
-            "trained_on": [names[i] for i in place],
-            "tested_on": [names[j] for j in tested],
-            "agreement": [[matrix.agreement[i][j] for j in tested] for i in place],
-        }
-    if len(diagnosis.alternatives) > 1 and len(order) <= MOST_DRAWN:
-        figures["alternatives"] = [_alternative(one, order) for one in diagnosis.alternatives]
-    return figures
-
-
-def _alternative(one: Alternative, order: Any) -> dict[str, Any]:
-    values = np.array(one.values)[np.asarray(order)]
-    gained = float(np.maximum(values, 0).sum()) or 1.0
-    score = decimal(one.u_full, decimals_for([one.u_full]))
-    return {
-        "label": f"{one.model}, {one.scoring} {score}",
-        "shares": (values / gained).tolist(),
+    """What the grid "trained on, tested on" draws."""
+    matrix = None if diagnosis is None else diagnosis.matrix
+    if matrix is None or not matrix.agreement or len(order) > MOST_DRAWN:
+        return {}
+    place = [int(i) for i in order]
+    tested = [*place, *range(len(place), len(matrix.tested_on))]
+    names = [wrapped(name) for name in distinct_names(matrix.tested_on, NAME_WIDTH)]
+    grid = {
+        "trained_on": [names[i] for i in place],
+        "tested_on": [names[j] for j in tested],
+        "agreement": [[matrix.agreement[i][j] for j in tested] for i in place],
     }
+    return {"matrix": grid}
