@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from dushapley.data.formats.reader import interpret
 from dushapley.data.reading import INTERPRETING, Reading
 from dushapley.data.tables import listed, split_by_owner
 from dushapley.errors import InvalidOption, InvalidOwners
+from dushapley.terminal import DECEPTIVE
 from dushapley.validation import suggestion
 
 if TYPE_CHECKING:
@@ -226,13 +228,13 @@ def _lacking(files: Sequence[SourceFile]) -> str:
 def one_name(frames: Frames, wanted: Sequence[str]) -> list[Finding]:
     """Give columns whose names differ in spelling only one name, where that is without doubt."""
     names = [[str(name) for name in frame.columns] for frame in frames.values()]
-    twins = {k for own in names for k, n in Counter(map(spelling_key, own)).items() if n > 1}
+    twins = {k for own in names for k, n in Counter(map(folded, own)).items() if n > 1}
     spelling = one_spelling(name for own in names for name in own)
-    named = {spelling_key(wish): wish for wish in wanted if wish in spelling}
+    named = {folded(wish): wish for wish in wanted if wish in spelling}
     findings = []
     for file, frame in frames.items():
-        alone = (n for n in map(str, frame.columns) if spelling_key(n) not in twins)
-        new = {n: s for n in alone if (s := named.get(spelling_key(n), spelling[n])) != n}
+        alone = (n for n in map(str, frame.columns) if folded(n) not in twins)
+        new = {n: s for n in alone if (s := named.get(folded(n), spelling[n])) != n}
         if new:
             frames[file] = frame.rename(columns=new)
         findings += [
@@ -347,15 +349,19 @@ def _differing(
     )
 
 
-def spelling_key(text: str) -> str:
-    """What two spellings share that differ only in case, spaces or Unicode form.
+def folded(text: str) -> str:
+    """Reduce a spelling to what remains without case, spaces around and between, and Unicode form.
 
     Examples
     --------
-    >>> spelling_key(" Yes ") == spelling_key("yes")
-    True
+    >>> folded(" Yes") == folded("yes"), folded("MÃ¼nchen") == folded("München")
+    (True, True)
     """
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    with suppress(UnicodeError):
+        text = text.encode("cp1252").decode("utf-8")  # text that was decoded wrongly once
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    seen = "".join(c for c in plain if unicodedata.category(c) not in DECEPTIVE or c.isspace())
+    return " ".join(seen.split())
 
 
 def one_spelling(words: Iterable[str]) -> dict[str, str]:
@@ -363,8 +369,8 @@ def one_spelling(words: Iterable[str]) -> dict[str, str]:
     counts = Counter(words)
     best: dict[str, str] = {}
     for word in sorted(counts, key=lambda word: (-counts[word], word)):
-        best.setdefault(spelling_key(word), word)
-    return {word: best[spelling_key(word)] for word in counts}
+        best.setdefault(folded(word), word)
+    return {word: best[folded(word)] for word in counts}
 
 
 def merged_owners(tables: dict[str, pd.DataFrame], reading: Reading) -> dict[str, pd.DataFrame]:
@@ -403,12 +409,12 @@ def mark_positive(
     """
     if not reading.positive:
         return []
-    wanted = {spelling_key(label): label for label in reading.positive}
+    wanted = {folded(label): label for label in reading.positive}
     seen: set[str] = set()
     own: dict[str, set[str]] = {}
     for name, table in tables.items():
         if target in table.columns:
-            labels = table[target].map(lambda x: spelling_key(as_text(x)), na_action="ignore")
+            labels = table[target].map(lambda x: folded(as_text(x)), na_action="ignore")
             own[name] = set(labels.dropna())
             seen |= own[name]
             marked = labels.isin(list(wanted)).astype("int64")

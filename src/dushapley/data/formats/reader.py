@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.data.dates import dates_in
-from dushapley.data.formats.columnar import read_json_lines, read_parquet
-from dushapley.data.formats.databases import read_database
+from dushapley.data.formats.columnar import read_database, read_json_lines, read_parquet
 from dushapley.data.formats.raw import Account, Raw
 from dushapley.data.formats.text import read_text
 from dushapley.data.formats.unpacking import PACKED, refuse_too_many_bytes, unpacked
