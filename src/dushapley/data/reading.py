@@ -14,6 +14,19 @@ from dushapley.validation import is_number, is_whole, suggestion
 
 MAX_ROWS, MAX_BYTES = 50_000_000, 4 * 10**9
 """The most that is read of one file, unless told otherwise; bytes after unpacking."""
+TEXT = (".csv", ".tsv", ".txt", ".tab")
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
+PARQUET = (".parquet", ".pq")
+JSON_LINES = (".jsonl", ".ndjson")
+DATABASES = (".sqlite", ".sqlite3", ".db")
+PLAIN_ENDINGS = TEXT + WORKBOOKS + PARQUET + JSON_LINES + DATABASES
+ENDINGS = (
+    *(f"{ending}.gz" for ending in TEXT + JSON_LINES),
+    *(f"{ending}.zip" for ending in PLAIN_ENDINGS),
+    *PLAIN_ENDINGS,
+    ".zip",
+)
+"""How names of tables end, the longer endings first."""
 MERGES = ("labels", "owners", "categories")
 CHOICES: dict[str, tuple[str, ...]] = {
     "decimal": (".", ","),

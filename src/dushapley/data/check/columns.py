@@ -151,9 +151,9 @@ def _first_strange(cells: Array, usual: str) -> int:
 
 def missing_targets(survey: Survey) -> Iterator[Finding]:
     """Rows without a target: nothing can be learnt from them, or tested on them."""
-    for name, table in survey.everybody.items():
-        held = survey.target in table.columns
-        gone = np.flatnonzero(lacks_target(table, survey.target)) if held else ()
+    held = {name: t for name, t in survey.everybody.items() if survey.target in t.columns}
+    for name, table in held.items():
+        gone = np.flatnonzero(lacks_target(table, survey.target))
         if len(gone):
             row = row_of(table, int(gone[0]))
             yield Finding(

@@ -130,7 +130,7 @@ def _apart(values: FloatArray, holder: Array) -> Array:
     """Whether an owner's median is far from the usual one (owners × columns)."""
     import pandas as pd
 
-    points = pd.DataFrame(values).groupby(holder).quantile([0.05, 0.5, 0.95], "nearest")
+    points = pd.DataFrame(values).groupby(holder).quantile(np.array([0.05, 0.5, 0.95]), "nearest")
     low, middle, high = (points.xs(q, level=1).to_numpy() for q in (0.05, 0.5, 0.95))
     usual = np.nanmedian(middle, axis=0)
     if len(middle) == 2:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dushapley.data.formats.raw import Account, Raw
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.json as json_lines
+import pyarrow.parquet as parquet
+
+from dushapley.data.formats.raw import Account, Raw, as_text
 from dushapley.data.formats.text import as_utf8
 from dushapley.data.formats.unpacking import refuse_too_many_bytes, refuse_too_many_rows
 from dushapley.data.reading import Reading
 from dushapley.errors import InvalidOwners
 from dushapley.validation import suggestion
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 BATCH = 1 << 16
 FIXED = 8
@@ -47,9 +50,6 @@ def read_parquet(content: bytes, reading: Reading, account: Account) -> pd.DataF
 
 def _parquet_table(content: bytes, reading: Reading, account: Account) -> pa.Table:
     """All rows, counted before and while they are unpacked."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
     words = _names_of_words(parquet.ParquetFile(BytesIO(content)).schema_arrow)
     file = parquet.ParquetFile(BytesIO(content), read_dictionary=words)
     found = file.metadata
@@ -70,17 +70,12 @@ def _parquet_table(content: bytes, reading: Reading, account: Account) -> pa.Tab
 
 def _names_of_words(schema: pa.Schema) -> list[str]:
     """Columns of text, kept as a dictionary until their real size is known."""
-    import pyarrow as pa
-
     able = (pa.types.is_string, pa.types.is_binary)
     return [field.name for field in schema if any(test(field.type) for test in able)]
 
 
 def _expanded(column: pa.Array) -> int:
     """Bytes of a column once every row has its own copy."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     if not pa.types.is_string(column.dictionary.type):
@@ -91,8 +86,6 @@ def _expanded(column: pa.Array) -> int:
 
 def _decoded(table: pa.Table) -> pa.Table:
     """Text as text again, with what pandas wrote about the columns."""
-    import pyarrow as pa
-
     columns = []
     for column, field in zip(table.columns, table.schema, strict=True):
         plain = pa.types.is_dictionary(field.type) and pa.types.is_string(field.type.value_type)
@@ -104,15 +97,12 @@ def _decoded(table: pa.Table) -> pa.Table:
 
 def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
     """One JSON object per line; all with the same names, none nested."""
-    import pyarrow as pa
-    import pyarrow.json as arrow
-
     refuse_too_many_rows(account.name, content.count(b"\n"), reading)
     text = as_utf8(content, reading, account)
     try:
-        table = arrow.read_json(
+        table = json_lines.read_json(
             BytesIO(text),
-            arrow.ReadOptions(block_size=max(1 << 20, min(len(text) + 1, 1 << 30))),
+            json_lines.ReadOptions(block_size=max(1 << 20, min(len(text) + 1, 1 << 30))),
         )
     except (pa.ArrowException, ValueError, OSError) as error:
         raise InvalidOwners(
@@ -130,16 +120,11 @@ def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
 
 def cells_of(columns: Iterator[tuple[str, list[Any]]]) -> pa.Table:
     """Columns of Python's own values as Arrow's: numbers, dates or truth values, else text."""
-    import pyarrow as pa
-
     made = [(name, _typed(cells)) for name, cells in columns]
     return pa.table([column for _, column in made], names=[name for name, _ in made])
 
 
 def _typed(cells: list[Any]) -> pa.Array:
-    import datetime as dt
-
-    import pyarrow as pa
 
     kinds = {type(cell) for cell in cells if cell is not None}
     if not kinds:
@@ -156,20 +141,10 @@ def _typed(cells: list[Any]) -> pa.Array:
 
 
 def _moment(cell: Any) -> Any:
-    import datetime as dt
 
     if cell is None or isinstance(cell, dt.datetime):
         return cell
     return dt.datetime(cell.year, cell.month, cell.day)  # days have no time zone
-
-
-def as_text(cell: Any) -> str:
-    """A cell as a person would have typed it into a text file."""
-    if isinstance(cell, bytes):
-        return cell.decode("utf-8", "replace")
-    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
-        return str(int(cell))
-    return str(cell)
 
 
 def read_database(content: bytes, path: Path, reading: Reading, account: Account) -> Raw:
