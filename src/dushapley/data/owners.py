@@ -31,6 +31,7 @@ from dushapley.data.tables import (
     aligned_target,
     as_blocks,
     common_frames,
+    features_of,
 )
 from dushapley.errors import InvalidCall, InvalidOwners, SharedRows
 from dushapley.hashing import content_hash
@@ -141,7 +142,11 @@ class Owners:
         names, given = tuple(parts), list(parts.values())
         check_parts(names, given)
         columns = common_columns(names, given)
-        X = of_one_type(names, [part.features(columns) for part in given], "features")
+        X = of_one_type(
+            names,
+            [p.X if columns is None else features_of(p.X, columns) for p in given],
+            "features",
+        )
         targets = [part.y for part in given if part.y is not None]
         return cls(
             names=names,

@@ -119,7 +119,9 @@ def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Fin
     if usual == "number" and not value.isalnum() and not any(c.isdigit() for c in value):
         remedy = f"--read missing={quote(value)}"
     elif column == survey.target:
-        remedy = positive_option(labels_of(survey))
+        tables = [t for t in survey.everybody.values() if survey.target in t.columns]
+        labels = [t[survey.target].dropna().unique()[:50] for t in tables]
+        remedy = positive_option([[plain(label) for label in own] for own in labels])
     return Finding(
         "mixed-types",
         "stop",
@@ -131,12 +133,6 @@ def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Fin
         value=value,
         remedy=remedy,
     )
-
-
-def labels_of(survey: Survey) -> list[list[str]]:
-    """Labels of each holder, as they are written."""
-    tables = [t for t in survey.everybody.values() if survey.target in t.columns]
-    return [[plain(label) for label in t[survey.target].dropna().unique()[:50]] for t in tables]
 
 
 def _first_strange(cells: Array, usual: str) -> int:

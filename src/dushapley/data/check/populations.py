@@ -204,10 +204,9 @@ def inverted_target(survey: Survey) -> Iterator[Finding]:
 
 def _agreement(survey: Survey, goal: FloatArray) -> FloatArray:
     """Correlation of each owner's targets with the score that the others' rows make."""
-    rows = survey.features
-    with np.errstate(all="ignore"):
-        centre = np.nan_to_num(np.nanmean(rows, axis=0)) if rows.size else np.zeros(0)
-        spread = np.nan_to_num(np.nanstd(rows, axis=0))
+    rows = survey.sample[:, : len(survey.numbers)]
+    centre = np.nan_to_num(np.nanmean(rows, axis=0))
+    spread = np.nan_to_num(np.nanstd(rows, axis=0))
     scaled = np.nan_to_num((rows - centre) / np.where(spread > 0, spread, 1))
     parts = [survey.holder == j for j in range(len(survey.names))]
     known = np.nan_to_num(goal, nan=float(np.nanmean(goal)))

@@ -111,30 +111,24 @@ def test_labels(survey: Survey) -> Iterator[Finding]:
     found = test[target].dropna()
     strange = [label for label in found.unique().tolist() if folded(plain(label)) not in known]
     part = float(found.isin(strange).mean()) if strange else 0.0
-    text = survey.kind(target) == "text"
-    sure = part >= (STRANGE if text else 0.5) and len(survey.classes) <= len(found) / 2
-    if part:
-        yield _test_label(survey, found, strange, sure=sure)
-
-
-def _test_label(survey: Survey, found: Any, strange: list[Any], *, sure: bool) -> Finding:
-    assert survey.test is not None
-    rows, target = int(found.isin(strange).sum()), survey.target
-    row = row_of(survey.test, int(np.flatnonzero(survey.test[target].isin(strange))[0]))
+    least = STRANGE if survey.kind(target) == "text" else 0.5
+    sure = part >= least and len(survey.classes) <= len(found) / 2
+    if not part:
+        return
+    row = row_of(test, int(np.flatnonzero(test[target].isin(strange))[0]))
     owners_have = ", ".join(_quoted(label) for label in survey.classes[:6])
-    return Finding(
+    labels = [[*map(plain, survey.classes)], [*map(plain, strange)]]
+    yield Finding(
         "test-labels" if sure else "unseen-label",
         "stop" if sure else "note",
-        f"{rows:,} of {len(found):,} test rows have a label in {target!r} that no owner has "
-        f"({_quoted(strange[0])} in row {row}; owners have {owners_have}), so that no model can be "
-        "right on them.",
+        f"{int(found.isin(strange).sum()):,} of {len(found):,} test rows have a label in "
+        f"{target!r} that no owner has ({_quoted(strange[0])} in row {row}; owners have "
+        f"{owners_have}), so that no model can be right on them.",
         owner=TEST,
         column=target,
         row=row,
         value=plain(strange[0]),
-        remedy=positive_option([[*map(plain, survey.classes)], [*map(plain, strange)]])
-        if sure
-        else None,
+        remedy=positive_option(labels) if sure else None,
     )
 
 

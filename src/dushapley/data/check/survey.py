@@ -136,11 +136,6 @@ class Survey:
         return np.concatenate([of[rows] for of, rows in zip(self.blocks, self.picked, strict=True)])
 
     @cached_property
-    def features(self) -> FloatArray:
-        """The part of the sample that is not the target."""
-        return self.sample[:, : len(self.numbers)]
-
-    @cached_property
     def goals(self) -> FloatArray:
         """Targets of the sample: one column of amounts, or one per class (of two, one)."""
         if not self.classes:

@@ -76,9 +76,7 @@ def _names_of_words(schema: pa.Schema) -> list[str]:
 
 def _expanded(column: pa.Array) -> int:
     """Bytes of a column once every row has its own copy."""
-    if not pa.types.is_dictionary(column.type):
-        return int(column.nbytes)
-    if not pa.types.is_string(column.dictionary.type):
+    if not (pa.types.is_dictionary(column.type) and pa.types.is_string(column.dictionary.type)):
         return int(column.nbytes)
     lengths = compute.binary_length(column.dictionary).take(column.indices)
     return int(compute.sum(lengths).as_py() or 0)
@@ -86,13 +84,11 @@ def _expanded(column: pa.Array) -> int:
 
 def _decoded(table: pa.Table) -> pa.Table:
     """Text as text again, with what pandas wrote about the columns."""
-    columns = []
-    for column, field in zip(table.columns, table.schema, strict=True):
+    fields = []
+    for field in table.schema:
         plain = pa.types.is_dictionary(field.type) and pa.types.is_string(field.type.value_type)
-        columns.append(column.cast(pa.string()) if plain else column)
-    return pa.table(columns, names=table.column_names).replace_schema_metadata(
-        table.schema.metadata
-    )
+        fields.append(field.with_type(pa.string()) if plain else field)
+    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
