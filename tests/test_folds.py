@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 
 import dushapley as ds
-from dushapley.data.splits import folds
+from dushapley.data.owners import folds
 from dushapley.errors import InvalidOwners
 from dushapley.games.model.encoding import Encoding
 

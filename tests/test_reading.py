@@ -418,8 +418,8 @@ def test_encodings_are_detected_and_said(tmp_path: Path, words: str, encoding: s
     path.write_bytes(("x,y\n" + f"{cells}\n" * 20).encode(encoding))
     file = SourceFile.read(path)
     assert words.split(",")[0] in file.table().iloc[0].tolist()
-    assert file.detected["encoding"] == encoding
-    assert file.findings[0].code == "encoding"
+    assert file.account.detected["encoding"] == encoding
+    assert file.account.findings[0].code == "encoding"
     assert file.record()["read"]["encoding"] == encoding
 
 

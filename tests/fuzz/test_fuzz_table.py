@@ -16,8 +16,8 @@ from fuzzing import CASES, Target, bytewise, check
 from hypothesis import given, settings
 
 from dushapley.data.files import SourceFile
-from dushapley.data.findings import refuse_stops
 from dushapley.data.reading import Reading
+from dushapley.errors import InvalidOwners
 
 TABLE = pd.DataFrame(
     {
@@ -119,7 +119,9 @@ def read(path: Path) -> None:
     kind = KINDS[content[0] % len(KINDS)] if content else ".csv"
     file = SourceFile(path.with_name(f"rows{kind}"), "", content[1:])
     table = file.table(READING)
-    refuse_stops(file.findings)
+    stops = [str(finding) for finding in file.account.findings if finding.severity == "stop"]
+    if stops:
+        raise InvalidOwners("\n".join(stops))
     assert all(isinstance(name, str) for name in table.columns)
     assert table.columns.is_unique
 

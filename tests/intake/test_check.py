@@ -15,7 +15,7 @@ from sklearn import datasets
 import dushapley as ds
 from dushapley.cli.main import main
 from dushapley.data.check import examine
-from dushapley.data.check.codes import CODES
+from dushapley.data.findings import CODES
 from dushapley.data.intake import Intake
 from dushapley.errors import InvalidOption
 

@@ -15,7 +15,7 @@ import pytest
 from family import CASES, Case, Folder
 
 import dushapley as ds
-from dushapley.data.check.codes import CODES
+from dushapley.data.findings import CODES
 from dushapley.errors import SharedRows, UnresolvedFindings
 
 Content = dict[str, dict[str, list[Any]]]

@@ -17,7 +17,7 @@ from dushapley.cli.data import Inputs
 from dushapley.cli.delivery import about, precision_of
 from dushapley.cli.job import Job
 from dushapley.cli.quote import agree_on_evaluations
-from dushapley.data.files import SourceFile, sources
+from dushapley.data.files import SourceFile, opened
 from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
 from dushapley.games.model.catalogue import MODELS
 from dushapley.settlement.comparison import TOLERANCE, first_difference, scale_of
@@ -72,9 +72,9 @@ def verify(
     means = o.Means(jobs=jobs, yes=yes)
     data = as_stored(settlement)
     stored, record = Settlement.from_dict(data), recorded(data)
-    opened = sources(files)
-    refuse_other_files(opened, record["inputs"])
-    inputs = by_role(opened, record["inputs"])
+    sources, _ = opened(files)
+    refuse_other_files(sources, record["inputs"])
+    inputs = by_role(sources, record["inputs"])
 
     def of_values() -> list[Finding]:
         job = recorded_job(record, inputs, model).opened(inputs)

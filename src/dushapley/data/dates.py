@@ -6,16 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dushapley.data.formats.raw import Account
 from dushapley.data.numbers import TextColumn
 from dushapley.data.reading import Reading
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DAYS = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y",
@@ -37,10 +35,10 @@ def dates_in(
     """Replace columns of dates written as text, telling how."""
     for name, column in columns.items():
         able = _formats(column, reading)
-        if able:
-            parsed = _parsed(column, able, reading, account)
-            if parsed is not None:
-                frame[name] = parsed.set_axis(frame.index)
+        moments = _parsed(column, able, reading, account) if able else None
+        if moments is not None:
+            padded = np.append(moments.to_numpy(), np.datetime64("NaT"))
+            frame[name] = padded[column.codes]
 
 
 def _formats(column: TextColumn, reading: Reading) -> list[str]:
@@ -73,31 +71,25 @@ def _shapes() -> dict[str, re.Pattern[str]]:
 
 def _times(entries: Sequence[str], form: str) -> Any:
     """Entries as moments without a time zone; NaT for those of another format."""
-    import pandas as pd
-
     try:
         moments = pd.Series(
             pd.to_datetime(list(entries), format=form, errors="coerce", utc="%z" in form)
         )
     except (ValueError, OverflowError):
         return pd.Series([pd.NaT] * len(entries), dtype="datetime64[us]")
-    if moments.dt.tz is not None:
-        moments = moments.dt.tz_localize(None)
-    return moments.astype("datetime64[us]")
+    return moments.dt.tz_localize(None).astype("datetime64[us]")
 
 
 def _parsed(
     column: TextColumn, able: Sequence[str], reading: Reading, account: Account
 ) -> pd.Series[Any] | None:
-    import pandas as pd
-
     entries = column.entries.to_pylist()
     moments = {form: _times(entries, form) for form in able}
     whole = [form for form in able if moments[form].notna().all()]
     if not whole:
         moments |= {f: _times(entries, f) for f in _shaped(entries, reading) if f not in moments}
-        return _mixed(column, entries, moments, account)
-    form, sure = _decided(column, entries, whole, moments, reading, account)
+        return _mixed(column, moments, account)
+    form, sure = _decided(column, whole, moments, reading, account)
     if sure and "%Y-%m-%d" not in form:
         account.detected.setdefault("dates", {})[column.name] = form
         account.note(
@@ -106,18 +98,11 @@ def _parsed(
             f"{moments[form].iloc[0]:%Y-%m-%d}.",
             column=column.name,
         )
-    return pd.Series(_spread(moments[form].to_numpy(), column))
-
-
-def _spread(moments: Any, column: TextColumn) -> Any:
-    """Moments of the entries, row by row."""
-    padded = np.append(moments, np.datetime64("NaT"))
-    return padded[column.codes]
+    return moments[form]
 
 
 def _decided(
     column: TextColumn,
-    entries: Sequence[str],
     whole: Sequence[str],
     moments: dict[str, Any],
     reading: Reading,
@@ -132,14 +117,11 @@ def _decided(
     if different:
         row = int(np.argmax((moments[wanted[0]] != moments[different[0]]).to_numpy()))
         readings = f"{moments[wanted[0]][row]:%Y-%m-%d} or {moments[different[0]][row]:%Y-%m-%d}"
-        _tell_two_ways(
-            column, entries, row, f"may be {readings}",
-            "--read dates=day-first or --read dates=month-first", account,
-        )  # fmt: skip
+        remedy = "--read dates=day-first or --read dates=month-first"
+        _tell_two_ways(column, row, f"may be {readings}", remedy, account)
     elif "%y" in wanted[0]:
-        _tell_two_ways(
-            column, entries, 0, "does not tell its century", f"--read dates={wanted[0]}", account
-        )
+        remedy = f"--read dates={wanted[0]}"
+        _tell_two_ways(column, 0, "does not tell its century", remedy, account)
     return wanted[0], not different and "%y" not in wanted[0]
 
 
@@ -147,47 +129,30 @@ def _order(form: str) -> str:
     return "day-first" if form.startswith("%d") else "month-first" if form[1] in "mbB" else "iso"
 
 
-def _tell_two_ways(
-    column: TextColumn,
-    entries: Sequence[str],
-    entry: int,
-    how: str,
-    remedy: str,
-    account: Account,
-) -> None:
-    row = column.first_row(entry)
-    account.tell(
-        "ambiguous-date",
-        "stop",
-        f"Column {column.name!r} of {account.name} holds dates that can be read in two ways: "
-        f"{entries[entry]!r} in row {row} {how}, and nothing in the column decides.",
-        column=column.name,
-        row=row,
-        value=entries[entry],
-        remedy=remedy,
+def _tell_two_ways(column: TextColumn, entry: int, how: str, remedy: str, account: Account) -> None:
+    before, after = (
+        "holds dates that can be read in two ways:",
+        f" {how}, and nothing in the column",
     )
+    column.stop(account, "ambiguous-date", entry, before, f"{after} decides", remedy)
 
 
-def _mixed(
-    column: TextColumn, entries: Sequence[str], moments: dict[str, Any], account: Account
-) -> pd.Series[Any] | None:
+def _mixed(column: TextColumn, moments: dict[str, Any], account: Account) -> pd.Series[Any] | None:
     """A column in which no format fits every entry: several formats, or something among dates."""
-    import pandas as pd
-
     table = pd.DataFrame(moments)
     known = table.notna().any(axis=1).to_numpy()
     present = column.codes[column.codes >= 0]
     if known[present].mean() < 0.5:
         return None
     if not known.all():
-        _tell_of_strays(column, entries, known, account)
+        column.tell_of_strays(account, "dates", np.flatnonzero(~known))
         return None
     low, high = table.min(axis=1), table.max(axis=1)
     open_ = np.flatnonzero((low != high).to_numpy())
     if len(open_):
         first = int(open_[0])
         readings = f"may be {low[first]:%Y-%m-%d} or {high[first]:%Y-%m-%d}"
-        _tell_two_ways(column, entries, first, readings, "one format for the whole column", account)
+        _tell_two_ways(column, first, readings, "one format for the whole column", account)
     else:
         used = table.columns[table.notna().any()].tolist()
         account.note(
@@ -196,31 +161,11 @@ def _mixed(
             f"({', '.join(used[:4])}); each is read as it is written.",
             column=column.name,
         )
-    return pd.Series(_spread(low.to_numpy(), column))
-
-
-def _tell_of_strays(
-    column: TextColumn, entries: Sequence[str], known: Any, account: Account
-) -> None:
-    words = [entries[int(k)] for k in np.flatnonzero(~known)]
-    first = int(np.argmax(~known))
-    account.tell(
-        "stray-text",
-        "stop",
-        f"Column {column.name!r} of {account.name} holds dates, but {words[0]!r} in row "
-        f"{column.first_row(first)}.",
-        column=column.name,
-        row=column.first_row(first),
-        value=words[0],
-        remedy=f"--read missing='{','.join(words[:5])}' if that stands for a missing value, or "
-        f"--read text='{column.name}' if the column is text",
-    )
+    return low
 
 
 def as_dates(values: pd.Series[Any]) -> pd.Series[Any] | None:
     """Numbers that count days as spreadsheets do, or that are written like 20221231, as dates."""
-    import pandas as pd
-
     present = values.dropna()
     if present.between(*SERIAL).all() and len(present):
         start = np.datetime64("1899-12-30", "us")

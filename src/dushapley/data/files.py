@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dushapley.data.findings import Finding
 from dushapley.data.formats.raw import Account
-from dushapley.data.formats.reader import ENDINGS, read_frame
 from dushapley.data.formats.unpacking import refuse_too_many_bytes
-from dushapley.data.reading import MAX_BYTES, Reading
+from dushapley.data.reading import ENDINGS, MAX_BYTES, Reading
 from dushapley.errors import InvalidOwners
 from dushapley.hashing import sha256
 
@@ -40,15 +40,12 @@ class SourceFile:
         The bytes, until somebody takes them.
     known
         What was detected when it was read before; it is not detected again.
-    account
-        How its table was read, once it was.
     """
 
     path: Path
     sha256: str
     content: bytes | None = field(repr=False)
     known: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    account: Account | None = field(default=None, repr=False)
 
     @classmethod
     def read(cls, path: PathLike, most: int = MAX_BYTES) -> SourceFile:
@@ -73,20 +70,15 @@ class SourceFile:
         """Whose file it is, by its name."""
         return owner_name(self.path)
 
-    @property
-    def detected(self) -> dict[str, Any]:
-        """How it was read, where that differs from plain CSV; empty before `table`."""
-        return {} if self.account is None else self.account.detected
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What reading it noticed; empty before `table`."""
-        return [] if self.account is None else self.account.findings
+    @cached_property
+    def account(self) -> Account:
+        """How it was read and what that noticed; empty before `table`."""
+        return Account(self.path.name, self.owner)
 
     def record(self, role: str = "owners") -> dict[str, Any]:
         """Name, role and hash, and what was detected, for the record of a settlement."""
         plain = {"name": self.path.name, "role": role, "sha256": self.sha256}
-        read = {key: value for key, value in self.detected.items() if key in RECORDED}
+        read = {key: value for key, value in self.account.detected.items() if key in RECORDED}
         return plain | ({"read": read} if read else {})
 
     def table(self, reading: Reading | None = None, owner: str | None = None) -> pd.DataFrame:
@@ -99,9 +91,11 @@ class SourceFile:
         owner
             Whom findings name; None: the one that the file is named after.
         """
+        from dushapley.data.formats.reader import read_frame  # pandas comes with it
+
         how = reading or Reading()
-        known = {key: str(self.known[key]) for key in RECORDED if key in self.known}
-        again = {key: value for key, value in known.items() if getattr(how, key) is None}
+        known = [key for key in RECORDED if key in self.known and getattr(how, key) is None]
+        again = {key: str(self.known[key]) for key in known}
         self.account = Account(self.path.name, owner or self.owner, known=again)
         table = read_frame(self.path, self.take(), how, self.account)
         self.account.detected |= again
@@ -123,11 +117,6 @@ def refuse_special(file: Path, most: int) -> None:
     refuse_too_many_bytes(file.name, about.st_size, most)
 
 
-def sources(files: PathLike | Iterable[PathLike | SourceFile]) -> list[SourceFile]:
-    """Files opened, each once; those that are open already stay as they are."""
-    return opened(files)[0]
-
-
 def opened(
     files: PathLike | Iterable[PathLike | SourceFile],
 ) -> tuple[list[SourceFile], tuple[Finding, ...]]:
@@ -135,9 +124,7 @@ def opened(
     given = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     known = [file for file in given if isinstance(file, SourceFile)]
     named = [file for file in given if not isinstance(file, SourceFile)]
-    if known and not named:
-        return known, ()
-    found = listing(named)
+    found = listing(named) if named or not known else Listing([], ())
     return known + [SourceFile.read(path) for path in found.files], found.skipped
 
 
@@ -158,12 +145,10 @@ def listing(paths: PathLike | Iterable[Any]) -> Listing:
     files: list[Path] = []
     skipped: list[Finding] = []
     for path in map(Path, given):
-        if os.path.isdir(path):  # False, not an error, for names that no file can have
-            inside, left = _sorted_out(path)
-            files += inside
-            skipped += left
-        else:
-            files.append(path)
+        # no folder, rather than an error, where no file can have this name
+        inside, left = _sorted_out(path) if os.path.isdir(path) else ([path], [])
+        files += inside
+        skipped += left
     if not files:
         raise InvalidOwners("No files were given; pass one file per owner, or a folder of them.")
     return Listing(files, tuple(skipped))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dushapley.data.dates import as_dates
 from dushapley.data.files import SourceFile
 from dushapley.data.findings import Finding
-from dushapley.data.formats.columnar import as_text
-from dushapley.data.formats.raw import Account, Raw
-from dushapley.data.formats.reader import interpret
+from dushapley.data.formats.raw import Account, Raw, as_text
 from dushapley.data.reading import INTERPRETING, Reading
 from dushapley.data.tables import listed, split_by_owner
 from dushapley.errors import InvalidOption, InvalidOwners
+from dushapley.terminal import DECEPTIVE
 from dushapley.validation import suggestion
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def take_in(
             frames[file] = file.table(how.of(file.path.name), whose)
         except InvalidOwners as error:
             findings.append(unreadable(file, whose or file.owner, error))
-        findings += file.findings
+        findings += file.account.findings
     if everybody and not any(finding.code == "unreadable-file" for finding in findings):
         refuse_idle_marks(how, list(frames))
     needed = [name for name in (target, owner) if name is not None]
@@ -92,9 +91,12 @@ def take_in(
     findings += left_out(frames, how, needed) if how.common_columns else []
     frames = chosen_columns(frames, how, needed)
     findings += matched_columns(frames, how, needed)
-    detected = {file.path.name: file.detected for file in frames if file.detected}
+    detected = {file.path.name: file.account.detected for file in frames if file.account.detected}
     tested = None if test is None else frames.pop(test, None)
-    tables = merged_owners(_by_owner(frames, owner, target, findings), how)
+    parts = {file.owner: frame for file, frame in frames.items()}
+    if owner is not None and frames:
+        parts = split_by_owner(together(frames, findings), owner, target)
+    tables = merged_owners(parts, how)
     everything = tables | ({} if tested is None else {TEST: tested})
     merge_spellings(list(everything.values()), how, target)
     findings += mark_positive(everything, how, target)
@@ -105,6 +107,8 @@ def take_in_table(
     table: pd.DataFrame, *, owner: str, target: str, reading: Reading | None = None
 ) -> Intake:
     """The same for one table of all owners, whose text is read only if a key asks for it."""
+    from dushapley.data.formats.reader import interpret
+
     how = reading or Reading()
     account = Account("the table", "the table")
     if set(how.changed()) & set(INTERPRETING):
@@ -151,22 +155,23 @@ def refuse_other_files(reading: Reading, files: Sequence[SourceFile]) -> None:
 
 def refuse_idle_marks(reading: Reading, files: Sequence[SourceFile]) -> None:
     """Refuse a mark of missing values that no cell holds: it is misspelt, or another is meant."""
-    accounts = [(file.path.name, file.account) for file in files if file.account is not None]
-    seen = {mark for _, account in accounts for mark in account.marks}
+    accounts = [file.account for file in files]
+    seen = {mark for account in accounts for mark in account.marks}
     for mark in reading.missing:
         if mark not in seen:
             raise InvalidOwners(f"missing names {mark!r}, which no cell of any file holds.")
-    for name, account in accounts:
-        for mark in reading.files.get(name, {}).get("missing", ()):
+    for account in accounts:
+        for mark in reading.files.get(account.name, {}).get("missing", ()):
             if mark not in account.marks:
-                raise InvalidOwners(f"missing names {mark!r}, which no cell of {name} holds.")
+                raise InvalidOwners(
+                    f"missing names {mark!r}, which no cell of {account.name} holds."
+                )
 
 
 def unreadable(file: SourceFile, whose: str, error: InvalidOwners) -> Finding:
     """The finding about a file that holds no table."""
-    message = str(error)
-    if file.path.name not in message:
-        message = f"{file.path.name}: {message}"
+    name = file.path.name
+    message = str(error) if name in str(error) else f"{name}: {error}"
     if whose == TEST:
         return Finding("unreadable-file", "stop", message, whose)
     message = f"{message} If accepted, it is left out."
@@ -200,39 +205,35 @@ def chosen_columns(frames: Frames, reading: Reading, needed: Sequence[str]) -> F
 
 def left_out(frames: Frames, reading: Reading, needed: Sequence[str]) -> list[Finding]:
     """What nobody's model may use for the sake of those who lack it: it can move every value."""
-    lacking: dict[str, list[SourceFile]] = {}
+    findings = []
     for name in dict.fromkeys(str(name) for frame in frames.values() for name in frame.columns):
         without = [file for file, frame in frames.items() if name not in frame.columns]
         if without and name not in (*reading.drop, *needed):
-            lacking[name] = without
-    return [
-        Finding(
-            "column-left-out",
-            "note",
-            f"The column {name!a} is left out for everybody, as common-columns asks: "
-            f"{_lacking(files)} it.",
-            whose(files[0]),
-            name,
-        )
-        for name, files in lacking.items()
-    ]
-
-
-def _lacking(files: Sequence[SourceFile]) -> str:
-    first = ascii(whose(files[0]))
-    return f"{first} lacks" if len(files) == 1 else f"{first} and {len(files) - 1} more lack"
+            first, more = without[0].account.owner, len(without) - 1
+            lack = f"{first!a} and {more} more lack" if more else f"{first!a} lacks"
+            findings.append(
+                Finding(
+                    "column-left-out",
+                    "note",
+                    f"The column {name!a} is left out for everybody, as common-columns asks: "
+                    f"{lack} it.",
+                    first,
+                    name,
+                )
+            )
+    return findings
 
 
 def one_name(frames: Frames, wanted: Sequence[str]) -> list[Finding]:
     """Give columns whose names differ in spelling only one name, where that is without doubt."""
     names = [[str(name) for name in frame.columns] for frame in frames.values()]
-    twins = {k for own in names for k, n in Counter(map(spelling_key, own)).items() if n > 1}
+    twins = {k for own in names for k, n in Counter(map(folded, own)).items() if n > 1}
     spelling = one_spelling(name for own in names for name in own)
-    named = {spelling_key(wish): wish for wish in wanted if wish in spelling}
+    named = {folded(wish): wish for wish in wanted if wish in spelling}
     findings = []
     for file, frame in frames.items():
-        alone = (n for n in map(str, frame.columns) if spelling_key(n) not in twins)
-        new = {n: s for n in alone if (s := named.get(spelling_key(n), spelling[n])) != n}
+        alone = (n for n in map(str, frame.columns) if folded(n) not in twins)
+        new = {n: s for n in alone if (s := named.get(folded(n), spelling[n])) != n}
         if new:
             frames[file] = frame.rename(columns=new)
         findings += [
@@ -241,7 +242,7 @@ def one_name(frames: Frames, wanted: Sequence[str]) -> list[Finding]:
                 "note",
                 f"{file.path.name} calls a column {name!a}, where others write "
                 f"{usual!a}: taken as one, as they differ in spelling only.",
-                whose(file),
+                file.account.owner,
                 usual,
                 value=name,
             )
@@ -259,7 +260,7 @@ def matched_columns(frames: Frames, reading: Reading, needed: Sequence[str]) -> 
         kinds = {file: frame[name].dtype.kind for file, frame in holders.items()}
         if "M" in kinds.values() and name not in needed:
             findings += _serial_dates(name, holders, kinds)
-        percent = [f for f in holders if name in f.detected.get("percent columns", ())]
+        percent = [f for f in holders if name in f.account.detected.get("percent columns", ())]
         plain = [f for f in holders if f not in percent and kinds[f] in "iuf"]
         if percent and plain and reading.percent is None:
             findings += [_percent(name, file) for file in percent]
@@ -267,6 +268,8 @@ def matched_columns(frames: Frames, reading: Reading, needed: Sequence[str]) -> 
 
 
 def _serial_dates(name: str, holders: Frames, kinds: Mapping[SourceFile, str]) -> list[Finding]:
+    from dushapley.data.dates import as_dates
+
     findings = []
     for file, frame in holders.items():
         moments = as_dates(frame[name]) if kinds[file] in "iuf" else None
@@ -280,17 +283,12 @@ def _serial_dates(name: str, holders: Frames, kinds: Mapping[SourceFile, str]) -
                 "note",
                 f"Column {name!r} of {file.path.name} counts days as spreadsheets do, where others "
                 f"have dates: {first:g} is read as {moments.dropna().iloc[0]:%Y-%m-%d}.",
-                whose(file),
+                file.account.owner,
                 name,
                 value=f"{first:g}",
             )
         )
     return findings
-
-
-def whose(file: SourceFile) -> str:
-    """Whom findings about a file name."""
-    return file.owner if file.account is None else file.account.owner
 
 
 def _percent(name: str, file: SourceFile) -> Finding:
@@ -299,19 +297,10 @@ def _percent(name: str, file: SourceFile) -> Finding:
         "stop",
         f"Column {name!r} of {file.path.name} has percent signs, where others have none: 12% may "
         "be 12 or 0.12.",
-        whose(file),
+        file.account.owner,
         name,
         remedy="--read percent=points (12) or --read percent=fraction (0.12)",
     )
-
-
-def _by_owner(
-    frames: Frames, owner: str | None, target: str, findings: list[Finding]
-) -> dict[str, pd.DataFrame]:
-    """One table per owner; files of several owners are put together first."""
-    if owner is None:
-        return {file.owner: frame for file, frame in frames.items()}
-    return split_by_owner(together(frames, findings), owner, target) if frames else {}
 
 
 def together(frames: Frames, findings: list[Finding]) -> pd.DataFrame:
@@ -320,42 +309,40 @@ def together(frames: Frames, findings: list[Finding]) -> pd.DataFrame:
 
     tables = list(frames.values())
     common = [n for n in tables[0].columns if all(n in table.columns for table in tables)]
-    first = next(iter(frames))
+    first = next(iter(frames)).path.name
     for file, table in frames.items():
         lacks = [name for name in tables[0].columns if name not in table.columns]
         extra = [name for name in table.columns if name not in tables[0].columns]
-        if lacks:
-            findings.append(_differing("lacking-column", "lacks", lacks, file, first))
-        if extra:
-            findings.append(_differing("extra-column", "has, in addition,", extra, file, first))
+        for code, words, names in (
+            ("lacking-column", "lacks", lacks),
+            ("extra-column", "has, in addition,", extra),
+        ):
+            if names:
+                message = (
+                    f"{file.path.name} {words} {listed(names)}, compared with {first}; all files "
+                    "need the same columns."
+                )
+                remedy = "--read common-columns=yes"
+                owner = file.account.owner
+                findings.append(Finding(code, "stop", message, owner, names[0], remedy=remedy))
     if len(tables) == 1:
         return tables[0]
     return pd.concat([table[common] for table in tables], ignore_index=True)
 
 
-def _differing(
-    code: str, words: str, names: Sequence[str], file: SourceFile, first: SourceFile
-) -> Finding:
-    return Finding(
-        code,
-        "stop",
-        f"{file.path.name} {words} {listed(names)}, compared with {first.path.name}; all files "
-        "need the same columns.",
-        whose(file),
-        names[0],
-        remedy="--read common-columns=yes",
-    )
-
-
-def spelling_key(text: str) -> str:
-    """What two spellings share that differ only in case, spaces or Unicode form.
+def folded(text: str) -> str:
+    """Reduce a spelling to what remains without case, spaces around and between, and Unicode form.
 
     Examples
     --------
-    >>> spelling_key(" Yes ") == spelling_key("yes")
-    True
+    >>> folded(" Yes") == folded("yes"), folded("MÃ¼nchen") == folded("München")
+    (True, True)
     """
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    with suppress(UnicodeError):
+        text = text.encode("cp1252").decode("utf-8")  # text that was decoded wrongly once
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    seen = "".join(c for c in plain if unicodedata.category(c) not in DECEPTIVE or c.isspace())
+    return " ".join(seen.split())
 
 
 def one_spelling(words: Iterable[str]) -> dict[str, str]:
@@ -363,8 +350,8 @@ def one_spelling(words: Iterable[str]) -> dict[str, str]:
     counts = Counter(words)
     best: dict[str, str] = {}
     for word in sorted(counts, key=lambda word: (-counts[word], word)):
-        best.setdefault(spelling_key(word), word)
-    return {word: best[spelling_key(word)] for word in counts}
+        best.setdefault(folded(word), word)
+    return {word: best[folded(word)] for word in counts}
 
 
 def merged_owners(tables: dict[str, pd.DataFrame], reading: Reading) -> dict[str, pd.DataFrame]:
@@ -403,12 +390,12 @@ def mark_positive(
     """
     if not reading.positive:
         return []
-    wanted = {spelling_key(label): label for label in reading.positive}
+    wanted = {folded(label): label for label in reading.positive}
     seen: set[str] = set()
     own: dict[str, set[str]] = {}
     for name, table in tables.items():
         if target in table.columns:
-            labels = table[target].map(lambda x: spelling_key(as_text(x)), na_action="ignore")
+            labels = table[target].map(lambda x: folded(as_text(x)), na_action="ignore")
             own[name] = set(labels.dropna())
             seen |= own[name]
             marked = labels.isin(list(wanted)).astype("int64")

@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as compute
 
 from dushapley.arrays import Array
 from dushapley.data.formats.raw import Account, Raw
 from dushapley.data.reading import Reading
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 SPACES, APOSTROPHES, MINUS = "[ \u00a0\u202f\u2009]", "['’]", "−"
 PROBED = 50
@@ -34,31 +33,29 @@ class Style:
     thousands: str = ""
 
     @property
+    def mark(self) -> str:
+        """A regular expression for what stands between thousands."""
+        return {" ": SPACES, "'": APOSTROPHES}.get(self.thousands, re.escape(self.thousands))
+
+    @property
     def pattern(self) -> str:
         """A regular expression for all of an entry."""
-        mark = {" ": SPACES, "'": APOSTROPHES}.get(self.thousands, re.escape(self.thousands))
-        grouped = rf"\d{{1,3}}(?:{mark}\d{{3}})+|" if self.thousands else ""
+        grouped = rf"\d{{1,3}}(?:{self.mark}\d{{3}})+|" if self.thousands else ""
         point = re.escape(self.decimal)
         return rf"^[+-]?(?:(?:{grouped}\d+)(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?$"
 
     def plain(self, entries: pa.Array) -> pa.Array:
         """Entries as a computer writes numbers."""
-        import pyarrow.compute as compute
-
         if self.thousands:
-            mark = {" ": SPACES, "'": APOSTROPHES}.get(self.thousands, re.escape(self.thousands))
-            entries = compute.replace_substring_regex(entries, mark, "")
-        if self.decimal != ".":
-            entries = compute.replace_substring(entries, self.decimal, ".")
-        return entries
+            entries = compute.replace_substring_regex(entries, self.mark, "")
+        return compute.replace_substring(entries, self.decimal, ".")
 
     def number(self, text: str) -> float | None:
         """One entry as a number, if it is one."""
         text = text.strip().rstrip("%").strip().replace(MINUS, "-")
         if not re.match(self.pattern, text):
             return None
-        mark = {" ": SPACES, "'": APOSTROPHES}.get(self.thousands, re.escape(self.thousands))
-        bare = re.sub(mark, "", text) if self.thousands else text
+        bare = re.sub(self.mark, "", text) if self.thousands else text
         return float(bare.replace(self.decimal, "."))
 
 
@@ -83,9 +80,6 @@ class TextColumn:
     @classmethod
     def of(cls, name: str, values: pd.Series[Any]) -> TextColumn:
         """The entries of a column of text, each once."""
-        import pyarrow as pa
-        import pyarrow.compute as compute
-
         array = pa.array(values, pa.string(), from_pandas=True)
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
@@ -96,8 +90,6 @@ class TextColumn:
 
     def numeric(self, styles: Iterable[Style]) -> list[tuple[Style, Any]]:
         """Of each style, which entries fit it."""
-        import pyarrow.compute as compute
-
         entries = self.bare()
         return [
             (style, compute.match_substring_regex(entries, style.pattern).to_numpy(False))
@@ -106,25 +98,38 @@ class TextColumn:
 
     def bare(self) -> pa.Array:
         """Entries without percent signs."""
-        import pyarrow.compute as compute
-
         return compute.replace_substring_regex(self.entries, r"\s*%$", "")
 
     def first_row(self, entry: int) -> int:
         """Row, from 1, in which an entry first stands."""
         return int(np.argmax(self.codes == entry)) + 1
 
-    def looks_numeric(self) -> bool:
-        """Whether some of the first entries may be numbers: saves the look at all of them."""
-        short = TextColumn(self.name, self.entries[:PROBED], self.codes)
-        fits = [fit for _, fit in short.numeric(STYLES)]
-        return bool(np.any(fits)) if len(self.entries) else False
+    def stop(
+        self, account: Account, code: str, entry: int, before: str, after: str, remedy: str
+    ) -> None:
+        """Add a stop about an entry, whose first row is named."""
+        word, row = self.entries[entry].as_py(), self.first_row(entry)
+        account.tell(
+            code,
+            "stop",
+            f"Column {self.name!r} of {account.name} {before} {word!r} in row {row}{after}.",
+            column=self.name,
+            row=row,
+            value=word,
+            remedy=remedy,
+        )
+
+    def tell_of_strays(self, account: Account, kind: str, strays: Array, more: str = "") -> None:
+        """Add a stop about words among numbers or dates."""
+        marks = ",".join(self.entries[int(k)].as_py() for k in strays[:5])
+        remedy = (
+            f"--read missing='{marks}' if that stands for a missing value, or --read "
+            f"text='{self.name}' if the column is text"
+        )
+        self.stop(account, "stray-text", int(strays[0]), f"holds {kind}, but", more, remedy)
 
     def values(self, style: Style) -> pd.Series[Any]:
         """The numbers, whole ones as such."""
-        import pandas as pd
-        import pyarrow as pa
-
         plain = style.plain(self.bare())
         try:
             numbers = plain.cast(pa.int64())
@@ -154,8 +159,6 @@ def numbers_in(
 
 def text_columns(frame: pd.DataFrame, reading: Reading) -> dict[str, TextColumn]:
     """Columns of text, but for those that are to stay as they are."""
-    import pandas as pd
-
     return {
         str(name): TextColumn.of(str(name), frame[name])
         for name, dtype in frame.dtypes.items()
@@ -167,7 +170,8 @@ def text_columns(frame: pd.DataFrame, reading: Reading) -> dict[str, TextColumn]
 
 def _fit(column: TextColumn, raw: Raw, account: Account) -> bool:
     """Whether a column holds numbers in some style; what stands among numbers is told."""
-    if not column.looks_numeric():
+    probes = TextColumn(column.name, column.entries[:PROBED], column.codes)
+    if not np.any([fit for _, fit in probes.numeric(STYLES)]):  # saves the look at all of them
         return False
     fits = column.numeric(STYLES)
     able = np.any([fit for _, fit in fits], axis=0)
@@ -196,23 +200,11 @@ def _tell_of_strays(column: TextColumn, able: Array, account: Account) -> None:
     """Tell of words among numbers, where most rows are numbers and the words hold no digit."""
     present = column.codes[column.codes >= 0]
     strays = np.flatnonzero(~able)
-    words = [column.entries[int(k)].as_py() for k in strays]
-    if able[present].mean() < 0.5 or any(c.isdigit() for word in words for c in word):
-        return
-    row = column.first_row(int(strays[0]))
-    marks = ",".join(words[:5])
-    count = int((~able[present]).sum())
-    account.tell(
-        "stray-text",
-        "stop",
-        f"Column {column.name!r} of {account.name} holds numbers, but {words[0]!r} in row {row}"
-        f"{f' and text in {count - 1} more rows' * (count > 1)}.",
-        column=column.name,
-        row=row,
-        value=words[0],
-        remedy=f"--read missing='{marks}' if that stands for a missing value, or --read "
-        f"text='{column.name}' if the column is text",
-    )
+    words = "".join(column.entries.take(pa.array(strays)).to_pylist())
+    if able[present].mean() >= 0.5 and not any(map(str.isdigit, words)):
+        count = int((~able[present]).sum())
+        more = f" and text in {count - 1} more rows" * (count > 1)
+        column.tell_of_strays(account, "numbers", strays, more)
 
 
 def _chosen_styles(
@@ -228,7 +220,11 @@ def _chosen_styles(
         if len(able) > 1 and len(decimals) == 1:
             able = [s for s in able if s.decimal in decimals] or able
         if len(able) > 1:
-            _tell_two_ways(column, able, account)
+            readings = [f"{style.number(column.entries[0].as_py()):,}" for style in able[:2]]
+            after = f" may be {' or '.join(readings)}"
+            remedy = f"--read decimal={able[0].decimal} or --read decimal={able[1].decimal}"
+            before = "can be read in two ways:"
+            column.stop(account, "ambiguous-number", 0, before, after, remedy)
         chosen[column.name] = able[0]
     return chosen
 
@@ -251,21 +247,6 @@ def _different(column: TextColumn, reading: Reading) -> list[Style]:
             different.append(style)
             results.append(numbers)
     return different
-
-
-def _tell_two_ways(column: TextColumn, able: Sequence[Style], account: Account) -> None:
-    entry = column.entries[0].as_py()
-    readings = " or ".join(f"{style.number(entry):,}" for style in able[:2])
-    account.tell(
-        "ambiguous-number",
-        "stop",
-        f"Column {column.name!r} of {account.name} can be read in two ways: {entry!r} in row "
-        f"{column.first_row(0)} may be {readings}.",
-        column=column.name,
-        row=column.first_row(0),
-        value=entry,
-        remedy=f"--read decimal={able[0].decimal} or --read decimal={able[1].decimal}",
-    )
 
 
 def _read_points_again(
@@ -301,16 +282,11 @@ def _read_points_again(
 
 def _tell(columns: Sequence[TextColumn], styles: dict[str, Style], account: Account) -> None:
     """Say once for each way of writing which columns it was found in."""
-    for mark, code, words in (
-        ("decimal", "decimal-comma", "decimal commas"),
-        ("thousands", "thousands", "marks between thousands"),
+    for mark, usual, code, words in (
+        ("decimal", ".", "decimal-comma", "decimal commas"),
+        ("thousands", "", "thousands", "marks between thousands"),
     ):
-        written = [
-            c
-            for c in columns
-            if getattr(styles[c.name], mark) not in ("", ".", None)
-            or (mark == "thousands" and styles[c.name].thousands)
-        ]
+        written = [column for column in columns if getattr(styles[column.name], mark) != usual]
         if written:
             entry = written[0].entries[0].as_py()
             number = styles[written[0].name].number(entry)

@@ -27,7 +27,10 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
         target = Path(os.path.realpath(path))
         temporary = target.with_name(f".{token_hex(8)}.tmp")
         try:
-            _write(temporary, data)
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             if target.exists():
                 temporary.chmod(target.stat().st_mode & 0o777)
             temporary.replace(target)
@@ -53,13 +56,6 @@ def in_utf8(text: str, where: str) -> bytes:
             f"{where} could not be written: {around!a} holds characters that are not Unicode, "
             "most likely from a file's name. Rename that file and run the same again."
         ) from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _settle_folder(folder: Path) -> None:

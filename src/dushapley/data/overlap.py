@@ -8,7 +8,6 @@ an owner. Of these rates the highest tenth is left out, lest one copy hide the n
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray, IntArray, Rows
 from dushapley.data.rows import count, is_sparse, is_table
-from dushapley.errors import SharedRows
 
 if TYPE_CHECKING:
     from dushapley.data.owners import Owners
@@ -212,12 +210,6 @@ def tested_rows(owners: Owners, X_test: Rows, y_test: Array) -> list[str]:
         f"{everyone:,} rows of the test set, targets included, are in the owners' data as well: "
         f"scores on them flatter whoever holds them, here {_few(named)}."
     ]
-
-
-def warn_of_shared_rows(owners: Owners) -> None:
-    """Say aloud when the same row, target included, stands in the data of two owners."""
-    for note in copied_rows(owners):
-        warnings.warn(note, SharedRows, stacklevel=4)
 
 
 def _few(names: Sequence[str], most: int = 6) -> str:

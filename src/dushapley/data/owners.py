@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import Array, FloatArray, Rows
-from dushapley.data import splits
+from dushapley.arrays import Array, FloatArray, IntArray, Rows
 from dushapley.data.files import PathLike, SourceFile, opened
 from dushapley.data.formats.objects import (
     as_table,
@@ -22,26 +22,29 @@ from dushapley.data.formats.objects import (
     of_one_type,
 )
 from dushapley.data.intake import Intake, take_in, take_in_table
-from dushapley.data.overlap import row_hashes, warn_of_shared_rows
+from dushapley.data.overlap import copied_rows, row_hashes
 from dushapley.data.reading import Keys, Reading, TableKeys
-from dushapley.data.rows import count, is_table
+from dushapley.data.rows import count, is_table, joined, take, without
 from dushapley.data.tables import (
     aligned,
     aligned_frame,
     aligned_target,
     as_blocks,
     common_frames,
-    without_weights,
+    features_of,
 )
-from dushapley.errors import InvalidCall, InvalidOwners
+from dushapley.errors import InvalidCall, InvalidOwners, SharedRows
 from dushapley.hashing import content_hash
 from dushapley.terminal import html_table, printable
+from dushapley.validation import is_number, is_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dushapley.data.summaries import Kind, Statistics
 
+LEAST_LEFT = 10
+"""Training rows that must remain where more than half of an owner's rows are held out."""
 MOST_SHOWN = 200
 """Owners in a notebook's table."""
 
@@ -139,7 +142,11 @@ class Owners:
         names, given = tuple(parts), list(parts.values())
         check_parts(names, given)
         columns = common_columns(names, given)
-        X = of_one_type(names, [part.features(columns) for part in given], "features")
+        X = of_one_type(
+            names,
+            [p.X if columns is None else features_of(p.X, columns) for p in given],
+            "features",
+        )
         targets = [part.y for part in given if part.y is not None]
         return cls(
             names=names,
@@ -248,16 +255,10 @@ class Owners:
         A single owner is refused unless it is `alone` on purpose, at home with its own rows.
         """
         given = {name: as_table(table) for name, table in tables.items()}
-        given, weights = without_weights(given, weight)
-        columns, blocks = as_blocks(given, target, alone=alone)
-        parts = {name: (*block, weights.get(name)) for name, block in blocks.items()}
-        owners = replace(
-            cls.from_arrays(parts),
-            columns=columns,
-            target=target,
-            frames=common_frames(list(given.values()), columns),
-        )
-        warn_of_shared_rows(owners)
+        parts = as_blocks(given, target, weight, alone=alone)
+        owners = replace(cls.from_arrays(parts), target=target)
+        for note in copied_rows(owners):
+            warnings.warn(note, SharedRows, stacklevel=3)
         return owners
 
     @classmethod
@@ -309,7 +310,25 @@ class Owners:
         >>> kept.sizes.tolist(), len(y_test)
         ([3.0, 3.0], 2)
         """
-        return splits.hold_out(self, fraction, seed)
+        if not is_number(fraction, above=0) or fraction >= 1:
+            raise InvalidOwners(f"A fraction of {fraction!r} cannot be held out; pass, say, 0.2.")
+        if int(self.sizes.min()) < 2:
+            raise InvalidOwners(
+                f"Owner {self.names[self.sizes.argmin()]!r} has a single row, which cannot be in "
+                "training and test set both. Give a test set of its own, or more rows."
+            )
+        sizes = self.sizes.astype(int).tolist()
+        picked = [int(np.clip(round(fraction * n), 1, n - 1)) for n in sizes]
+        for name, n, held in zip(self.names, sizes, picked, strict=True):
+            # up to a half, few rows are the owner's own doing
+            if fraction > 0.5 and n - held < LEAST_LEFT:
+                raise InvalidOwners(
+                    f"Holding out {fraction:g} leaves owner {name!r} {n - held} of its {n} rows "
+                    f"to train on; it takes {LEAST_LEFT}, or at least half. Hold out less, say "
+                    "0.2, or give a test set of its own."
+                )
+        pairs = zip(shuffles(self, seed), picked, strict=True)
+        return split(self, [np.sort(rows[:held]) for rows, held in pairs])
 
     @classmethod
     def from_statistics(cls, files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
@@ -322,9 +341,9 @@ class Owners:
         >>> ds.Owners.from_statistics(owners.statistics()).sizes.tolist()
         [2.0]
         """
-        from dushapley.data.summaries import joined
+        from dushapley.data.summaries import owners_of
 
-        return joined(files)
+        return owners_of(files)
 
     def statistics(self, kind: Kind | None = None) -> tuple[Statistics, ...]:
         """Each owner's rows reduced to sums, to be saved and handed over.
@@ -391,3 +410,33 @@ class Owners:
         more = f"<p>… {len(self) - MOST_SHOWN:,} more</p>" if len(self) > MOST_SHOWN else ""
         table = html_table(("owner", "rows"), cells[:MOST_SHOWN], counts[:MOST_SHOWN])
         return f"<p>{told}</p>{table}{more}"
+
+
+def folds(owners: Owners, number: int, seed: int) -> list[tuple[Owners, Rows, Array]]:
+    """Every row in the test set of exactly one of several splits."""
+    fewest = int(owners.sizes.min())
+    if not is_whole(number, least=2, most=fewest):
+        raise InvalidOwners(
+            f"The number of folds is {number!r}: there must be at least 2, and no more than "
+            f"the smallest owner has rows ({fewest})."
+        )
+    shuffled = shuffles(owners, seed)
+    return [split(owners, [np.sort(rows[k::number]) for rows in shuffled]) for k in range(number)]
+
+
+def shuffles(owners: Owners, seed: int) -> list[IntArray]:
+    """A random order of every owner's rows that depends on its own content only."""
+    generators = [np.random.default_rng([seed, int(h[:16], 16)]) for h in owners.hashes]
+    return [rng.permutation(int(n)) for rng, n in zip(generators, owners.sizes, strict=True)]
+
+
+def split(owners: Owners, tests: list[IntArray]) -> tuple[Owners, Rows, Array]:
+    """Owners without their test rows, and the test rows of all: tables where owners have tables."""
+    if owners.y[0] is None:
+        raise InvalidOwners("The owners have no targets, so no test set can be made of their rows.")
+    order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
+    training = owners.map_rows(lambda j, block: without(block, tests[j]))
+    tested = owners.map_rows(lambda j, block: take(block, tests[j]))
+    rows = tested.X if tested.frames is None else tested.frames
+    targets = [y for y in tested.y if y is not None]
+    return training, joined([rows[j] for j in order]), joined([targets[j] for j in order])

@@ -14,6 +14,19 @@ from dushapley.validation import is_number, is_whole, suggestion
 
 MAX_ROWS, MAX_BYTES = 50_000_000, 4 * 10**9
 """The most that is read of one file, unless told otherwise; bytes after unpacking."""
+TEXT = (".csv", ".tsv", ".txt", ".tab")
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
+PARQUET = (".parquet", ".pq")
+JSON_LINES = (".jsonl", ".ndjson")
+DATABASES = (".sqlite", ".sqlite3", ".db")
+PLAIN_ENDINGS = TEXT + WORKBOOKS + PARQUET + JSON_LINES + DATABASES
+ENDINGS = (
+    *(f"{ending}.gz" for ending in TEXT + JSON_LINES),
+    *(f"{ending}.zip" for ending in PLAIN_ENDINGS),
+    *PLAIN_ENDINGS,
+    ".zip",
+)
+"""How names of tables end, the longer endings first."""
 MERGES = ("labels", "owners", "categories")
 CHOICES: dict[str, tuple[str, ...]] = {
     "decimal": (".", ","),
@@ -120,27 +133,20 @@ class Reading:
             object.__setattr__(self, "header", str(self.header))
         for key in LISTS:
             object.__setattr__(self, key, words_of(key, getattr(self, key)))
-        self._check_types()
-        self._check()
-
-    def _check_types(self) -> None:
-        """Refuse values of other types, which job files may hold as well."""
-        for key in KEYS:
+        for key in KEYS:  # job files may hold values of other types
             given = getattr(self, key)
             if key in FLAGS and not isinstance(given, bool):
                 raise wrong(key, given, "yes or no")
             texts = key not in FLAGS + NUMBERS + LISTS
             if texts and not isinstance(given, (str, type(None))):
                 raise wrong(key, given, "text")
-
-    def _check(self) -> None:
         for key, able in CHOICES.items():
             if getattr(self, key) not in (None, *able):
                 raise wrong(key, getattr(self, key), " or ".join(map(repr, able)))
         odd = [word for word in self.merge if word not in MERGES]
         if odd:
             raise wrong("merge", odd[0], f"{', '.join(MERGES)}, with commas between")
-        if self.header is not None and not all(map(is_line, self.header_words)):
+        if self.header is not None and not re.fullmatch(LINES, self.header):
             raise wrong("header", self.header, "the number of the line with the names, like 3")
         for key in ("max_rows", "max_bytes"):
             if not is_whole(getattr(self, key), least=1):
@@ -149,14 +155,9 @@ class Reading:
             raise wrong("thousands", self.thousands, "another mark than decimal")
 
     @property
-    def header_words(self) -> list[str]:
-        """Lines that hold the names, as written."""
-        return (self.header or "").split(",")
-
-    @property
     def header_lines(self) -> tuple[int, ...]:
         """Lines that hold the names, from 0; none where they are to be detected."""
-        return tuple(int(word) - 1 for word in self.header_words if word)
+        return tuple(int(word) - 1 for word in (self.header or "").split(",") if word)
 
     def of(self, name: str) -> Reading:
         """How to read one file, by its name."""
@@ -220,6 +221,8 @@ INTERPRETING = ("decimal", "thousands", "percent", "dates", "missing", "mojibake
 LISTS = ("missing", "text", "columns", "drop", "merge", "positive")
 NUMBERS = ("max_rows", "max_bytes")
 FLAGS = ("common_columns", "mojibake")
+LINES = r"0*[1-9][0-9]{0,8}(,0*[1-9][0-9]{0,8})*"
+"""Numbers of lines, from 1."""
 ESCAPES = {r"\t": "\t", "tab": "\t", "space": " "}
 """What is hard to type."""
 
@@ -254,11 +257,6 @@ def words_of(key: str, given: object) -> tuple[str, ...]:
         if all(isinstance(word, str) or is_number(word) for word in listed):
             return tuple(map(str, listed))
     raise wrong(key, given, "words, with commas between")
-
-
-def is_line(word: str) -> bool:
-    """Whether it is the number of a line, from 1."""
-    return re.fullmatch(r"0*[1-9][0-9]{0,8}", word) is not None
 
 
 def refuse_unknown(key: str) -> None:

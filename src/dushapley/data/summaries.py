@@ -259,7 +259,7 @@ def _kind(owners: Owners) -> Kind:
     )
 
 
-def joined(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
+def owners_of(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
     """Owners of the given statistics; `Owners.from_statistics` says more."""
     for file in files:
         if not isinstance(file, Statistics | SourceFile | str | os.PathLike):

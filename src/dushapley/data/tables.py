@@ -44,9 +44,13 @@ def split_by_owner(table: pd.DataFrame, owner: str, target: str) -> dict[str, pd
 
 
 def as_blocks(
-    tables: Mapping[str, pd.DataFrame], target: str, *, alone: bool = False
-) -> tuple[dict[str, str], dict[str, tuple[Array, Array]]]:
-    """Features by name and kind, and features and targets of every owner (`alone`: or of one)."""
+    tables: Mapping[str, pd.DataFrame],
+    target: str,
+    weight: str | None = None,
+    *,
+    alone: bool = False,
+) -> dict[str, tuple[pd.DataFrame, Array, Array | None]]:
+    """Features, targets and weights of every owner (`alone`: or of one)."""
     first = next(iter(tables), "")
     refuse(
         InvalidOwners,
@@ -57,35 +61,27 @@ def as_blocks(
             "column, or give one file per owner.",
         ),
     )
+    weights: dict[str, Array] = {}
     for name, table in tables.items():
         check_columns(table.columns, f"Owner {name!r}")
         require_column(table, target, "target column", f"Owner {name!r}")
+        if weight is not None:
+            require_column(table, weight, "weight column", f"Owner {name!r}")
+            weights[name] = table[weight].to_numpy()
         if len(table) == 0:
             raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
         refuse_other_columns(first, tables[first], name, table)
-    columns = [name for name in common_order(tables) if name != target]
+    columns = [name for name in common_order(tables) if name not in (target, weight)]
     if not columns:
         raise InvalidOwners(f"Beside the target {target!r} there is no column to learn from.")
-    kinds = common_kinds(tables, [*columns, target])
+    kind = common_kinds(tables, [*columns, target])[target]
     whole = all(table[target].dtype.kind in "iub" for table in tables.values())
-    features = {name: kinds[name] for name in columns}
     blocks = {}
     for name, table in tables.items():
-        goal = checked_targets(table[target], kinds[target], f"Owner {name!r}")
-        blocks[name] = features_of(table, features), goal.astype(np.int64) if whole else goal
-    return features, blocks
-
-
-def without_weights(
-    tables: Mapping[str, pd.DataFrame], weight: str | None
-) -> tuple[dict[str, pd.DataFrame], dict[str, Array]]:
-    """Tables without the column that holds the weight of each row, and these weights."""
-    if weight is None:
-        return dict(tables), {}
-    for name, table in tables.items():
-        require_column(table, weight, "weight column", f"Owner {name!r}")
-    weights = {name: table[weight].to_numpy() for name, table in tables.items()}
-    return {name: table.drop(columns=weight) for name, table in tables.items()}, weights
+        goal = checked_targets(table[target], kind, f"Owner {name!r}")
+        goal = goal.astype(np.int64) if whole else goal
+        blocks[name] = table[columns], goal, weights.get(name)
+    return blocks
 
 
 def common_frames(

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import BoolArray
-from dushapley.data.check.codes import CODES
 from dushapley.data.files import SourceFile
+from dushapley.data.findings import CODES
 from dushapley.engine.diagnosis import diagnose
 from dushapley.engine.plan import choose_plan
 from dushapley.engine.value import Run

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
-from dushapley.data.check import columns, copies, extremes, populations, spelling
+from dushapley.data.check import columns, copies, populations, spelling
 from dushapley.data.check.collection import Findings
 from dushapley.data.check.survey import Survey
 from dushapley.data.files import PathLike, SourceFile, opened
 from dushapley.data.findings import Finding
 from dushapley.data.formats.objects import as_table
-from dushapley.data.intake import TEST, Intake, take_in, take_in_table
+from dushapley.data.intake import Intake, take_in, take_in_table
 from dushapley.data.reading import Keys, Reading
 from dushapley.data.rows import is_table
 from dushapley.errors import InvalidOption
@@ -37,8 +37,8 @@ CHECKS: tuple[Callable[[Survey], Iterator[Finding]], ...] = (
     spelling.foreign_labels,
     spelling.rare_labels,
     spelling.category_spelling,
-    extremes.infinite_values,
-    extremes.extreme_values,
+    populations.infinite_values,
+    populations.extreme_values,
     columns.giveaway_columns,
     columns.id_columns,
     columns.constant_columns,
@@ -136,16 +136,15 @@ def examine(intake: Intake, target: str, accept: Iterable[str] = ()) -> Findings
         for look in CHECKS if survey.names else CHECKS[:3]:
             found += [f for f in look(survey) if (f.owner, f.column) not in told]
     ordered = sorted(found, key=lambda finding: finding.severity != "stop")
-    tables = dict(intake.tables) | ({} if intake.test is None else {TEST: intake.test})
     findings = Findings(
         tuple(ordered),
-        sizes={name: len(table) for name, table in tables.items()},
+        sizes={name: len(table) for name, table in survey.everybody.items()},
         cells={
             name: {
                 str(column): (survey.kinds[name][str(column)], float(gone))
                 for column, gone in table.isna().mean().items()
             }
-            for name, table in tables.items()
+            for name, table in survey.everybody.items()
         },
         target=target,
         detected=intake.detected,

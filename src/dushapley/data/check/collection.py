@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from dushapley.data.check.codes import CODES
-from dushapley.data.findings import Finding
+from dushapley.data.findings import CODES, Finding
 from dushapley.data.intake import TEST
 from dushapley.errors import InvalidOption, UnresolvedFindings
 from dushapley.terminal import columns, html_table, printable, short_name, table
@@ -62,9 +61,6 @@ class Findings(Sequence[Finding]):
 
     def __len__(self) -> int:
         return len(self.found)
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self.found)
 
     @cached_property
     def stops(self) -> tuple[Finding, ...]:
@@ -124,13 +120,16 @@ class Findings(Sequence[Finding]):
         seen: Counter[str] = Counter()
         told = []
         for finding in findings:
-            code = finding.code
+            code, stops = finding.code, finding.severity == "stop"
             seen[code] += 1
             most = 1 if CODES[code].of_file else MOST_OF_A_CODE
             accepted = finding.message.startswith("Accepted")
-            if seen[code] <= most or finding.severity == "stop" or accepted:
+            if seen[code] <= most or stops or accepted:
                 more = counts[code] - most if seen[code] == most and not accepted else 0
-                told.append((code, f"{finding.message}{_remedy(finding)}{_more(more)}"))
+                also = f" (And {more} more like this.)" if more > 0 else ""
+                resolve = "Resolve it with" if stops else "If so:"
+                remedy = "" if finding.remedy is None else f" {resolve} {finding.remedy}."
+                told.append((code, f"{finding.message}{remedy}{also}"))
         return told
 
     def record(self) -> list[dict[str, Any]]:
@@ -184,16 +183,15 @@ class Findings(Sequence[Finding]):
         if len(self.sizes) > MOST_OWNERS:
             lines.append(f"  ... {len(self.sizes) - MOST_OWNERS} more ...")
         if self.detected:
-            read = [(short_name(name), _read_as(how)) for name, how in self.detected.items()]
+            read = [
+                (short_name(name), ", ".join(f"{key} {value!r}" for key, value in how.items()))
+                for name, how in self.detected.items()
+            ]
             lines += ["Read as", table((), read, left=(0, 1))]
         lines += [
             self.told(of, what) for of, what in ((self.stops, "stop"), (self.notes, "note")) if of
         ]
         return "\n".join(lines if self.found else [*lines, "Nothing odd was found."])
-
-
-def _read_as(how: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value!r}" for key, value in how.items())
 
 
 def as_keywords(text: str) -> str:
@@ -207,17 +205,6 @@ def as_keywords(text: str) -> str:
     text = re.sub(r"--accept ([a-z-]+)", r"accept=['\1']", text)
     option = re.compile(r"--read ([a-z-]+)=('[^']*'|[^\s']*[^\s'.])")
     return option.sub(lambda m: f"{m[1].replace('-', '_')}={m[2].strip(chr(39))!r}", text)
-
-
-def _more(count: int) -> str:
-    return f" (And {count} more like this.)" if count > 0 else ""
-
-
-def _remedy(finding: Finding) -> str:
-    if finding.remedy is None:
-        return ""
-    resolve = "Resolve it with" if finding.severity == "stop" else "If so:"
-    return f" {resolve} {finding.remedy}."
 
 
 def refuse_unknown(code: str) -> None:

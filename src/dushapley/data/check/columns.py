@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray
-from dushapley.data.check.spelling import folded, plain, positive_option
-from dushapley.data.check.survey import Survey, row_of
+from dushapley.data.check.spelling import plain, positive_option
+from dushapley.data.check.survey import Survey, row_of, shown, whose
 from dushapley.data.findings import Finding
-from dushapley.data.intake import TEST
+from dushapley.data.intake import TEST, folded
 from dushapley.data.tables import listed
 from dushapley.validation import suggestion
 
@@ -105,78 +105,57 @@ def mixed_types(survey: Survey) -> Iterator[Finding]:
         if not kinds:
             continue
         usual = kinds.most_common(1)[0][0]
-        for name, kind in held.items():
+        tested = {TEST: survey.kinds[TEST].get(column, "nothing")} if TEST in survey.kinds else {}
+        for name, kind in [*held.items(), *tested.items()]:
             if kind not in (usual, "nothing"):
                 yield _mixed(survey, name, column, kind, usual)
-        if survey.test is not None and column in survey.test.columns:
-            kind = survey.kinds[TEST][column]
-            if kind not in (usual, "nothing"):
-                yield _mixed(survey, TEST, column, kind, usual)
 
 
 def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Finding:
-    table = survey.test if name == TEST else survey.tables[name]
-    assert table is not None
+    table = survey.everybody[name]
     position = _first_strange(table[column].to_numpy(dtype=object), usual)
     row, value = row_of(table, position), str(table[column].iloc[position])
-    mark = not value.isalnum() and not any(c.isdigit() for c in value)
-    option = f"--read missing={quote(value)}" if usual == "number" and mark else None
+    remedy = f"--read drop={quote(column)}, or write {WORDS[usual]} only, without units"
+    if usual == "number" and not value.isalnum() and not any(c.isdigit() for c in value):
+        remedy = f"--read missing={quote(value)}"
+    elif column == survey.target:
+        tables = [t for t in survey.everybody.values() if survey.target in t.columns]
+        labels = [t[survey.target].dropna().unique()[:50] for t in tables]
+        remedy = positive_option([[plain(label) for label in own] for own in labels])
     return Finding(
         "mixed-types",
         "stop",
-        f"{_whose(name)} has {WORDS[kind]} in {column!r} ({value!r} in row {row}), others have "
+        f"{whose(name)} has {WORDS[kind]} in {column!r} ({value!r} in row {row}), others have "
         f"{WORDS[usual]}.",
         owner=name,
         column=column,
         row=row,
         value=value,
-        remedy=option
-        or (
-            f"--read drop={quote(column)}, or write {WORDS[usual]} only, without units"
-            if column != survey.target
-            else positive_option(labels_of(survey))
-        ),
+        remedy=remedy,
     )
-
-
-def labels_of(survey: Survey) -> list[list[str]]:
-    """Labels of each holder, as they are written."""
-    tested = [] if survey.test is None else [survey.test]
-    tables = [t for t in [*survey.tables.values(), *tested] if survey.target in t.columns]
-    return [[plain(label) for label in t[survey.target].dropna().unique()[:50]] for t in tables]
-
-
-def _whose(name: str) -> str:
-    return "The test set" if name == TEST else f"Owner {name!r}"
 
 
 def _first_strange(cells: Array, usual: str) -> int:
     """Position of the first entry that cannot be of the usual kind."""
-    for position, cell in enumerate(cells.tolist()):
-        if cell is None or cell != cell:
-            continue
-        if usual != "number":
-            return position
-        try:
-            float(cell)
-        except (TypeError, ValueError):
-            return position
-    return 0
+    import pandas as pd
+
+    strange = pd.notna(cells)
+    if usual == "number":
+        strange &= pd.isna(pd.to_numeric(pd.Series(cells), errors="coerce")).to_numpy()
+    return int(np.argmax(strange))
 
 
 def missing_targets(survey: Survey) -> Iterator[Finding]:
     """Rows without a target: nothing can be learnt from them, or tested on them."""
-    tested = {} if survey.test is None else {TEST: survey.test}
-    for name, table in {**survey.tables, **tested}.items():
-        if survey.target not in table.columns:
-            continue
+    held = {name: t for name, t in survey.everybody.items() if survey.target in t.columns}
+    for name, table in held.items():
         gone = np.flatnonzero(lacks_target(table, survey.target))
         if len(gone):
             row = row_of(table, int(gone[0]))
             yield Finding(
                 "missing-target",
                 "stop",
-                f"{_whose(name)} has no finite target in {len(gone):,} of {len(table):,} rows of "
+                f"{whose(name)} has no finite target in {len(gone):,} of {len(table):,} rows of "
                 f"{survey.target!r}, the first in row {row}. Fill them in; if accepted, these rows "
                 "are left out.",
                 owner=name,
@@ -260,11 +239,11 @@ def _constant_for(survey: Survey, j: int, column: str) -> Iterator[Finding]:
         yield Finding(
             "constant-column",
             "note",
-            f"Owner {survey.names[j]!r} has {_short(value)} in all {present:,} rows of {column!r}; "
+            f"Owner {survey.names[j]!r} has {shown(value)} in all {present:,} rows of {column!r}; "
             f"of the others' rows {share:.0%} have it.",
             owner=survey.names[j],
             column=column,
-            value=_short(value),
+            value=shown(value),
         )
 
 
@@ -281,7 +260,7 @@ def id_columns(survey: Survey) -> Iterator[Finding]:
     for column in survey.texts:
         entries, codes = survey.coded(column)
         if _unique(survey, codes[: len(survey.names)]):
-            yield _id(column, "entries", _short(entries[0]))
+            yield _id(column, "entries", shown(entries[0]))
 
 
 def _unique(survey: Survey, parts: Sequence[Array]) -> bool:
@@ -381,8 +360,3 @@ def missing_values(survey: Survey) -> Iterator[Finding]:
                 owner=survey.names[j],
                 column=column,
             )
-
-
-def _short(value: object) -> str:
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

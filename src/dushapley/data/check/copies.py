@@ -10,7 +10,6 @@ from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.data.check.columns import BY_CHANCE
 from dushapley.data.check.survey import Survey, block
 from dushapley.data.findings import Finding
-from dushapley.data.intake import TEST
 from dushapley.data.overlap import Overlap, overlap, row_hashes
 
 GRID = 1.0618e-3
@@ -29,42 +28,29 @@ def copies(survey: Survey) -> Iterator[Finding]:
     """Equal rows, and nearly equal ones (numbers that differ by a millionth, say)."""
     if not survey.names or survey.kind(survey.target) == "mixed":
         return
-    blocks, others = list(survey.blocks), _other_columns(survey)
+    blocks = list(survey.blocks)
     if survey.test is not None and {*survey.columns, survey.target} <= set(survey.test.columns):
         blocks.append(block(survey.test, survey.measured))
-    text = [
-        sum((of[j] for of in others), np.zeros(len(own), dtype=np.uint64))
-        for j, own in enumerate(blocks)
-    ]
+    text = _text_hashes(survey, [len(own) for own in blocks])
     equal = overlap([row_hashes(own) + of for own, of in zip(blocks, text, strict=True)])
     yield from _told(survey, equal, "equal", None)
     if survey.measured:
-        cells = _cells(survey.sample)
+        cells = np.fmax(GRID * np.nanstd(survey.sample, axis=0), LEAST_CELL)
         near = [row_hashes(np.rint(own / cells)) + of for own, of in zip(blocks, text, strict=True)]
         yield from _told(survey, overlap(near), "nearly equal", equal)
 
 
-def _cells(sample: FloatArray) -> FloatArray:
-    """Width of the cells of each column."""
-    with np.errstate(all="ignore"):
-        known = ~np.isnan(sample)
-        mean = np.where(known, sample, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        square = np.where(known, (sample - mean) ** 2, 0).sum(axis=0)
-    spread = np.sqrt(square / np.maximum(known.sum(axis=0), 1))
-    return np.asarray(np.maximum(GRID * spread, LEAST_CELL))
-
-
-def _other_columns(survey: Survey) -> list[list[Array]]:
-    """Hashes of the columns that do not hold numbers, by column and holder."""
+def _text_hashes(survey: Survey, sizes: list[int]) -> list[Array]:
+    """Hashes of what rows hold beside numbers, by holder."""
+    hashes = [np.zeros(size, dtype=np.uint64) for size in sizes]
     columns = [c for c in [*survey.columns, survey.target] if c not in survey.measured]
-    start = len(survey.measured)
-    result = []
-    for position, column in enumerate(columns):
+    for position, column in enumerate(columns, start=len(survey.measured)):
         entries, codes = survey.coded(column)
         named = np.array([*map(str, entries), ""], dtype=object)
-        hashed = row_hashes(named, start=start + position)
-        result.append([hashed[of] for of in codes])
-    return result
+        hashed = row_hashes(named, start=position)
+        for total, own in zip(hashes, codes, strict=False):
+            total += hashed[own]
+    return hashes
 
 
 def _told(survey: Survey, found: Overlap, how: str, equal: Overlap | None) -> Iterator[Finding]:
@@ -102,13 +88,13 @@ def _told(survey: Survey, found: Overlap, how: str, equal: Overlap | None) -> It
 
 
 def _copied(survey: Survey, j: int, k: int, rows: int) -> Finding:
-    names = [*(f"owner {name!r}" for name in survey.names), "the test set"]
+    names = names_in_text(survey)
     return Finding(
         "copied-file",
         "stop",
         f"All {rows:,} rows of {names[j]} are rows of {names[k]}, targets included: one file seems "
         "to be a copy of the other. Take it out, or put the right one in its place.",
-        owner=[*survey.names, TEST][j],
+        owner=survey.holders[j],
         remedy="--accept copied-file",
     )
 
@@ -129,19 +115,21 @@ def _striking(rows: IntArray, chance: FloatArray, found: Overlap, sizes: IntArra
 
 
 def _pair(survey: Survey, j: int, k: int, rows: int, chance: float, how: str) -> Finding:
-    name, size = survey.names[j], int(survey.sizes[j])
-    by_chance = f"(chance would give about {chance:.2g})"
-    near = how != "equal"
+    name = survey.names[j]
+    code, other = "shared-rows", f"rows of {names_in_text(survey)[k]}"
     if j == k:
-        code = "near-rows" if near else "repeated-rows"
-        says = f"{rows:,} of {size:,} rows of owner {name!r} are {how} to another of its own"
+        code, other = "repeated-rows", "another of its own"
     elif k == len(survey.names):
-        code = "near-rows" if near else "tested-rows"
-        says = f"{rows:,} of {size:,} rows of owner {name!r} are {how} to rows of the test set"
-    else:
-        code = "near-rows" if near else "shared-rows"
-        says = (
-            f"{rows:,} of {size:,} rows of owner {name!r} are {how} to rows of owner "
-            f"{survey.names[k]!r}"
-        )
-    return Finding(code, "note", f"{says}, targets included {by_chance}.", owner=name)
+        code = "tested-rows"
+    return Finding(
+        code if how == "equal" else "near-rows",
+        "note",
+        f"{rows:,} of {survey.sizes[j]:,} rows of owner {name!r} are {how} to {other}, targets "
+        f"included (chance would give about {chance:.2g}).",
+        owner=name,
+    )
+
+
+def names_in_text(survey: Survey) -> list[str]:
+    """All holders as they are named within a sentence."""
+    return [*(f"owner {name!r}" for name in survey.names), "the test set"]

@@ -1,4 +1,4 @@
-"""Owners whose rows look like another population's: real, or a matter of units or labels."""
+"""Owners and numbers far from all others: another population, other units, a slip or a mark."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.check.columns import BY_CHANCE
-from dushapley.data.check.spelling import folded, foreign_owners
-from dushapley.data.check.survey import Survey
+from dushapley.data.check.spelling import foreign_owners
+from dushapley.data.check.survey import Survey, block, row_of, whose
 from dushapley.data.findings import Finding
+from dushapley.data.intake import folded
 
 SMALL = 10
 """Rows below which an owner is called small."""
@@ -30,6 +31,15 @@ UNITS = {
     0.0555: "mmol/l for mg/dl", 88.42: "µmol/l for mg/dl",
 }  # fmt: skip
 """Factors between units that are mixed up."""
+REPEATED = 3
+"""Rows from which one number is a mark rather than a slip."""
+APART_REPEATED, APART_SINGLE = 1.0, 10.0
+"""How far a number lies from the nearest other one, in the range of all others: of a number that is
+repeated, and of one that is not."""
+LEAST_OTHERS = 10
+"""Different other numbers from which a column has a range."""
+MOST_PEELED = 6
+"""Numbers of one column that are told."""
 
 
 def small_owners(survey: Survey) -> Iterator[Finding]:
@@ -62,7 +72,7 @@ def one_class(survey: Survey) -> Iterator[Finding]:
                 "one-class",
                 "note",
                 f"All {counts[k, j]:,} rows of owner {survey.names[j]!r} have the label "
-                f"{_label(labels[k])} in {survey.target!r}; of all rows {share[k]:.0%} have it.",
+                f"{labels[k]!r} in {survey.target!r}; of all rows {share[k]:.0%} have it.",
                 owner=survey.names[j],
                 column=survey.target,
                 value=str(labels[k]),
@@ -88,7 +98,7 @@ def own_categories(survey: Survey) -> Iterator[Finding]:
                 continue
             own = np.flatnonzero(striking & (owner == j))
             own = own[np.argsort(-rows[own], kind="stable")]
-            some = ", ".join(f"{_label(entries[k])} ({rows[k]:,})" for k in own[:4])
+            some = ", ".join(f"{entries[k]!r} ({rows[k]:,})" for k in own[:4])
             more = f" and {len(own) - 4} more" if len(own) > 4 else ""
             what = "labels" if column == survey.target else "categories"
             yield Finding(
@@ -104,25 +114,24 @@ def own_categories(survey: Survey) -> Iterator[Finding]:
 
 def shifted_units(survey: Survey) -> Iterator[Finding]:
     """Owners whose median lies far outside the others' values."""
-    columns, sample = survey.measured, survey.sample
-    if survey.classes:
-        columns, sample = survey.numbers, survey.features
-    if len(survey.names) < 2 or not columns:
+    if len(survey.names) < 2 or not survey.amounts:
         return
-    plain = _apart(sample, survey.holder)
+    sample = survey.sample[:, : len(survey.amounts)]
     positive = (np.nan_to_num(sample, nan=1.0) > 0).all(axis=0)
     logs = np.log(np.where(positive, sample, 1.0))  # what is missing stays so
-    for column in np.flatnonzero((plain | (_apart(logs, survey.holder) & positive)).any(axis=0)):
-        striking = plain[:, column] | (_apart(logs[:, [column]], survey.holder)[:, 0])
-        if len(np.unique(sample[:, column])) < LEAST_VALUES:
-            continue
-        for j in np.flatnonzero(striking & (survey.sizes >= SMALL)):
-            yield _shifted(survey, int(j), columns[column])
+    striking = _apart(sample, survey.holder) | _apart(logs, survey.holder)
+    for column, owners in enumerate((striking & (survey.sizes >= SMALL)[:, None]).T):
+        if owners.any() and len(np.unique(sample[:, column])) >= LEAST_VALUES:
+            for j in np.flatnonzero(owners):
+                yield _shifted(survey, int(j), column)
 
 
 def _apart(values: FloatArray, holder: Array) -> Array:
     """Whether an owner's median is far from the usual one (owners × columns)."""
-    low, middle, high = _quantiles(values, holder)
+    import pandas as pd
+
+    points = pd.DataFrame(values).groupby(holder).quantile(np.array([0.05, 0.5, 0.95]), "nearest")
+    low, middle, high = (points.xs(q, level=1).to_numpy() for q in (0.05, 0.5, 0.95))
     usual = np.nanmedian(middle, axis=0)
     if len(middle) == 2:
         usual = middle[::-1]  # each is judged by the other
@@ -133,24 +142,8 @@ def _apart(values: FloatArray, holder: Array) -> Array:
     return np.asarray(enough & (distance > APART * between))
 
 
-def _quantiles(values: FloatArray, holder: Array) -> FloatArray:
-    """The 5%, 50% and 95% points of every owner's sample, column by column."""
-    with np.errstate(all="ignore"):
-        return np.stack(
-            [_points(values[holder == j]) for j in range(int(holder.max()) + 1)], axis=1
-        )
-
-
-def _points(values: FloatArray) -> FloatArray:
-    """Three quantiles of each column, of what is not missing."""
-    ordered = np.sort(values, axis=0)  # missing values go last
-    known = (~np.isnan(values)).sum(axis=0)
-    places = np.rint(np.outer([0.05, 0.5, 0.95], np.maximum(known - 1, 0))).astype(np.int64)
-    return np.take_along_axis(ordered, places, axis=0)
-
-
-def _shifted(survey: Survey, j: int, column: str) -> Finding:
-    position = survey.measured.index(column)
+def _shifted(survey: Survey, j: int, position: int) -> Finding:
+    column = survey.amounts[position]
     parts = [of[:, position] for of in survey.blocks]
     own = float(np.nanmedian(parts[j]))
     others_own = [of for k, of in enumerate(parts) if k != j and not np.isnan(of).all()]
@@ -211,10 +204,9 @@ def inverted_target(survey: Survey) -> Iterator[Finding]:
 
 def _agreement(survey: Survey, goal: FloatArray) -> FloatArray:
     """Correlation of each owner's targets with the score that the others' rows make."""
-    rows = survey.features
-    with np.errstate(all="ignore"):
-        centre = np.nan_to_num(np.nanmean(rows, axis=0)) if rows.size else np.zeros(0)
-        spread = np.nan_to_num(np.nanstd(rows, axis=0))
+    rows = survey.sample[:, : len(survey.numbers)]
+    centre = np.nan_to_num(np.nanmean(rows, axis=0))
+    spread = np.nan_to_num(np.nanstd(rows, axis=0))
     scaled = np.nan_to_num((rows - centre) / np.where(spread > 0, spread, 1))
     parts = [survey.holder == j for j in range(len(survey.names))]
     known = np.nan_to_num(goal, nan=float(np.nanmean(goal)))
@@ -227,5 +219,100 @@ def _agreement(survey: Survey, goal: FloatArray) -> FloatArray:
     return agreement
 
 
-def _label(label: object) -> str:
-    return repr(label.item() if isinstance(label, np.generic) else label)
+def infinite_values(survey: Survey) -> Iterator[Finding]:
+    """Infinite numbers, which no model can be trained on."""
+    for name, table in survey.everybody.items():
+        floats = [c for c in table.columns if table[c].dtype.kind == "f" and c != survey.target]
+        for column in floats:
+            gone = np.flatnonzero(np.isinf(table[column].to_numpy(dtype=np.float64)))
+            if len(gone):
+                row, value = row_of(table, int(gone[0])), str(table[column].iloc[gone[0]])
+                yield Finding(
+                    "infinite-value",
+                    "stop",
+                    f"{whose(name)} has an infinite number in {len(gone):,} of {len(table):,} "
+                    f"rows of {column!r} ({value!r}, the first in row {row}).",
+                    owner=name,
+                    column=str(column),
+                    row=row,
+                    value=value,
+                    remedy=f"--read missing={value}",
+                )
+
+
+def extreme_values(survey: Survey) -> Iterator[Finding]:
+    """Numbers farther from all others than those are from each other."""
+    columns = survey.amounts
+    if not columns:
+        return
+    blocks = [of[:, : len(columns)] for of in survey.blocks]
+    if survey.test is not None and set(columns) <= set(survey.test.columns):
+        blocks.append(block(survey.test, columns))
+    low = np.fmin.reduce([np.fmin.reduce(of, axis=0) for of in blocks if len(of)])
+    high = np.fmax.reduce([np.fmax.reduce(of, axis=0) for of in blocks if len(of)])
+    for k, column in enumerate(columns):
+        if _may_stand_apart(survey.sample[:, k], low[k], high[k]):
+            parts = [of[:, k] for of in blocks]
+            for value, others in _peeled(np.concatenate(parts)):
+                yield _extreme(survey, column, parts, value, others)
+
+
+def _may_stand_apart(sample: FloatArray, low: float, high: float) -> bool:
+    """Whether the sample leaves room for it: saves the look at all rows."""
+    inner = sample[(sample > low) & (sample < high)]
+    if not len(inner):
+        return False
+    least, most = float(inner.min()), float(inner.max())
+    return max(high - most, least - low) > APART_REPEATED * (most - least) / 2
+
+
+def _peeled(values: FloatArray) -> Iterator[tuple[float, tuple[float, float]]]:
+    """Numbers that stand apart, the farthest first, and the range of all that do not."""
+    found, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    apart: list[float] = []
+    while len(found) > LEAST_OTHERS and len(apart) < MOST_PEELED:
+        ends = [end for end in ((0,), (-1,), (0, -1)) if _is_apart(found, counts, end)]
+        if not ends:
+            break
+        apart += found[list(ends[0])].tolist()
+        found, counts = np.delete(found, ends[0]), np.delete(counts, ends[0])
+    for value in apart:
+        yield value, (float(found[0]), float(found[-1]))
+
+
+def _is_apart(found: FloatArray, counts: Array, ends: tuple[int, ...]) -> bool:
+    """Whether these ends of the ordered numbers are far from what remains without them."""
+    rest = np.delete(found, ends)
+    width = rest[-1] - rest[0]
+    for end in ends:
+        gap = rest[0] - found[0] if end == 0 else found[-1] - rest[-1]
+        times = APART_REPEATED if counts[end] >= REPEATED else APART_SINGLE
+        if len(rest) < LEAST_OTHERS or gap <= times * width:
+            return False
+    return True
+
+
+def _extreme(
+    survey: Survey, column: str, parts: list[FloatArray], value: float, others: tuple[float, float]
+) -> Finding:
+    counts = np.array([int((of == value).sum()) for of in parts])
+    j = int(counts.argmax())
+    name = survey.holders[j]
+    table = survey.everybody[name]
+    row = row_of(table, int(np.flatnonzero(parts[j] == value)[0]))
+    more = int(counts.sum() - counts[j])
+    also = f" ({more:,} more rows of others)" if more else ""
+    repeated = bool(counts.sum() >= REPEATED)
+    guess = "a missing value" if repeated else "a slip"
+    return Finding(
+        "placeholder" if repeated else "outlier",
+        "note",
+        f"{whose(name)} has {value:.10g} in {counts[j]:,} of {len(table):,} rows of {column!r}, "
+        f"the first in row {row}{also}; all other values lie from {others[0]:.4g} to "
+        f"{others[1]:.4g}: {guess}?",
+        owner=name,
+        column=column,
+        row=row,
+        value=f"{value:.10g}",
+        remedy=f"--read missing={value:.10g} (for one file: FILE:missing={value:.10g})",
+    )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from dushapley.data.check.survey import Survey, row_of
+from dushapley.data.check.survey import Survey, row_of, whose
 from dushapley.data.findings import Finding
-from dushapley.data.intake import TEST
-from dushapley.terminal import DECEPTIVE
+from dushapley.data.intake import TEST, folded
 
 STRANGE = 0.05
 """Part of the test rows from which labels that no owner has are a mistake for sure."""
@@ -39,21 +36,6 @@ USUAL_ROWS = 5
 """Rows from which a label is one that others may be slips of."""
 MOST_CATEGORIES = 1_000
 """Different entries above which a column of text is not taken for categories."""
-
-
-def folded(text: str) -> str:
-    """What remains of a spelling without case, spaces around and between, and Unicode form.
-
-    Examples
-    --------
-    >>> folded(" Yes") == folded("yes"), folded("MÃ¼nchen") == folded("München")
-    (True, True)
-    """
-    with suppress(UnicodeError):
-        text = text.encode("cp1252").decode("utf-8")  # text that was decoded wrongly once
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    seen = "".join(c for c in plain if unicodedata.category(c) not in DECEPTIVE or c.isspace())
-    return " ".join(seen.split())
 
 
 def variants(entries: Iterable[Any]) -> list[list[str]]:
@@ -106,11 +88,11 @@ def _spelling(survey: Survey, column: str, what: str, merge: str) -> Iterator[Fi
                 yield Finding(
                     f"{what}-spelling",
                     "stop",
-                    f"{holder_name(survey, int(j))} writes {spelling!r} in {column!r} "
+                    f"{whose(survey.holders[j])} writes {spelling!r} in {column!r} "
                     f"({counts[place[spelling], j]:,} rows, the first in row {row}), where others "
                     f"write {usual!r}: spellings that differ only in case, spaces or Unicode form "
                     "are different to a model.",
-                    owner=holder(survey, int(j)),
+                    owner=survey.holders[j],
                     column=column,
                     row=row,
                     value=spelling,
@@ -129,30 +111,24 @@ def test_labels(survey: Survey) -> Iterator[Finding]:
     found = test[target].dropna()
     strange = [label for label in found.unique().tolist() if folded(plain(label)) not in known]
     part = float(found.isin(strange).mean()) if strange else 0.0
-    text = survey.kind(target) == "text"
-    sure = part >= (STRANGE if text else 0.5) and len(survey.classes) <= len(found) / 2
-    if part:
-        yield _test_label(survey, found, strange, sure=sure)
-
-
-def _test_label(survey: Survey, found: Any, strange: list[Any], *, sure: bool) -> Finding:
-    assert survey.test is not None
-    rows, target = int(found.isin(strange).sum()), survey.target
-    row = row_of(survey.test, int(np.flatnonzero(survey.test[target].isin(strange))[0]))
+    least = STRANGE if survey.kind(target) == "text" else 0.5
+    sure = part >= least and len(survey.classes) <= len(found) / 2
+    if not part:
+        return
+    row = row_of(test, int(np.flatnonzero(test[target].isin(strange))[0]))
     owners_have = ", ".join(_quoted(label) for label in survey.classes[:6])
-    return Finding(
+    labels = [[*map(plain, survey.classes)], [*map(plain, strange)]]
+    yield Finding(
         "test-labels" if sure else "unseen-label",
         "stop" if sure else "note",
-        f"{rows:,} of {len(found):,} test rows have a label in {target!r} that no owner has "
-        f"({_quoted(strange[0])} in row {row}; owners have {owners_have}), so that no model can be "
-        "right on them.",
+        f"{int(found.isin(strange).sum()):,} of {len(found):,} test rows have a label in "
+        f"{target!r} that no owner has ({_quoted(strange[0])} in row {row}; owners have "
+        f"{owners_have}), so that no model can be right on them.",
         owner=TEST,
         column=target,
         row=row,
         value=plain(strange[0]),
-        remedy=positive_option([[*map(plain, survey.classes)], [*map(plain, strange)]])
-        if sure
-        else None,
+        remedy=positive_option(labels) if sure else None,
     )
 
 
@@ -206,9 +182,9 @@ def rare_labels(survey: Survey) -> Iterator[Finding]:
             yield Finding(
                 "rare-label",
                 "note",
-                f"{holder_name(survey, j)} has the label {label!r} in row {row} of "
+                f"{whose(survey.holders[j])} has the label {label!r} in row {row} of "
                 f"{survey.target!r}, and nobody has it anywhere else. Is it {near[0]!r}, misspelt?",
-                owner=holder(survey, j),
+                owner=survey.holders[j],
                 column=survey.target,
                 row=row,
                 value=label,
@@ -229,20 +205,9 @@ def positive_option(labels: Iterable[list[str]]) -> str:
     return "--read positive=LABEL,LABEL (those that count as 1, however they are written)"
 
 
-def holder(survey: Survey, position: int) -> str:
-    """An owner's name, or that of the test set."""
-    return survey.names[position] if position < len(survey.names) else TEST
-
-
-def holder_name(survey: Survey, position: int) -> str:
-    """The same at the beginning of a sentence."""
-    return f"Owner {survey.names[position]!r}" if position < len(survey.names) else "The test set"
-
-
 def first_row(survey: Survey, position: int, column: str, entry: object) -> int:
     """The first row in which a holder has an entry."""
-    table = survey.tables[survey.names[position]] if position < len(survey.names) else survey.test
-    assert table is not None
+    table = survey.everybody[survey.holders[position]]
     return row_of(table, int(np.flatnonzero((table[column] == entry).to_numpy(dtype=bool))[0]))
 
 

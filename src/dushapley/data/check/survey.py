@@ -7,7 +7,7 @@ are surveyed in a second or two.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,22 @@ class Survey:
     tables: Mapping[str, pd.DataFrame]
     target: str
     test: pd.DataFrame | None = None
+    _coded: dict[str, tuple[list[Any], list[IntArray]]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def everybody(self) -> dict[str, pd.DataFrame]:
+        """All tables by holder: those of the owners and, if there is one, the test table."""
+        return {**self.tables, **({} if self.test is None else {TEST: self.test})}
 
     @cached_property
     def names(self) -> list[str]:
         """Owners who have rows and the target."""
         return [n for n, t in self.tables.items() if len(t) and self.target in t.columns]
+
+    @cached_property
+    def holders(self) -> list[str]:
+        """These owners and, last, the test set."""
+        return [*self.names, TEST]
 
     @cached_property
     def sizes(self) -> IntArray:
@@ -58,8 +69,7 @@ class Survey:
     @cached_property
     def kinds(self) -> dict[str, dict[str, str]]:
         """What each column holds, by holder: number, date, text or nothing."""
-        tested = {} if self.test is None else {TEST: self.test}
-        return {name: kinds_of(table) for name, table in {**self.tables, **tested}.items()}
+        return {name: kinds_of(table) for name, table in self.everybody.items()}
 
     def kind(self, column: str) -> str:
         """What a column holds for all owners; "mixed" where they disagree."""
@@ -81,7 +91,8 @@ class Survey:
         """Labels of the target, where it holds classes; none where it holds amounts."""
         if self.kind(self.target) not in ("text", "number") or not self.names:
             return []
-        if self.kind(self.target) == "number" and self._many_amounts():
+        own = self.sample[:, -1] if self.kind(self.target) == "number" else np.zeros(0)
+        if len(np.unique(own[~np.isnan(own)])) > MOST_CLASSES:
             return []
         entries, codes = self.coded(self.target)
         used = np.unique(np.concatenate(codes[: len(self.names)]))
@@ -89,11 +100,6 @@ class Survey:
         whole = all(isinstance(label, str) or float(label).is_integer() for label in labels)
         text = self.kind(self.target) == "text"
         return sorted(labels, key=str) if text or (whole and len(labels) <= MOST_CLASSES) else []
-
-    def _many_amounts(self) -> bool:
-        """Whether the sample already shows too many different numbers for classes."""
-        own = self.sample[:, -1]
-        return len(np.unique(own[~np.isnan(own)])) > MOST_CLASSES
 
     @cached_property
     def picked(self) -> list[IntArray]:
@@ -115,6 +121,11 @@ class Survey:
         return self.numbers + [self.target] * (self.kind(self.target) == "number")
 
     @cached_property
+    def amounts(self) -> list[str]:
+        """The measured columns but for a target of classes."""
+        return self.numbers if self.classes else self.measured
+
+    @cached_property
     def blocks(self) -> list[FloatArray]:
         """The measured columns of each owner as one array; infinite numbers count as missing."""
         return [block(self.tables[name], self.measured) for name in self.names]
@@ -123,11 +134,6 @@ class Survey:
     def sample(self) -> FloatArray:
         """Sampled rows of the columns in `measured`."""
         return np.concatenate([of[rows] for of, rows in zip(self.blocks, self.picked, strict=True)])
-
-    @cached_property
-    def features(self) -> FloatArray:
-        """The part of the sample that is not the target."""
-        return self.sample[:, : len(self.numbers)]
 
     @cached_property
     def goals(self) -> FloatArray:
@@ -145,27 +151,18 @@ class Survey:
 
         Holders are the owners, and at the end the test set if it has the column.
         """
-        if column not in self._coded:
-            self._coded[column] = self._code(column)
-        return self._coded[column]
-
-    @cached_property
-    def _coded(self) -> dict[str, tuple[list[Any], list[IntArray]]]:
-        return {}
-
-    def _code(self, column: str) -> tuple[list[Any], list[IntArray]]:
         import pandas as pd
 
-        tables = [self.tables[name] for name in self.names]
-        if self.test is not None and column in self.test.columns:
-            tables.append(self.test)
-        place: dict[Any, int] = {}
-        codes = []
-        for table in tables:
-            own, entries = pd.factorize(table[column])
-            to = [place.setdefault(entry, len(place)) for entry in entries.tolist()]
-            codes.append(np.array([*to, -1], dtype=np.int64)[own])
-        return list(place), codes
+        if column not in self._coded:
+            tested = self.test is not None and column in self.test.columns
+            place: dict[Any, int] = {}
+            codes = []
+            for holder in self.holders if tested else self.names:
+                own, entries = pd.factorize(self.everybody[holder][column])
+                to = [place.setdefault(entry, len(place)) for entry in entries.tolist()]
+                codes.append(np.array([*to, -1], dtype=np.int64)[own])
+            self._coded[column] = list(place), codes
+        return self._coded[column]
 
     def counts(self, column: str) -> tuple[list[Any], IntArray]:
         """Different entries of a column, and how often each holder has each (entries × holders)."""
@@ -176,18 +173,15 @@ class Survey:
     @cached_property
     def missing(self) -> IntArray:
         """Missing values of each owner in each of `columns`."""
-        table = np.zeros((len(self.names), len(self.columns)), dtype=np.int64)
-        place = {column: k for k, column in enumerate(self.measured)}
-        for j, own in enumerate(self.blocks):
-            gone = np.isnan(own).sum(axis=0)
-            for k, column in enumerate(self.columns):
-                if column in place:
-                    table[j, k] = gone[place[column]]
-                elif column in self.texts:
-                    table[j, k] = (self.coded(column)[1][j] < 0).sum()
-                else:
-                    table[j, k] = self.tables[self.names[j]][column].isna().sum()
-        return table
+        measured = np.transpose([np.isnan(own).sum(axis=0) for own in self.blocks])
+        counts: dict[str, Any] = dict(zip(self.measured, measured, strict=True))
+        for column in self.columns:
+            if column in self.texts:
+                codes = self.coded(column)[1][: len(self.names)]
+                counts[column] = [(own < 0).sum() for own in codes]
+            elif column not in counts:
+                counts[column] = [self.tables[name][column].isna().sum() for name in self.names]
+        return np.array([counts[column] for column in self.columns], dtype=np.int64).T
 
 
 def block(table: pd.DataFrame, columns: list[str]) -> FloatArray:
@@ -202,6 +196,17 @@ def block(table: pd.DataFrame, columns: list[str]) -> FloatArray:
         numbers[:, position] = values.to_numpy(dtype=np.float64, na_value=np.nan)
     numbers[np.isinf(numbers)] = np.nan
     return numbers
+
+
+def whose(name: str) -> str:
+    """A holder at the beginning of a sentence."""
+    return "The test set" if name == TEST else f"Owner {name!r}"
+
+
+def shown(value: object) -> str:
+    """An entry as Python writes it, not too long."""
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def row_of(table: pd.DataFrame, position: int) -> int:

@@ -1,24 +1,37 @@
-"""Parquet and JSON lines, by Arrow."""
+"""Parquet and JSON lines, by Arrow; tables of SQLite files, of which nothing is run."""
 
 from __future__ import annotations
 
+import datetime as dt
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from time import monotonic
+from typing import Any
 
-from dushapley.data.formats.raw import Account, Raw
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.json as json_lines
+import pyarrow.parquet as parquet
+
+from dushapley.data.formats.raw import Account, Raw, as_text
 from dushapley.data.formats.text import as_utf8
 from dushapley.data.formats.unpacking import refuse_too_many_bytes, refuse_too_many_rows
 from dushapley.data.reading import Reading
 from dushapley.errors import InvalidOwners
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
+from dushapley.validation import suggestion
 
 BATCH = 1 << 16
 FIXED = 8
 """Bytes that a number takes at most, once it is read."""
+SECONDS, STEPS = 60.0, 100_000
+"""How long a query may take, and how often that is looked at (in steps of SQLite's machine)."""
+WRITE_AHEAD = slice(18, 20)
+"""Bytes of the header that say that changes wait in another file."""
+SAFE = ("trusted_schema=off", "cell_size_check=on", "query_only=on", "mmap_size=0")
 
 
 def read_parquet(content: bytes, reading: Reading, account: Account) -> pd.DataFrame:
@@ -37,9 +50,6 @@ def read_parquet(content: bytes, reading: Reading, account: Account) -> pd.DataF
 
 def _parquet_table(content: bytes, reading: Reading, account: Account) -> pa.Table:
     """All rows, counted before and while they are unpacked."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
     words = _names_of_words(parquet.ParquetFile(BytesIO(content)).schema_arrow)
     file = parquet.ParquetFile(BytesIO(content), read_dictionary=words)
     found = file.metadata
@@ -60,20 +70,13 @@ def _parquet_table(content: bytes, reading: Reading, account: Account) -> pa.Tab
 
 def _names_of_words(schema: pa.Schema) -> list[str]:
     """Columns of text, kept as a dictionary until their real size is known."""
-    import pyarrow as pa
-
     able = (pa.types.is_string, pa.types.is_binary)
     return [field.name for field in schema if any(test(field.type) for test in able)]
 
 
 def _expanded(column: pa.Array) -> int:
     """Bytes of a column once every row has its own copy."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    if not pa.types.is_dictionary(column.type):
-        return int(column.nbytes)
-    if not pa.types.is_string(column.dictionary.type):
+    if not (pa.types.is_dictionary(column.type) and pa.types.is_string(column.dictionary.type)):
         return int(column.nbytes)
     lengths = compute.binary_length(column.dictionary).take(column.indices)
     return int(compute.sum(lengths).as_py() or 0)
@@ -81,28 +84,21 @@ def _expanded(column: pa.Array) -> int:
 
 def _decoded(table: pa.Table) -> pa.Table:
     """Text as text again, with what pandas wrote about the columns."""
-    import pyarrow as pa
-
-    columns = []
-    for column, field in zip(table.columns, table.schema, strict=True):
+    fields = []
+    for field in table.schema:
         plain = pa.types.is_dictionary(field.type) and pa.types.is_string(field.type.value_type)
-        columns.append(column.cast(pa.string()) if plain else column)
-    return pa.table(columns, names=table.column_names).replace_schema_metadata(
-        table.schema.metadata
-    )
+        fields.append(field.with_type(pa.string()) if plain else field)
+    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
     """One JSON object per line; all with the same names, none nested."""
-    import pyarrow as pa
-    import pyarrow.json as arrow
-
     refuse_too_many_rows(account.name, content.count(b"\n"), reading)
     text = as_utf8(content, reading, account)
     try:
-        table = arrow.read_json(
+        table = json_lines.read_json(
             BytesIO(text),
-            arrow.ReadOptions(block_size=max(1 << 20, min(len(text) + 1, 1 << 30))),
+            json_lines.ReadOptions(block_size=max(1 << 20, min(len(text) + 1, 1 << 30))),
         )
     except (pa.ArrowException, ValueError, OSError) as error:
         raise InvalidOwners(
@@ -120,16 +116,11 @@ def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
 
 def cells_of(columns: Iterator[tuple[str, list[Any]]]) -> pa.Table:
     """Columns of Python's own values as Arrow's: numbers, dates or truth values, else text."""
-    import pyarrow as pa
-
     made = [(name, _typed(cells)) for name, cells in columns]
     return pa.table([column for _, column in made], names=[name for name, _ in made])
 
 
 def _typed(cells: list[Any]) -> pa.Array:
-    import datetime as dt
-
-    import pyarrow as pa
 
     kinds = {type(cell) for cell in cells if cell is not None}
     if not kinds:
@@ -146,17 +137,69 @@ def _typed(cells: list[Any]) -> pa.Array:
 
 
 def _moment(cell: Any) -> Any:
-    import datetime as dt
 
     if cell is None or isinstance(cell, dt.datetime):
         return cell
     return dt.datetime(cell.year, cell.month, cell.day)  # days have no time zone
 
 
-def as_text(cell: Any) -> str:
-    """A cell as a person would have typed it into a text file."""
-    if isinstance(cell, bytes):
-        return cell.decode("utf-8", "replace")
-    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
-        return str(int(cell))
-    return str(cell)
+def read_database(content: bytes, path: Path, reading: Reading, account: Account) -> Raw:
+    """The only table, or the one that was named as `sheet`."""
+    waiting = path.with_name(path.name + "-wal")
+    if waiting.is_file() and waiting.stat().st_size:
+        raise InvalidOwners(
+            f"{account.name} has changes that wait in {waiting.name}. Close the program that "
+            "writes it, or run `PRAGMA wal_checkpoint(TRUNCATE)` in it."
+        )
+    plain = bytearray(content)
+    plain[WRITE_AHEAD] = b"\x01\x01"
+    until = monotonic() + SECONDS
+    try:
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.deserialize(bytes(plain))
+            database.set_progress_handler(lambda: monotonic() > until, STEPS)
+            for pragma in SAFE:
+                database.execute(f"pragma {pragma}")
+            name = _table_name(database, reading, account)
+            return Raw(cells_of(_queried(database, name, reading, account)))
+    except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
+        raise InvalidOwners(
+            f"{account.name} cannot be read as a SQLite file: {error}. Check that it is whole."
+        ) from error
+
+
+def _table_name(database: sqlite3.Connection, reading: Reading, account: Account) -> str:
+    found = database.execute(
+        "select name from sqlite_master where type = 'table' and rootpage > 0 "
+        "and name not like 'sqlite^_%' escape '^' order by name"
+    )
+    names = [str(name) for (name,) in found]
+    wanted = reading.sheet or account.known.get("sheet")
+    if wanted is None and len(names) == 1:
+        account.detected["sheet"] = names[0]
+        return names[0]
+    if wanted in names:
+        return str(wanted)
+    hint = "" if wanted is None else suggestion(wanted, names)
+    asked = "" if wanted is None else f"no table {wanted!r} but "
+    raise InvalidOwners(
+        f"{account.name} holds {asked}{len(names)} tables: {', '.join(map(repr, names[:12]))}."
+        f"{hint} Choose one with --read sheet=NAME."
+    )
+
+
+def _queried(
+    database: sqlite3.Connection, name: str, reading: Reading, account: Account
+) -> Iterator[tuple[str, list[Any]]]:
+    quoted = '"' + name.replace('"', '""') + '"'
+    cursor = database.execute(f"select * from {quoted}")  # noqa: S608  # quoted, and our own copy
+    names = [entry[0] for entry in cursor.description]
+    columns: list[list[Any]] = [[] for _ in names]
+    size = 0
+    for number, row in enumerate(cursor, start=1):
+        refuse_too_many_rows(account.name, number, reading)
+        for column, cell in zip(columns, row, strict=True):
+            size += len(cell) if isinstance(cell, (str, bytes)) else 8
+            column.append(None if cell == "" else cell)
+        refuse_too_many_bytes(account.name, size, reading.max_bytes)
+    yield from zip(names, columns, strict=True)

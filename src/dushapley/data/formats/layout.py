@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from dushapley.data.formats.raw import Account
 from dushapley.data.reading import Reading
@@ -97,11 +98,8 @@ def _head(lines: Lines, first: int, width: int) -> int:
     """The line of names: the first that fills at least half of the columns that hold anything."""
     if all(filled(lines[first])) and len(lines[first]) >= width - 1:
         return first
-    used = [False] * max(map(len, lines))
-    for line in lines:
-        for k, full in enumerate(filled(line)):
-            used[k] |= full
-    least = max(min(2, sum(used)), sum(used) / 2)
+    used = sum(map(any, zip_longest(*map(filled, lines))))
+    least = max(min(2, used), used / 2)
     for k in range(first, min(first + MOST_ABOVE, len(lines))):
         if sum(filled(lines[k])) >= least:
             return k + 1 if _is_group(lines, k) else k

@@ -15,7 +15,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray, Rows
 from dushapley.data.rows import compressed, count, frozen, is_sparse, is_table, take
-from dushapley.data.tables import check_columns, common_kinds, common_order, features_of
+from dushapley.data.tables import check_columns, common_kinds, common_order
 from dushapley.errors import InvalidOwners
 from dushapley.validation import refuse
 
@@ -34,10 +34,6 @@ class Part:
     X: Rows
     y: Array | None
     weights: FloatArray | None = None
-
-    def features(self, columns: Mapping[str, str] | None) -> Rows:
-        """The rows as owners hold them: arrays or sparse rows."""
-        return self.X if columns is None else features_of(self.X, columns)
 
 
 def named_parts(blocks: Any) -> dict[str, Part]:

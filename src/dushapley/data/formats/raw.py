@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dushapley.data.findings import Finding, Severity
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass
@@ -77,10 +74,19 @@ class Raw:
     """
 
     columns: Any
-    texts: Callable[[Sequence[str]], pa.Table] | None = None
+    texts: Callable[[Sequence[str]], Any] | None = None
     total: Sequence[str] | None = None
 
 
 def shortened(text: str, most: int = 40) -> str:
     """A cell as a message shows it."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def as_text(cell: Any) -> str:
+    """A cell as a person would have typed it into a text file."""
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace")
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    return str(cell)

@@ -4,45 +4,26 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from dushapley.data.dates import dates_in
-from dushapley.data.formats.columnar import read_json_lines, read_parquet
-from dushapley.data.formats.databases import read_database
+from dushapley.data.formats.columnar import read_database, read_json_lines, read_parquet
 from dushapley.data.formats.raw import Account, Raw
 from dushapley.data.formats.text import read_text
 from dushapley.data.formats.unpacking import PACKED, refuse_too_many_bytes, unpacked
 from dushapley.data.formats.workbooks import read_workbook
 from dushapley.data.numbers import STYLES, numbers_in, text_columns
-from dushapley.data.reading import Reading
+from dushapley.data.reading import DATABASES, JSON_LINES, PARQUET, TEXT, WORKBOOKS, Reading
 from dushapley.data.tables import check_columns
 from dushapley.errors import InvalidOwners
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
-TEXT = (".csv", ".tsv", ".txt", ".tab")
-WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
-PARQUET = (".parquet", ".pq")
-JSON_LINES = (".jsonl", ".ndjson")
-DATABASES = (".sqlite", ".sqlite3", ".db")
-PLAIN_ENDINGS = TEXT + WORKBOOKS + PARQUET + JSON_LINES + DATABASES
-ENDINGS = (
-    *(f"{ending}.gz" for ending in TEXT + JSON_LINES),
-    *(f"{ending}.zip" for ending in PLAIN_ENDINGS),
-    *PLAIN_ENDINGS,
-    ".zip",
-)
-"""How names of tables end, the longer endings first."""
 
 
 def read_frame(path: Path, content: bytes, reading: Reading, account: Account) -> pd.DataFrame:
     """The table in a file, or an explanation of why there is none."""
-    import pyarrow as pa
-
     try:
         return _read_frame(path, content, reading, account)
     except (pa.ArrowException, UnicodeError, OverflowError, MemoryError) as error:
@@ -59,7 +40,6 @@ def _read_frame(path: Path, content: bytes, reading: Reading, account: Account) 
         frame = read_parquet(content, reading, account)
         check_columns(frame.columns, account.name)
         _without_marks(frame, reading, account)
-        _without_numbers(frame, reading, account)
         dates_in(frame, text_columns(frame, reading), reading, account)
         return frame
     raw = _raw(path, content, ending, reading, account)
@@ -73,43 +53,24 @@ def interpret(frame: pd.DataFrame, raw: Raw, reading: Reading, account: Account)
     _without_marks(frame, reading, account)
     _mend(frame, reading, account)
     words = numbers_in(frame, raw, reading, account)
-    _without_numbers(frame, reading, account)
+    _without_marks(frame, reading, account)
     dates_in(frame, words, reading, account)
 
 
 def _without_marks(frame: pd.DataFrame, reading: Reading, account: Account) -> None:
-    """Missing values where cells hold a mark that stands for one."""
-    import pandas as pd
-
+    """Put missing values where cells hold a mark of one; -999 as a number is -999.0 as well."""
+    words: dict[str, Any] = dict(zip(reading.missing, reading.missing, strict=True))
+    numbers: dict[Any, Any] = (
+        pd.to_numeric(pd.Series(words, dtype=object), errors="coerce").dropna().to_dict()
+    )
     for name, dtype in frame.dtypes.items():
-        if reading.missing and pd.api.types.is_string_dtype(dtype):
-            marked = frame[name].isin(list(reading.missing))
-            account.marks.update(map(str, frame[name][marked].unique()))
-            frame[name] = frame[name].where(~marked)
-
-
-def _without_numbers(frame: pd.DataFrame, reading: Reading, account: Account) -> None:
-    """The same for marks that are numbers, however they are written: -999 is -999.0."""
-    import pandas as pd
-
-    numbers = {mark: number for mark in reading.missing if (number := as_number(mark)) is not None}
-    for name, dtype in frame.dtypes.items():
-        if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
-            continue
-        for mark, number in numbers.items():
-            marked = frame[name] == number
+        numeric = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+        text = pd.api.types.is_string_dtype(dtype)
+        for mark, entry in numbers.items() if numeric else words.items() if text else ():
+            marked = frame[name] == entry
             if marked.any():
                 account.marks.add(mark)
                 frame[name] = frame[name].where(~marked)
-
-
-def as_number(mark: str) -> float | None:
-    """The number that a mark is, if it is one."""
-    try:
-        number = float(mark)
-    except ValueError:
-        return None
-    return None if np.isnan(number) else number
 
 
 def _raw(path: Path, content: bytes, ending: str, reading: Reading, account: Account) -> Raw:
@@ -131,8 +92,6 @@ def _raw(path: Path, content: bytes, ending: str, reading: Reading, account: Acc
 
 def _as_pandas(table: pa.Table) -> pd.DataFrame:
     """Arrow's columns in the types that pandas reads a CSV file into, dates as moments."""
-    import pyarrow as pa
-
     columns = []
     for column in table.columns:
         kind = column.type
@@ -252,35 +211,31 @@ def _checked_total(
     frame: pd.DataFrame, raw: Raw, reading: Reading, account: Account
 ) -> pd.DataFrame:
     """The table, told whether a last row was (or may be) a total."""
-    if raw.total is not None:
-        if reading.totals != "drop" and not _adds_up(frame, raw.total):
-            account.tell(
-                "totals-row",
-                "stop",
-                f"The last row of {account.name} calls itself a total, but its numbers are not the "
-                "sums of the columns. Say whether it is one.",
-                row=len(frame) + 1,
-                value=" ".join(raw.total),
-                remedy="--read totals=drop or --read totals=keep",
-            )
-        else:
-            account.note(
-                "totals-row",
-                f"The last row of {account.name} is the total of the others "
-                f"({' '.join(filter(None, raw.total))[:60]!r}); it is left out.",
-            )
+    if raw.total is not None and (reading.totals == "drop" or _adds_up(frame, raw.total)):
+        account.note(
+            "totals-row",
+            f"The last row of {account.name} is the total of the others "
+            f"({' '.join(filter(None, raw.total))[:60]!r}); it is left out.",
+        )
         return frame
-    if reading.totals == "keep" or not _ends_in_sums(frame):
+    if raw.total is None and (reading.totals == "keep" or not _ends_in_sums(frame)):
         return frame
     if reading.totals == "drop":
         return frame.iloc[:-1]
+    row, value = len(frame), frame.iloc[-1].iloc[0] if raw.total is None else " ".join(raw.total)
+    says = "holds the sums of the rows above it: it looks like a total, not a row"
+    if raw.total is not None:
+        row += 1
+        says = (
+            "calls itself a total, but its numbers are not the sums of the columns. Say whether it "
+            "is one"
+        )
     account.tell(
         "totals-row",
         "stop",
-        f"The last row of {account.name} holds the sums of the rows above it: it looks like a "
-        "total, not a row.",
-        row=len(frame),
-        value=frame.iloc[-1].iloc[0],
+        f"The last row of {account.name} {says}.",
+        row=row,
+        value=value,
         remedy="--read totals=drop or --read totals=keep",
     )
     return frame

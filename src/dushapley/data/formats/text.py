@@ -8,16 +8,16 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from io import BytesIO, StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as arrow
 
 from dushapley.data.formats.layout import Layout, is_total, layout_of
 from dushapley.data.formats.raw import Account, Raw, shortened
 from dushapley.data.formats.unpacking import refuse_too_many_rows
 from dushapley.data.reading import Reading
 from dushapley.errors import InvalidOwners
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MISSING = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
@@ -52,7 +52,8 @@ def read_text(content: bytes, ending: str, reading: Reading, account: Account) -
     how = dialect(sample, ending, reading, account)
     lines, starts = _lines(sample, how)
     layout = layout_of(lines, reading, account)
-    body = content[_offset(content, starts[layout.start]) :]
+    start = starts[layout.start]
+    body = b"".join(content.split(b"\n", start)[start:])
     refuse_too_many_rows(account.name, body.count(b"\n"), reading)
     body, total = _without_total(body, how, reading)
     parsed = _Parser(body, how, layout, reading, account)
@@ -61,7 +62,8 @@ def read_text(content: bytes, ending: str, reading: Reading, account: Account) -
 
 def as_utf8(content: bytes, reading: Reading, account: Account) -> bytes:
     """Text in UTF-8 with plain line ends, whatever it was."""
-    encoding = reading.encoding or _marked(content)
+    marked = (name for mark, name in MARKS.items() if content.startswith(mark))
+    encoding = reading.encoding or next(marked, None)
     if encoding is None and not _is_utf8(content):
         encoding = account.known.get("encoding") or _detected_encoding(content, account)
         _tell_encoding(encoding, content, account)
@@ -70,10 +72,6 @@ def as_utf8(content: bytes, reading: Reading, account: Account) -> bytes:
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return content
-
-
-def _marked(content: bytes) -> str | None:
-    return next((name for mark, name in MARKS.items() if content.startswith(mark)), None)
 
 
 def _is_utf8(content: bytes) -> bool:
@@ -111,9 +109,11 @@ def _foreign(content: bytes) -> tuple[int, bytes]:
 def _tell_encoding(encoding: str, content: bytes, account: Account) -> None:
     account.detected["encoding"] = encoding
     try:
-        word = _first_foreign_word(_foreign(content)[1].decode(encoding, "replace"))
+        text = _foreign(content)[1].decode(encoding, "replace")
     except LookupError:  # no such encoding, which is refused when all is decoded
         return
+    words = text.replace(";", " ").replace(",", " ").split()
+    word = shortened(next((word for word in words if not word.isascii()), ""))
     account.note(
         "encoding",
         f"{account.name} is read as {encoding} (its first special letters: {word!r}); "
@@ -138,11 +138,6 @@ def _fits(left: str, letter: str, right: str) -> bool:
     latin = (left + right).isascii() and (left + right).strip(" ,;\t").isalpha()
     foreign = latin and not unicodedata.name(letter, "").startswith("LATIN")
     return letter == "€" or (letter.isalpha() and not inside and not foreign)
-
-
-def _first_foreign_word(text: str) -> str:
-    words = text.replace(";", " ").replace(",", " ").split()
-    return shortened(next((word for word in words if not word.isascii()), ""))
 
 
 def _recoded(content: bytes, encoding: str, account: Account) -> bytes:
@@ -227,15 +222,8 @@ def _detected_dialect(text: str, account: Account) -> type[csv.Dialect]:
 
 
 def _made(separator: str, quote: str = '"', escape: str | None = None) -> type[csv.Dialect]:
-    class Found(csv.Dialect):
-        delimiter = separator
-        quotechar = quote
-        escapechar = escape
-        doublequote = True
-        lineterminator = "\n"
-        quoting = csv.QUOTE_MINIMAL
-
-    return Found
+    how = {"delimiter": separator, "quotechar": quote, "escapechar": escape}
+    return type("Found", (csv.excel,), how)
 
 
 def _lines(sample: bytes, how: type[csv.Dialect]) -> tuple[list[list[str]], list[int]]:
@@ -251,15 +239,6 @@ def _lines(sample: bytes, how: type[csv.Dialect]) -> tuple[list[list[str]], list
     except csv.Error:  # the rest is Arrow's to refuse
         pass
     return records, starts
-
-
-def _offset(content: bytes, line: int) -> int:
-    position = 0
-    for _ in range(line):
-        position = content.find(b"\n", position) + 1
-        if position == 0:
-            return len(content)
-    return position
 
 
 def _without_total(
@@ -302,13 +281,9 @@ class _Parser:
 
     def texts(self, names: Sequence[str]) -> pa.Table:
         """Some columns as text."""
-        import pyarrow as pa
-
         return self._read(dict.fromkeys(names, pa.string()), list(names))
 
     def _read(self, types: dict[str, Any], only: list[str] | None = None) -> pa.Table:
-        import pyarrow as pa
-        import pyarrow.csv as arrow
 
         if not self.body.strip():
             return pa.table({name: pa.array([], pa.string()) for name in self.names})
@@ -318,10 +293,13 @@ class _Parser:
             ragged.append(row)
             return "skip"
 
+        longest = max(map(len, self.body[: 1 << 24].split(b"\n", 64)[:64]))
+        # a block takes the longest line, and leaves some for other threads
+        block = max(1 << 20, min(8 * longest, 1 << 30))
         try:
             table = arrow.read_csv(
                 BytesIO(self.body),
-                arrow.ReadOptions(column_names=self.names, block_size=self._block()),
+                arrow.ReadOptions(column_names=self.names, block_size=block),
                 arrow.ParseOptions(
                     delimiter=self.how.delimiter,
                     quote_char=self.how.quotechar or False,
@@ -352,14 +330,11 @@ class _Parser:
         field = rb"(?:^|[" + ends + rb"])" + re.escape(mark.encode()) + rb"(?:$|[" + ends + rb"])"
         return mark.encode() in self.body and re.search(field, self.body) is not None
 
-    def _block(self) -> int:
-        """Bytes that are parsed at a time: the longest line must fit, and many threads get some."""
-        longest = max(map(len, self.body[: 1 << 24].split(b"\n", 64)[:64]))
-        return max(1 << 20, min(8 * longest, 1 << 30))
-
     def _tell_of(self, ragged: list[Any]) -> None:
         row = ragged[0]
-        number = self._row_of(row.text)
+        lines = b"\n" + self.body.rstrip(b"\n") + b"\n"
+        position = lines.find(b"\n" + row.text.encode() + b"\n")
+        number = None if position < 0 else lines.count(b"\n", 0, position) + 1
         place = "" if number is None else f", row {number},"
         self.account.tell(
             "ragged-row",
@@ -370,8 +345,3 @@ class _Parser:
             row=number,
             value=row.text,
         )
-
-    def _row_of(self, text: str) -> int | None:
-        lines = self.body.replace(b"\r\n", b"\n").rstrip(b"\n")
-        position = (b"\n" + lines + b"\n").find(b"\n" + text.encode() + b"\n")
-        return None if position < 0 else lines.count(b"\n", 0, position) + 1

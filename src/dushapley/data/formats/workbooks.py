@@ -8,9 +8,11 @@ from io import BytesIO
 from typing import Any
 from zipfile import ZipFile
 
-from dushapley.data.formats.columnar import as_text, cells_of
+from python_calamine import CalamineError, CalamineWorkbook
+
+from dushapley.data.formats.columnar import cells_of
 from dushapley.data.formats.layout import is_total, layout_of
-from dushapley.data.formats.raw import Account, Raw
+from dushapley.data.formats.raw import Account, Raw, as_text
 from dushapley.data.formats.unpacking import refuse_archive_bomb, refuse_too_many_rows
 from dushapley.data.reading import Reading
 from dushapley.errors import InvalidOwners
@@ -63,8 +65,6 @@ def _shown(cell: Any) -> str:
 
 
 def _rows(content: bytes, reading: Reading, account: Account) -> list[list[Any]]:
-    from python_calamine import CalamineError, CalamineWorkbook
-
     try:
         book = CalamineWorkbook.from_filelike(BytesIO(content))
         names = list(book.sheet_names)

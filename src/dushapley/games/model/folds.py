@@ -9,8 +9,7 @@ from typing import Self
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray, IntArray, Queries
-from dushapley.data.owners import Owners
-from dushapley.data.splits import folds
+from dushapley.data.owners import Owners, folds
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Game, Outcome, Training
 from dushapley.games.derived import DerivedGame
