@@ -11,11 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dushapley as ds
-from dushapley.estimators.calibration import student
-from dushapley.estimators.cells import WITH, WITHOUT, Cells
-from dushapley.estimators.design import draw_pairs, equal_counts, kernel_mass, whole_levels
+from dushapley.estimators.calibration import WITH, WITHOUT, Cells, student
 from dushapley.estimators.orthogonal import directions, hyperplane, sobol_orders
-from dushapley.estimators.regression import kernel_eigenvalue
+from dushapley.estimators.regression import (
+    draw_pairs,
+    equal_counts,
+    kernel_eigenvalue,
+    kernel_mass,
+    whole_levels,
+)
 from dushapley.estimators.semivalues import semivalue_weights
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.estimators.svarm import cover, size_chances

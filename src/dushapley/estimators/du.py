@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
+from dushapley.errors import MethodNotApplicable
+from dushapley.estimators.calibration import Moments, final
 from dushapley.estimators.method import Method
-from dushapley.estimators.moments import Moments, final
+from dushapley.estimators.random import two
 from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY, not_shapley, semivalue_weights
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -129,6 +131,25 @@ def draw_share(rng: np.random.Generator, sizes: IntArray, share: float) -> Float
     return np.asarray(drawn / np.maximum(sizes, 1))
 
 
+def du_second_order(problem: Problem) -> Conversation:
+    r"""DU-Shapley corrected for the spread of the sizes it averages over.
+
+    DU-Shapley takes :math:`g(k\mu)` for :math:`E[g(Y_k)]`, where :math:`g(n) = w(n+n_i) - w(n)` and
+    :math:`Y_k` is the size of k random others. Here k ≤ 3 and k ≥ I−4 are exact, and between them
+    g is averaged over two points with the mean, variance and third moment of :math:`Y_k`: the
+    leading bias, ½g''(kμ)·Var, and the next term are gone, with no derivative needed.
+
+    Cost: no evaluation; it is computed by games that know sizes and curve (`SizeGame`,
+    `RegressogramGame`) and refused elsewhere. Guarantee: for a curve declared completely monotone
+    it is a lower bound of the Shapley value, and the valuation carries the upper one.
+    """
+    raise MethodNotApplicable(
+        f"du-second-order asks no questions: for these {problem.n_players} owners it needs a "
+        "game's own formula."
+    )
+    yield  # a generator by type: games answer for it
+
+
 def one_replicate(n_players: int, _options: Mapping[str, Any]) -> int:
     """Distinct evaluations of one replicate: 2I(I−1)+2, and 4 for two owners."""
     return 4 if n_players == 2 else 2 * n_players * (n_players - 1) + 2
@@ -151,4 +172,15 @@ PLUS_PLUS = replace(
     METHOD,
     name="du++",
     summary="DU-Shapley++ of the older version: equal to du, whose ends are already exact",
+)
+
+SECOND_ORDER = Method(
+    name="du-second-order",
+    summary="DU-Shapley less its bias, by sizes and curve of a game; no standard errors",
+    run=du_second_order,
+    least=two,
+    default=two,
+    biased=True,
+    needs="formula",
+    cite="garrido2024",
 )

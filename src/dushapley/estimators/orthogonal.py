@@ -13,9 +13,8 @@ from functools import partial
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.estimators.calibration import Extremes, Spread
+from dushapley.estimators.calibration import Extremes, Moments, Spread, final
 from dushapley.estimators.method import refuse_large_plan
-from dushapley.estimators.moments import Moments, final
 from dushapley.estimators.permutation import (
     ANTITHETIC,
     both_ways,

@@ -11,15 +11,18 @@ each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import comb
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Queries
-from dushapley.estimators.exact import all_coalitions, coalitions, shapley_weights
+from dushapley.arrays import BoolArray, FloatArray, Queries
+from dushapley.estimators.exact import all_coalitions, enumerated
+from dushapley.estimators.gp import studied
 from dushapley.estimators.method import Method
-from dushapley.protocol import Ask, Conversation, Estimate, Problem
+from dushapley.estimators.semivalues import SHAPLEY
+from dushapley.protocol import Conversation, Problem
 
 INDICES = ("shapley", "banzhaf")
 """The two indices, in the order of their details."""
@@ -60,19 +63,14 @@ def pair_sums(pools: Queries, utilities: FloatArray, index: str) -> FloatArray:
 def exact_pairs(problem: Problem) -> Conversation:
     """All 2^I coalitions: every interaction exactly, and the Shapley values beside them."""
     n = problem.n_players
-    weights = shapley_weights(n)
-    outside, inside = np.append(weights, 0.0), np.append(0.0, weights)
-    values, found = np.zeros(n), {index: np.zeros((n, n)) for index in INDICES}
-    for block in coalitions(n):
-        first, last = not block[0].any(), bool(block[-1].all())
-        answers = yield Ask(block[int(first) : len(block) - int(last)])
-        ends = [problem.empty] * first, answers, [problem.full] * last
-        gains = np.concatenate(ends) - problem.empty
-        size = block.sum(axis=1)
-        values += (gains * (inside + outside)[size]) @ block - gains @ outside[size]
+    found = {index: np.zeros((n, n)) for index in INDICES}
+
+    def note(block: BoolArray, gains: FloatArray) -> None:
         for index in INDICES:
             found[index] += pair_sums(block, gains, index)
-    return Estimate(values, details={"interactions": matrices(found)})
+
+    estimate = yield from enumerated(problem, SHAPLEY, note)
+    return replace(estimate, details={"interactions": matrices(found)})
 
 
 def matrices(found: Mapping[str, FloatArray]) -> dict[str, Any]:
@@ -95,23 +93,10 @@ def gp_pairs(problem: Problem) -> Conversation:
     from dushapley.estimators.gp.targets import pair_details
 
     study = Study(problem)
-    so_far: Estimate | None = None
-    if problem.known is not None and len(problem.known):
-        study.recall(problem.known, (yield Ask(problem.known)))
-    while study.left:
-        pools = study.next_batch()
-        study.learn(pools, (yield Ask(pools, so_far)))
-        so_far = study.estimate()
-    assert so_far is not None
-    details, notes = pair_details(study)
-    return Estimate(
-        so_far.values,
-        so_far.std_errors,
-        so_far.covariance,
-        notes=(*so_far.notes, *notes),
-        details={**so_far.details, "interactions": details},
-        weights=so_far.weights,
-    )
+    estimate = yield from studied(study)
+    interactions, notes = pair_details(study)
+    details = {**estimate.details, "interactions": interactions}
+    return replace(estimate, notes=(*estimate.notes, *notes), details=details)
 
 
 EXACT_PAIRS = Method(

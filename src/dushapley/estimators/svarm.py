@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
-from dushapley.estimators.cells import WITH, WITHOUT, Cells, populations
+from dushapley.estimators.calibration import WITH, WITHOUT, Cells, populations
 from dushapley.estimators.du import alone_and_without
 from dushapley.estimators.method import (
     Method,

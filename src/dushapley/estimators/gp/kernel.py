@@ -39,14 +39,16 @@ and bounds (`PRIORS`); γ and d are plain; after them come δ at the knots, η, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from os import cpu_count
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, Queries
-from dushapley.estimators.gp.parallel import in_order
 
 JITTER = 1e-8
 """Variance that every pool has of its own, for the sake of arithmetic."""
@@ -205,34 +207,54 @@ def view(pools: Queries, weights: FloatArray, strength: FloatArray) -> View:
     return View(z, np.log(total / weights.sum()), mix, root, strength)
 
 
+def curved_terms(
+    h: Hyper,
+    overlap: FloatArray,
+    sizes: tuple[FloatArray, FloatArray],
+    fades: tuple[FloatArray, FloatArray],
+    room: tuple[FloatArray, FloatArray, FloatArray],
+) -> None:
+    """Fill `room` with R, shift/R and mix, the terms that no features make.
+
+    Parameters
+    ----------
+    overlap
+        −H of pools (rows) with others (columns); `room` may hold it, as the last.
+    sizes, fades
+        Of rows and of columns: ℓ; and log s − em of the mix, em'.
+    """
+    ride, shift, mix = room  # all in place, as this is where the time goes
+    np.subtract(*sizes, out=ride)
+    ride *= ride
+    ride *= -0.5 / h.curve_length**2
+    np.exp(ride, out=ride)
+    np.multiply(overlap, 1 / h.shift_length, out=shift)
+    np.exp(shift, out=shift)
+    shift *= h.shift
+    np.multiply(overlap, 1 / h.mix_length, out=mix)
+    mix += fades[0]
+    mix -= fades[1]
+    np.exp(mix, out=mix)
+
+
 def bent(h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
     """The terms that no features make, curve + mix + shift, shape (len(a), len(b))."""
     found = a.root_mix.astype(dtype, copy=False) @ b.root_mix.astype(dtype, copy=False).T
     half, other_half = a.half.astype(dtype)[:, None], b.half.astype(dtype)
     fade = (np.log(h.mix) - h.mix_decay * a.log_count).astype(dtype)[:, None]
-    size, other = a.log_size.astype(dtype)[:, None], b.log_size.astype(dtype)
     less = (h.mix_decay * b.log_count).astype(dtype)
+    size, other = a.log_size.astype(dtype)[:, None], b.log_size.astype(dtype)
     blocks = _blocks(*found.shape)
     room = np.empty((2, blocks[0].stop if blocks else 0, found.shape[1]), dtype)
-    for rows in blocks:  # in place, as this is where the time goes, much of it in getting memory
-        overlap = found[rows]
-        curve, shift = room[:, : len(overlap)]
-        overlap -= half[rows]
-        overlap -= other_half
-        np.subtract(size[rows], other, out=curve)
-        curve *= curve
-        curve *= -0.5 / h.curve_length**2
-        np.exp(curve, out=curve)
-        np.multiply(overlap, dtype(1 / h.shift_length), out=shift)
-        np.exp(shift, out=shift)
-        shift *= h.shift
+    for rows in blocks:
+        mix = found[rows]
+        mix -= half[rows]
+        mix -= other_half
+        ride, shift = room[:, : len(mix)]
+        curved_terms(h, mix, (size[rows], other), (fade[rows], less), (ride, shift, mix))
         shift += h.curve
-        curve *= shift
-        overlap *= 1 / h.mix_length
-        overlap += fade[rows]
-        overlap -= less
-        np.exp(overlap, out=overlap)
-        overlap += curve
+        ride *= shift
+        mix += ride
     return np.asarray(found)
 
 
@@ -328,7 +350,7 @@ def nugget(h: Hyper, z: FloatArray) -> FloatArray:
 
 
 def nugget_of_size(h: Hyper, size: FloatArray) -> FloatArray:
-    """The nugget by number of owners in the pool."""
+    """Return the nugget by number of owners in the pool."""
     bump = knot_shares(size, len(h.knots)) @ np.array(h.knots)
     return np.asarray(h.noise * size**-h.noise_decay * np.exp(bump) + JITTER)
 
@@ -352,3 +374,20 @@ def terms_diagonal(h: Hyper, pools: View) -> FloatArray:
     diagonal += h.mix * np.exp(-2 * h.mix_decay * count)
     diagonal += h.blend * np.exp(-2 * h.blend_decay * count) * (pools.mix**2 @ a)
     return np.asarray(diagonal)
+
+
+LEAST_PARTS, MOST_THREADS, MOST_WAITING = 4, 8, 2**25
+"""Parts from which on threads share them, how many do, and numbers that wait to be added."""
+
+Part = TypeVar("Part")
+
+
+def in_order(made: Callable[[int], Part], starts: range, size: int) -> Iterator[Part]:
+    """Parts of `size` numbers in their order: sums have the same bits on any number of cores."""
+    at_once = min(cpu_count() or 1, MOST_THREADS, MOST_WAITING // size)
+    if len(starts) < LEAST_PARTS or at_once < 2:
+        yield from map(made, starts)
+        return
+    with ThreadPoolExecutor(at_once) as threads:
+        for first in range(0, len(starts), at_once):
+            yield from threads.map(made, starts[first : first + at_once])

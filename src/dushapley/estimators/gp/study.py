@@ -7,15 +7,15 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.estimators.exact import below_empty
-from dushapley.estimators.gp import check, design, kernel
+from dushapley.estimators.exact import below_empty, bits
+from dushapley.estimators.gp import check, kernel
 from dushapley.estimators.gp.check import FitCheck, Forecasts
-from dushapley.estimators.gp.crowd import Crowd
 from dushapley.estimators.gp.fit import FITTED_ON_THE_WAY, MOST_FITTED, Observed, Posterior, fit
 from dushapley.estimators.gp.functional import (
-    Functional,
+    Carrier,
     carrier,
     covariance_with_answers,
+    exact_weights,
     functional,
     linear_map,
     prior_covariance,
@@ -72,7 +72,6 @@ class Study:
         self.answers = np.array([problem.full])
         self.seen = {self.pools[0].tobytes()}
         self.forecasts: list[Forecasts] = []
-        self.posterior: Posterior | None = None
         self.medium = carrier(n, MEDIUM, problem.rng)
         self.coarse = functional(n, COARSE, problem.rng)
         self.twin = self.coarse if 2**n <= COARSE else functional(n, COARSE, problem.rng)
@@ -92,36 +91,36 @@ class Study:
     def next_batch(self) -> BoolArray:
         """The pools to ask now: the pilot; then the most telling ones and a few at random."""
         n, rng = self.problem.n_players, self.problem.rng
-        if self.posterior is None:
+        if not self.fitted:
             held_out = max(1, n // 4)
-            pools = design.pilot(n, min(design.pilot_size(n) - 2, self.left - held_out), rng)
-            pools = pools if len(self.pools) == 1 else self._missing(pools)
+            pools = pilot(n, min(pilot_size(n) - 2, self.left - held_out), rng)
+            if len(self.pools) > 1:  # what it lacks beside pools known before
+                new = pools[[pool.tobytes() not in self.seen for pool in pools]]
+                alone = int((new.sum(axis=1) == 1).sum())
+                pools = new[: max(alone, len(pools) + 1 - len(self.pools), 1)]
             self.asked_random = pools.sum(axis=1) > 1
             return pools
         seen = set(self.seen)
         count = self._batch_size()
         wanted, chances = self._at_random(count)
-        drawn = design.spread_pools(n, wanted, chances, seen, rng)
-        most = max(design.CANDIDATES, count + count // 4)
-        pools = design.candidates(n, seen, rng, most)
-        chosen = design.most_telling(
+        drawn = spread_pools(n, wanted, chances, seen, rng)
+        most = max(CANDIDATES, count + count // 4)
+        pools = candidates(n, seen, rng, most)
+        chosen = most_telling(
             self.posterior, self.medium, self.with_answers, pools, count - len(drawn)
         )
         self.asked_random = np.arange(len(drawn) + len(chosen)) < len(drawn)
         return np.concatenate([drawn, chosen])
 
-    def recall(self, pools: BoolArray, answers: FloatArray) -> None:
-        """Take in pools that were paid before the run began, in any number."""
+    def recall(
+        self, pools: BoolArray, answers: FloatArray, random: BoolArray | None = None
+    ) -> None:
+        """Take in pools that were paid for, and which of them were drawn at random; else none."""
+        random = np.zeros(len(pools), dtype=np.bool_) if random is None else random
         self.pools = np.concatenate([self.pools, pools])
         self.answers = np.concatenate([self.answers, answers])
-        self.random = np.concatenate([self.random, np.zeros(len(pools), dtype=np.bool_)])
+        self.random = np.concatenate([self.random, random])
         self.seen |= {pool.tobytes() for pool in pools}
-
-    def _missing(self, pilot: BoolArray) -> BoolArray:
-        """What the pilot lacks beside the pools known before: owners alone, and enough pools."""
-        new = pilot[[pool.tobytes() not in self.seen for pool in pilot]]
-        alone = int((new.sum(axis=1) == 1).sum())
-        return new[: max(alone, len(pilot) + 1 - len(self.pools), 1)]
 
     def _at_random(self, count: int) -> tuple[int, FloatArray]:
         """How many pools of a batch to draw at random, and the chances of sizes 2..I−1.
@@ -132,7 +131,7 @@ class Study:
         n, least = self.problem.n_players, -(-count // CHECKED)
         sampled = self.verdict.sampled[2:n]
         if not sampled.any():
-            return least, design.by_power(n, CHECK_POWER)
+            return least, by_power(n, CHECK_POWER)
         size = np.arange(2.0, n)
         spread = self._spread_by_size()[2:n]
         chances = sampled * np.maximum(spread, kernel.JITTER) / np.sqrt(size * (n - size))
@@ -141,7 +140,6 @@ class Study:
 
     def _spread_by_size(self) -> FloatArray:
         """Root mean square of what the process misses at each number of owners, a little pooled."""
-        assert self.posterior is not None
         n, missed = self.problem.n_players, self.posterior.leave_one_out() ** 2
         size = self.pools.sum(axis=1)
         counts = np.bincount(size[self.random], minlength=n + 1)
@@ -157,15 +155,12 @@ class Study:
     def learn(self, pools: BoolArray, answers: FloatArray) -> None:
         """Take in a batch: judge the forecasts of it, then fit again."""
         start = None
-        if self.posterior is not None:
+        if self.fitted:
             random = self.asked_random
             self.forecasts.append(check.forecast(self.posterior, pools, answers, random))
             start = self.posterior.theta
-        self.pools = np.concatenate([self.pools, pools])
-        self.answers = np.concatenate([self.answers, answers])
-        self.random = np.concatenate([self.random, self.asked_random])
-        self.seen |= {pool.tobytes() for pool in pools}
-        self.posterior = self._fitted(start)
+        self.recall(pools, answers, self.asked_random)
+        self.posterior: Posterior = self._fitted(start)
         self.with_answers = covariance_with_answers(self.posterior, self._carrier())
         self.covariance = self._claimed()
         claimed = 0.0 if self.covariance is None else float(np.trace(self.covariance))
@@ -188,7 +183,6 @@ class Study:
 
     def _claimed(self) -> FloatArray | None:
         """Covariance of the values by the process; of very many owners only at the end."""
-        assert self.posterior is not None
         if self.left and self.problem.n_players > MOST_LIVE:
             return None
         if self.fitted == len(self.pools):  # hyper-parameters have moved
@@ -198,7 +192,7 @@ class Study:
             self.posterior, self.coarse, self.twin, None, self.prior, self.coarsely
         )
 
-    def _carrier(self) -> Functional | Crowd:
+    def _carrier(self) -> Carrier:
         """Pools that carry the functional: more of them once no question is left to choose."""
         n = self.problem.n_players
         whole = 2**n <= MEDIUM
@@ -213,7 +207,6 @@ class Study:
         return estimate if self.forecasts else replace(estimate, std_errors=None, covariance=None)
 
     def _by_process(self) -> Estimate:
-        assert self.posterior is not None
         weights = linear_map(self.posterior, self.with_answers)
         # values add up to what everybody is worth, also where the map was made in single precision
         weights += (self.pools.all(axis=1) - weights.sum(axis=0)) / len(weights)
@@ -237,7 +230,6 @@ class Study:
 
     def _correction(self) -> tuple[FloatArray, FloatArray]:
         """What the process missed at the sampled sizes, as a map of the answers, and its errors."""
-        assert self.posterior is not None
         n, posterior = self.problem.n_players, self.posterior
         size, missed = self.pools.sum(axis=1), posterior.leave_one_out()
         slopes = check.slope_map(self.pools, self.random, self.verdict.sampled)
@@ -256,7 +248,6 @@ class Study:
 
         Two samples of P and C pools differ by a variance of σ²/P + σ²/C, of which σ²/P is ours.
         """
-        assert self.posterior is not None
         points = MEDIUM if self.left else finest(self.problem.n_players)
         if 2**self.problem.n_players <= max(points, MEDIUM):
             return 0.0
@@ -326,3 +317,139 @@ def positive(covariance: FloatArray) -> FloatArray:
     """The nearest covariance: sampled ones can miss by a little, and errors are never negative."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+CANDIDATES = 1000
+"""Unseen pools that compete for being asked."""
+SKETCH = 64
+"""Of more owners than this, so many random combinations of their values stand for all."""
+AT_ONCE = 64
+"""Choices after which covariances between candidates are brought up to date."""
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def pilot_size(n_players: int) -> int:
+    """Pools of the pilot, ∅ and the grand coalition included."""
+    return 2 * n_players + 2 + n_players // 2
+
+
+def pilot(n_players: int, count: int, rng: np.random.Generator) -> BoolArray:
+    """`count` pools: every owner alone, then balanced random pools with sizes ∝ 1/k."""
+    alone = np.eye(n_players, dtype=np.bool_)
+    seen = {row.tobytes() for row in alone} | {np.ones(n_players, dtype=np.bool_).tobytes()}
+    chances = by_power(n_players, 1.0)
+    return np.concatenate([alone, spread_pools(n_players, count - n_players, chances, seen, rng)])
+
+
+def by_power(n_players: int, power: float) -> FloatArray:
+    """Chances of sizes 2..I−1 in proportion to k^−power."""
+    return np.asarray(np.arange(2.0, n_players) ** -power)
+
+
+def spread_pools(
+    n_players: int, count: int, chances: FloatArray, seen: set[bytes], rng: np.random.Generator
+) -> BoolArray:
+    """Up to `count` unseen random pools of 2..I−1 owners, sizes by chances, owners taking turns.
+
+    `seen` is added to. Sizes follow the golden-ratio sequence, so that any beginning of the list
+    is spread; an owner who has been in fewer pools goes first, ties at random.
+    """
+    sizes = np.arange(2, n_players)
+    chance = np.cumsum(chances)
+    turns = np.zeros(n_players)
+    place = rng.random()
+    found: list[BoolArray] = []
+    for _ in range(20 * count):
+        if len(found) == count:
+            break
+        place = (place + GOLDEN) % 1.0
+        size = int(sizes[np.searchsorted(chance, place * chance[-1], side="right")])
+        pool = np.zeros(n_players, dtype=np.bool_)
+        pool[np.argsort(turns + rng.random(n_players), kind="stable")[:size]] = True
+        if pool.tobytes() not in seen:
+            seen.add(pool.tobytes())
+            turns += pool
+            found.append(pool)
+    return np.array(found, dtype=np.bool_).reshape(-1, n_players)
+
+
+def candidates(
+    n_players: int, seen: set[bytes], rng: np.random.Generator, least: int = CANDIDATES
+) -> BoolArray:
+    """Unseen pools worth considering: all if they are few, else all but one, pairs and others."""
+    if 2**n_players - len(seen) <= least:
+        pools = bits(np.arange(1, 2**n_players), n_players)
+    else:
+        alone = np.eye(n_players, dtype=np.bool_)
+        first, second = np.triu_indices(n_players, 1)
+        some = rng.permutation(len(first))[: least // 3]
+        pairs = alone[first[some]] | alone[second[some]]
+        others = drawn_pools(n_players, least - len(pairs), by_power(n_players, 1.0), rng)
+        pools = np.concatenate([alone, ~alone, pairs, others])
+    unseen = {pool.tobytes(): place for place, pool in reversed(list(enumerate(pools)))}
+    return pools[sorted(place for key, place in unseen.items() if key not in seen)]
+
+
+def drawn_pools(
+    n_players: int, count: int, chances: FloatArray, rng: np.random.Generator
+) -> BoolArray:
+    """Random pools of 2..I−1 owners, sizes spread by chances; some may be equal."""
+    chance = np.cumsum(chances)
+    place = (rng.random() + GOLDEN * np.arange(1, count + 1)) % 1.0
+    size = 2 + np.searchsorted(chance, place * chance[-1], side="right")
+    order = np.argsort(rng.random((count, n_players)), axis=1)
+    pools = np.zeros((count, n_players), dtype=np.bool_)
+    np.put_along_axis(pools, order, np.arange(n_players) < size[:, None], axis=1)
+    return pools
+
+
+def most_telling(
+    posterior: Posterior,
+    of: Carrier,
+    with_answers: FloatArray,
+    pools: BoolArray,
+    count: int,
+) -> BoolArray:
+    """The `count` pools that together take most from the variance of the values, greedily.
+
+    `with_answers` is the covariance of the values with the observed pools, see `functional`.
+    """
+    seen = posterior.view(pools)
+    nugget = kernel.nugget(posterior.hyper, seen.z)
+    white = posterior.whiten(posterior.cross(seen).T)
+    own = posterior.whiten(with_answers.T)
+    between = kernel.covariance_after(posterior.hyper, seen, white)
+    with_values = of.covariance(posterior, seen, rough=True) - own.T @ white
+    with_values += exact_weights(pools).T * nugget
+    if len(with_values) > SKETCH:  # sums of squares over owners, by as many random combinations
+        mixed = np.random.default_rng(0).standard_normal((SKETCH, len(with_values)))
+        with_values = mixed @ with_values
+    return pools[greedy(with_values, between, nugget, min(count, len(pools)))]
+
+
+def greedy(
+    with_values: FloatArray, between: FloatArray, nugget: FloatArray, count: int
+) -> list[int]:
+    """Indices of the best pools; `with_values` (I, pools) and `between` are used up.
+
+    Covariances between candidates are brought up to date every so many choices, by a product.
+    """
+    variance = np.diag(between) + nugget
+    columns = np.zeros((len(nugget), AT_ONCE))
+    chosen: list[int] = []
+    for step in range(count):
+        place = step % AT_ONCE
+        if step and not place:
+            between -= columns @ columns.T
+        gain = np.einsum("ic,ic->c", with_values, with_values)
+        gain /= np.maximum(variance, kernel.JITTER)
+        gain[chosen] = -1.0
+        best = int(np.argmax(gain))
+        chosen.append(best)
+        column = between[best] - columns[:, :place] @ columns[best, :place]
+        column[best] += nugget[best]
+        column /= np.sqrt(max(variance[best], kernel.JITTER))
+        columns[:, place] = column
+        variance = variance - column**2
+        with_values -= np.multiply.outer(with_values[:, best] / column[best], column)
+    return chosen
