@@ -217,6 +217,14 @@ Gains = Callable[[FloatArray], FloatArray]
 
 ENOUGH = 30
 """Replicates from which a standard error needs no warning."""
+FEW_REPLICATES = (
+    "The standard errors rest on {} replicates only; where an owner's contribution is rare but "
+    "large, so few can miss it."
+)
+ALL_AGREED = (
+    "For all owners all {} replicates agreed: a standard error of 0 says that nothing else was "
+    "seen, not that nothing else can happen."
+)
 
 
 class Sums(NamedTuple):
@@ -293,7 +301,9 @@ class Moments:
             return Estimate(self.sums.mean, replicates=1)
         spread = replace(self.sums.spread(), extremes=self.extremes)
         covariance = self.scatter / (self.count * (self.count - 1))
-        notes = warnings_of(self.count, spread.errors)
+        notes = (FEW_REPLICATES.format(self.count),) if self.count < ENOUGH else ()
+        if not spread.errors.any():
+            notes = (*notes, ALL_AGREED.format(self.count))
         return spread.around(self.sums.mean, covariance, self.count, notes)
 
 
@@ -325,22 +335,6 @@ def final(estimate: Estimate | None) -> Estimate:
     """The last estimate of a method whose least budget buys one."""
     assert estimate is not None
     return estimate
-
-
-def warnings_of(count: int, errors: FloatArray) -> tuple[str, ...]:
-    """What to know about standard errors that rest on few or on equal replicates."""
-    notes = []
-    if count < ENOUGH:
-        notes.append(
-            f"The standard errors rest on {count} replicates only; where an owner's contribution "
-            "is rare but large, so few can miss it."
-        )
-    if not errors.any():
-        notes.append(
-            f"For all owners all {count} replicates agreed: a standard error of 0 says that "
-            "nothing else was seen, not that nothing else can happen."
-        )
-    return tuple(notes)
 
 
 WITH, WITHOUT = 0, 1

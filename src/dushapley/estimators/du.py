@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import FloatArray
 from dushapley.errors import MethodNotApplicable
 from dushapley.estimators.calibration import Moments, final
 from dushapley.estimators.method import Method
@@ -113,22 +113,17 @@ def term_scale(problem: Problem) -> FloatArray:
 
 
 def pools(problem: Problem, owner: int, shares: FloatArray) -> FloatArray:
-    """Such shares of all rows but one owner's, as fractions of each owner's rows."""
+    """Such shares of all rows but one owner's, as fractions of each owner's rows.
+
+    Of games with rows they are drawn without replacement: multivariate hypergeometric.
+    """
     if problem.fractions == "exact":
         return shares[:, None] * (np.arange(problem.n_players) != owner)
     sizes = problem.sizes.astype(np.int64)
     sizes[owner] = 0
-    return np.stack([draw_share(problem.rng, sizes, share) for share in shares])
-
-
-def draw_share(rng: np.random.Generator, sizes: IntArray, share: float) -> FloatArray:
-    """Draw a share of all rows (rounded) without replacement: the part of each owner's that came.
-
-    How many come from each owner is multivariate hypergeometric.
-    """
-    rows = round(share * int(sizes.sum()))
-    drawn = rng.multivariate_hypergeometric(sizes, rows, method="marginals")
-    return np.asarray(drawn / np.maximum(sizes, 1))
+    total, drawn = int(sizes.sum()), problem.rng.multivariate_hypergeometric
+    counts = [drawn(sizes, round(share * total), method="marginals") for share in shares]
+    return np.array(counts) / np.maximum(sizes, 1)
 
 
 def du_second_order(problem: Problem) -> Conversation:

@@ -28,20 +28,15 @@ INDICES = ("shapley", "banzhaf")
 """The two indices, in the order of their details."""
 
 
-def pair_weights(index: str, n_players: int) -> FloatArray:
-    """Weight q_t of a coalition of t others, for t = 0..I−2."""
-    others = n_players - 2
-    if index == "banzhaf":
-        return np.full(n_players - 1, 0.5**others)
-    return np.array([1 / ((n_players - 1) * comb(others, t)) for t in range(n_players - 1)])
-
-
 def by_size(index: str, n_players: int) -> FloatArray:
     """Weights of a coalition by its size 0..I with both, one and none of two owners in it.
 
     Shape (3, I+1); the utility counts with +, − and +.
     """
-    q = pair_weights(index, n_players)
+    others = n_players - 2
+    q = np.full(n_players - 1, 0.5**others)
+    if index == "shapley":
+        q = np.array([1 / ((n_players - 1) * comb(others, t)) for t in range(n_players - 1)])
     none, one, both = np.zeros((3, n_players + 1))
     none[:-2], one[1:-1], both[2:] = q, q, q
     return np.stack([both, one, none])

@@ -81,7 +81,10 @@ class Posterior:
         self.strength = kernel.strengths(theta, n)
         self.seen = self.view(observed.pools)
         self.nugget = kernel.nugget(self.hyper, self.seen.z)
-        self.factor, info = cholesky(kernel.lower_covariance(self.hyper, self.seen), self.nugget)
+        total = kernel.lower_covariance(self.hyper, self.seen)
+        total[np.diag_indices_from(total)] += self.nugget
+        upper, info = lapack.dpotrf(total.T, lower=0, clean=1, overwrite_a=1)  # in its place
+        self.factor: FloatArray = upper.T
         if info:
             raise np.linalg.LinAlgError("the covariance of the observed pools is singular")
 
@@ -123,13 +126,6 @@ class Posterior:
     def leave_one_out(self) -> FloatArray:
         """Errors of predicting each observed pool from all the others."""
         return np.asarray(self.alpha * self.alone)
-
-
-def cholesky(total: FloatArray, nugget: FloatArray) -> tuple[FloatArray, int]:
-    """Lower factor of a covariance with nuggets added, in its place, and LAPACK's complaint."""
-    total[np.diag_indices_from(total)] += nugget
-    upper, info = lapack.dpotrf(total.T, lower=0, clean=1, overwrite_a=1)
-    return upper.T, int(info)
 
 
 def fit(
@@ -235,7 +231,10 @@ class Likelihood:
         apart = seen.root_mix * (sums.root_mix - seen.root_mix * sums.overlap[:, None])
         by_mix = apart + 2 * blended
         decays = h.owners_decay * own + h.mix_decay * mix + h.blend_decay * blend
-        by_weight = _through_weights(by_mix, 2 * (trend - bends - decays), seen.mix, weights)
+        by_size = 2 * (trend - bends - decays)
+        # ∂log p_j/∂log w_k = [j = k] − p_k, and ∂ℓ/∂log w_k = p_k − w_k/Σw
+        by_weight = by_mix.sum(axis=0) - by_mix.sum(axis=1) @ seen.mix
+        by_weight = by_weight + by_size @ seen.mix - by_size.sum() * weights / weights.sum()
         by_hyper = Hyper(
             curve_length=2 * float(size @ bends),
             curve=sums.curve,
@@ -352,14 +351,3 @@ def inverted(lower: FloatArray, into: FloatArray) -> FloatArray:
     into[half:, :half] = second @ (lower[half:, :half] @ first)
     np.negative(into[half:, :half], out=into[half:, :half])
     return into
-
-
-def _through_weights(
-    by_mix: FloatArray, by_size: FloatArray, mix: FloatArray, weights: FloatArray
-) -> FloatArray:
-    """Gradient in log w from those in log p (pools, I) and ℓ (pools,).
-
-    ∂log p_j/∂log w_k = [j = k] − p_k, and ∂ℓ/∂log w_k = p_k − w_k/Σw.
-    """
-    own = by_mix.sum(axis=0) - by_mix.sum(axis=1) @ mix
-    return np.asarray(own + by_size @ mix - by_size.sum() * weights / weights.sum())

@@ -86,41 +86,33 @@ class Hyper(NamedTuple):
     knots: tuple[float, ...] = ()
 
 
-class Prior(NamedTuple):
-    """Normal prior of one entry of `theta`, and the box it is fitted in.
-
-    The boxes are wide: they only keep line searches from overflowing.
-    """
-
-    mean: float
-    spread: float
-    low: float
-    high: float
-
-
 PRIORS = {
-    "curve_length": Prior(0.5, 0.6, -4.0, 6.0),
-    "curve": Prior(-1.6, 1.2, -9.0, 6.0),
-    "trend": Prior(-2.4, 1.0, -9.0, 6.0),
-    "owners": Prior(-2.7, 1.5, -9.0, 6.0),
-    "owners_decay": Prior(0.0, 0.5, -9.0, 2.0),
-    "mix": Prior(-0.5, 1.5, -9.0, 6.0),
-    "mix_decay": Prior(-0.2, 0.7, -9.0, 2.0),
-    "mix_length": Prior(-0.9, 1.0, -4.0, 6.0),
-    "shift": Prior(-4.3, 1.5, -9.0, 6.0),
-    "shift_length": Prior(-0.2, 0.7, -4.0, 6.0),
-    "blend": Prior(-1.8, 1.8, -9.0, 6.0),
-    "blend_decay": Prior(-0.7, 0.6, -9.0, 2.0),
-    "size_power": Prior(0.95, 0.2, -0.3, 1.7),
-    "noise": Prior(-7.5, 2.5, -16.0, 1.0),
-    "noise_decay": Prior(0.5, 0.5, -1.0, 4.0),
-    "step": Prior(-11.0, 2.5, -16.0, 2.0),
+    "curve_length": (0.5, 0.6, -4.0, 6.0),
+    "curve": (-1.6, 1.2, -9.0, 6.0),
+    "trend": (-2.4, 1.0, -9.0, 6.0),
+    "owners": (-2.7, 1.5, -9.0, 6.0),
+    "owners_decay": (0.0, 0.5, -9.0, 2.0),
+    "mix": (-0.5, 1.5, -9.0, 6.0),
+    "mix_decay": (-0.2, 0.7, -9.0, 2.0),
+    "mix_length": (-0.9, 1.0, -4.0, 6.0),
+    "shift": (-4.3, 1.5, -9.0, 6.0),
+    "shift_length": (-0.2, 0.7, -4.0, 6.0),
+    "blend": (-1.8, 1.8, -9.0, 6.0),
+    "blend_decay": (-0.7, 0.6, -9.0, 2.0),
+    "size_power": (0.95, 0.2, -0.3, 1.7),
+    "noise": (-7.5, 2.5, -16.0, 1.0),
+    "noise_decay": (0.5, 0.5, -1.0, 4.0),
+    "step": (-11.0, 2.5, -16.0, 2.0),
 }
-OWNER = Prior(0.0, 0.15, -4.0, 4.0)
+"""Normal priors of single entries of `theta`: mean, standard deviation, and the box it is fitted in.
+
+The boxes are wide: they only keep line searches from overflowing.
+"""
+OWNER = (0.0, 0.15, -4.0, 4.0)
 """Prior of every η: how much the rows of one owner differ in worth from another's."""
-STRENGTH = Prior(0.0, 0.85, -6.0, 6.0)
+STRENGTH = (0.0, 0.85, -6.0, 6.0)
 """Prior of every log a: how much more one owner changes than another."""
-KNOT = Prior(0.0, 1.5, -8.0, 12.0)
+KNOT = (0.0, 1.5, -8.0, 12.0)
 """Prior of δ at every knot: how far the nugget of a size may be from a power law."""
 COUNT = len(Hyper._fields) - 1
 SIZE_POWER = Hyper._fields.index("size_power")

@@ -55,6 +55,11 @@ WILD = (
     "asked: the intervals of gp are twice as wide for it. More budget narrows them; counting such "
     "pools as nobody's data would make the values steadier."
 )
+SAMPLED_NOTE = (
+    "gp does not trust its Gaussian process at pools of {} owners: what it missed there may tell "
+    "owners apart. That part of the values is corrected by the {} pools drawn at random there, as "
+    "far as they say more than chance, and the intervals follow them. More budget narrows them."
+)
 ALL_ALIKE = (
     "All pools that were asked are worth the same, so everybody is given the same value. Errors "
     "of 0 say that nothing else was seen, not that nothing else can happen."
@@ -93,7 +98,7 @@ class Study:
         n, rng = self.problem.n_players, self.problem.rng
         if not self.fitted:
             held_out = max(1, n // 4)
-            pools = pilot(n, min(pilot_size(n) - 2, self.left - held_out), rng)
+            pools = pilot(n, min(2 * n + n // 2, self.left - held_out), rng)
             if len(self.pools) > 1:  # what it lacks beside pools known before
                 new = pools[[pool.tobytes() not in self.seen for pool in pools]]
                 alone = int((new.sum(axis=1) == 1).sum())
@@ -222,7 +227,8 @@ class Study:
             believed = value_covariance(self.posterior, self.coarse, self.twin, ~sampled)
             covariance = believed * self.verdict.widening + errors
             self.sampled_share = float(np.trace(errors) / np.trace(covariance))
-            notes = (sampled_note(sampled, self.pools[self.random]),)
+            count = int(sampled[self.pools[self.random].sum(axis=1)].sum())
+            notes = (SAMPLED_NOTE.format(check.sizes_in_words(sampled), count),)
         covariance = positive(covariance * self.posterior.observed.scale**2)
         carried = np.eye(len(weights)) * self._carrier_variance(corrected)
         model = MODEL + (", corrected by samples" if sampled.any() else "")
@@ -271,7 +277,13 @@ class Study:
         values = weights @ (self.answers - empty)
         details = {"model": model, **asdict(self.verdict)}
         details |= below_empty(values, weights @ np.maximum(empty - self.answers, 0.0))
-        if covariance is not None and is_wild(values, details.get("below_empty", 0.0)):
+        below = details.get("below_empty", 0.0)
+        apart = np.square(values - values.mean())
+        # few of those pools are seen of many owners; where they decide nearly everything (a score
+        # without a lower end); and where one owner spoils whatever pool it joins
+        one_against_all = float(apart.max()) >= ONE_OWNER * float(apart.sum())
+        few_seen = n > FEW_OWNERS or below >= NEARLY_ALL or one_against_all
+        if covariance is not None and below >= DECIDES and few_seen:
             covariance, notes = covariance * WIDER, (*notes, WILD)
         details["sampled"] = np.flatnonzero(self.verdict.sampled).tolist()
         return Estimate(
@@ -289,30 +301,6 @@ def finest(n_players: int) -> int:
     return FINE if 2**n_players <= FINE else SAMPLED
 
 
-def is_wild(values: FloatArray, below_empty: float) -> bool:
-    """Whether pools worse than nobody's decide the values by few that were seen.
-
-    So it is of many owners; where they decide nearly everything (a score without a lower end); and
-    where one owner spoils whatever pool it joins, which is learnt from the pools that have it.
-    """
-    apart = np.square(values - values.mean())
-    against_all = float(apart.max()) >= ONE_OWNER * float(apart.sum())
-    few_seen = len(values) > FEW_OWNERS or below_empty >= NEARLY_ALL or against_all
-    return below_empty >= DECIDES and few_seen
-
-
-def sampled_note(sampled: BoolArray, drawn: BoolArray) -> str:
-    """Which sizes are estimated from pools drawn at random, and from how many."""
-    count = int(sampled[drawn.sum(axis=1)].sum())
-    named = check.sizes_in_words(sampled)
-    return (
-        f"gp does not trust its Gaussian process at pools of {named} owners: what it "
-        "missed there may tell owners apart. That part of the values is corrected by the "
-        f"{count} pools drawn at random there, as far as they say more than chance, and the "
-        "intervals follow them. More budget narrows them."
-    )
-
-
 def positive(covariance: FloatArray) -> FloatArray:
     """The nearest covariance: sampled ones can miss by a little, and errors are never negative."""
     values, vectors = np.linalg.eigh(covariance)
@@ -326,11 +314,6 @@ SKETCH = 64
 AT_ONCE = 64
 """Choices after which covariances between candidates are brought up to date."""
 GOLDEN = (5**0.5 - 1) / 2
-
-
-def pilot_size(n_players: int) -> int:
-    """Pools of the pilot, ∅ and the grand coalition included."""
-    return 2 * n_players + 2 + n_players // 2
 
 
 def pilot(n_players: int, count: int, rng: np.random.Generator) -> BoolArray:

@@ -268,12 +268,12 @@ def flipped_twice(bases: BoolArray) -> Functional:
 def pair_details(study: Study) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Both interactions of every pair with their standard errors, and what must be said of them."""
     n, posterior = study.problem.n_players, study.posterior
-    targets = [pair_target(index, n) for index in INDICES]
-    carriers = [target.carrier(n, FINE, study.problem.rng) for target in targets]
+    targets = {index: pair_target(index, n) for index in INDICES}
+    carriers = [target.carrier(n, FINE, study.problem.rng) for target in targets.values()]
     pairs = np.triu_indices(n, 1)
     found: dict[str, FloatArray] = {}
-    maps = _maps(posterior, targets, carriers)
-    for index, target, carrier, weights in zip(INDICES, targets, carriers, maps, strict=True):
+    for (index, target), carrier in zip(targets.items(), carriers, strict=True):
+        weights = answer_weights(posterior, target, carrier)
         interactions = weights @ (study.answers - study.problem.empty)
         errors = _pair_errors(study, target, weights, carrier)
         for name, rows in ((index, interactions), (f"{index} errors", errors)):
@@ -285,22 +285,6 @@ def pair_details(study: Study) -> tuple[dict[str, Any], tuple[str, ...]]:
         "on it all the same, with wider intervals: take them for a hint, or raise the budget.",
     )
     return matrices(found), note if study.verdict.reason else ()
-
-
-def _maps(
-    posterior: Posterior, targets: list[Target], carriers: list[Functional]
-) -> list[FloatArray]:
-    """Maps from answers to targets; those that are carried by the same pools at one go."""
-    first = carriers[0].pools
-    if any(len(of.pools) != len(first) or (of.pools != first).any() for of in carriers):
-        return [answer_weights(posterior, *one) for one in zip(targets, carriers, strict=True)]
-    joint = Functional(first, np.concatenate([of.weights for of in carriers]))
-
-    def weigh(pools: BoolArray) -> FloatArray:
-        return np.concatenate([target.weigh(pools) for target in targets])
-
-    together = answer_weights(posterior, replace(targets[0], weigh=weigh), joint)
-    return np.split(together, len(targets))
 
 
 def _pair_errors(
