@@ -358,21 +358,13 @@ class Cells:
         self.credits: list[tuple[slice, BoolArray, IntArray, FloatArray]] = []
         self.entries = 0
 
-    def add(self, side: int, inside: BoolArray, labels: IntArray, values: FloatArray) -> None:
-        """Credit each value to the owners marked in `inside`, under its label."""
-        centre, sums, _ = self._sums(inside, labels, values)
-        self._merge(slice(side, side + 1), inside, labels, values, centre, sums[:, None])
+    def add(
+        self, inside: BoolArray, labels: IntArray, values: FloatArray, side: int | None = None
+    ) -> None:
+        """Credit each value to the owners in `inside` under its label, on one side.
 
-    def add_to_all(self, inside: BoolArray, labels: IntArray, values: FloatArray) -> None:
-        """Credit each value to the owners in `inside` as with them, to all others as without."""
-        centre, sums, totals = self._sums(inside, labels, values)
-        both = np.stack([sums, totals - sums], axis=1)
-        self._merge(slice(0, 2), inside, labels, values, centre, both)
-
-    def _sums(
-        self, inside: BoolArray, labels: IntArray, values: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Means by label, and sums of powers 0 to 3 of what is off them: by owner, and of all."""
+        By default on both: to the owners in `inside` as with them, to all others as without.
+        """
         width = self.count.shape[2]
         number = np.bincount(labels, minlength=width)
         centre = np.bincount(labels, values, minlength=width) / np.maximum(number, 1)
@@ -380,24 +372,18 @@ class Cells:
         spread = np.zeros((len(values), 4, width))
         spread[np.arange(len(values)), :, labels] = powers.T
         by_label = spread.reshape(len(values), 4 * width)
-        sums = (inside.T.astype(np.float64) @ by_label).reshape(-1, 4, width)
-        totals = by_label.sum(axis=0).reshape(4, 1, width)
-        return centre, sums.transpose(1, 0, 2), totals
-
-    def _merge(
-        self,
-        sides: slice,
-        inside: BoolArray,
-        labels: IntArray,
-        values: FloatArray,
-        centre: FloatArray,
-        sums: FloatArray,
-    ) -> None:
-        """Take in a batch: sums of powers, shape (4, sides, I, labels), around its means."""
-        self.entries += inside.size * (sides.stop - sides.start)
+        own = (inside.T.astype(np.float64) @ by_label).reshape(-1, 4, width).transpose(1, 0, 2)
+        sums, sides = own[:, None], slice(side, None if side is None else side + 1)
+        if side is None:
+            sums = np.stack([own, by_label.sum(axis=0).reshape(4, 1, width) - own], axis=1)
+        self._merge(sides, centre, sums)
+        self.entries += inside.size * sums.shape[1]
         self.credits.append((sides, inside, labels, values))
         if self.entries > MOST_CREDITS:
             self.credits.clear()
+
+    def _merge(self, sides: slice, centre: FloatArray, sums: FloatArray) -> None:
+        """Take in a batch: sums of powers 0 to 3, shape (4, sides, I, labels), around `centre`."""
         count, first, second, third = sums
         shift = first / np.maximum(count, 1)
         third = third + 2 * count * shift**3 - 3 * shift * second
@@ -436,7 +422,7 @@ class Cells:
                 of, value = labels[some], values[some, None]
                 first, *other = (
                     (1 if side == WITH else -1) * (value - mean[side][of]) * weight[side][of]
-                    for side in range(sides.start, sides.stop)
+                    for side in range(2)[sides]
                 )
                 yield np.where(inside[some], first, other[0] if other else 0.0)
 

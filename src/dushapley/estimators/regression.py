@@ -342,10 +342,10 @@ def kernel_design(
     units = (problem.budget - sum(block.size // n for block in outer)) // width
     draw = repeated_draws if repeats else distinct_draws
     inner = draw(problem.rng, n, whole, units, width)
-    strata = [
-        *zip(certain, kernel_mass(n), map(len, certain), strict=False),
-        *(inner if by_size else alike(inner)),
-    ]
+    if inner and not by_size:  # sizes are weighed by how often they were drawn
+        drawn, masses, _ = zip(*inner, strict=True)
+        inner = [(np.concatenate(drawn), float(sum(masses)), np.inf)]
+    strata = [*zip(certain, kernel_mass(n), map(len, certain), strict=False), *inner]
     masks, mass, room = zip(*strata, strict=True)
     stratum = np.repeat(np.arange(len(masks)), [len(block) for block in masks])
     order = np.arange(len(stratum))
@@ -392,14 +392,6 @@ def distinct_draws(
         for s, c in zip(sizes, counts, strict=True)
     ]
     return list(zip(drawn, mass.tolist(), map(float, room), strict=True))
-
-
-def alike(strata: list[Stratum]) -> list[Stratum]:
-    """One stratum of all draws: sizes are weighed by how often they were drawn."""
-    if not strata:
-        return []
-    masks, mass, _ = zip(*strata, strict=True)
-    return [(np.concatenate(masks), float(sum(mass)), np.inf)]
 
 
 def whole_levels(n_players: int, budget: int) -> int:

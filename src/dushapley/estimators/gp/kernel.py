@@ -104,7 +104,7 @@ PRIORS = {
     "noise_decay": (0.5, 0.5, -1.0, 4.0),
     "step": (-11.0, 2.5, -16.0, 2.0),
 }
-"""Normal priors of single entries of `theta`: mean, standard deviation, and the box it is fitted in.
+"""Normal priors of single entries of `theta`: mean, standard deviation, and the box of the fit.
 
 The boxes are wide: they only keep line searches from overflowing.
 """

@@ -138,18 +138,14 @@ class Study:
         if not sampled.any():
             return least, by_power(n, CHECK_POWER)
         size = np.arange(2.0, n)
-        spread = self._spread_by_size()[2:n]
+        # root mean square of what the process misses at each number of owners, a little pooled
+        missed, owners = self.posterior.leave_one_out() ** 2, self.pools.sum(axis=1)
+        counts = np.bincount(owners[self.random], minlength=n + 1)
+        squares = np.bincount(owners[self.random], missed[self.random], minlength=n + 1)
+        spread = np.sqrt((squares + missed.mean()) / (counts + 1))[2:n]
         chances = sampled * np.maximum(spread, kernel.JITTER) / np.sqrt(size * (n - size))
         part = min(self.sampled_share, MOST_RANDOM)
         return max(least, round(part * count)), chances / chances.sum() + 0.1 / n
-
-    def _spread_by_size(self) -> FloatArray:
-        """Root mean square of what the process misses at each number of owners, a little pooled."""
-        n, missed = self.problem.n_players, self.posterior.leave_one_out() ** 2
-        size = self.pools.sum(axis=1)
-        counts = np.bincount(size[self.random], minlength=n + 1)
-        squares = np.bincount(size[self.random], missed[self.random], minlength=n + 1)
-        return np.asarray(np.sqrt((squares + missed.mean()) / (counts + 1)))
 
     def _batch_size(self) -> int:
         many = len(self.pools) >= MANY or self.problem.n_players > FEW_OWNERS
@@ -166,7 +162,10 @@ class Study:
             start = self.posterior.theta
         self.recall(pools, answers, self.asked_random)
         self.posterior: Posterior = self._fitted(start)
-        self.with_answers = covariance_with_answers(self.posterior, self._carrier())
+        fine = self.medium
+        if not self.left and 2**self.problem.n_players > MEDIUM:  # no question left to choose
+            fine = carrier(self.problem.n_players, finest(self.problem.n_players), self.problem.rng)
+        self.with_answers = covariance_with_answers(self.posterior, fine)
         self.covariance = self._claimed()
         claimed = 0.0 if self.covariance is None else float(np.trace(self.covariance))
         self.verdict: FitCheck = check.judge(self.forecasts, self.posterior, self.random, claimed)
@@ -196,12 +195,6 @@ class Study:
         return value_covariance(
             self.posterior, self.coarse, self.twin, None, self.prior, self.coarsely
         )
-
-    def _carrier(self) -> Carrier:
-        """Pools that carry the functional: more of them once no question is left to choose."""
-        n = self.problem.n_players
-        whole = 2**n <= MEDIUM
-        return self.medium if self.left or whole else carrier(n, finest(n), self.problem.rng)
 
     def estimate(self) -> Estimate:
         """Values by the process, corrected at sizes at which it is not believed.

@@ -137,7 +137,7 @@ def _by_strata(study: Study, semivalue: str) -> Estimate:
     cells.know(WITH, n, study.problem.full)
     inner = sizes < n
     pools, answers, sizes = study.pools[inner], study.answers[inner], sizes[inner]
-    cells.add_to_all(pools, sizes, answers)
+    cells.add(pools, sizes, answers)
     options = {"form": "+", "semivalue": semivalue}
     note = (
         f"gp does not trust its Gaussian process here: {study.verdict.reason}. The values are "
