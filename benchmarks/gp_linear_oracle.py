@@ -27,7 +27,7 @@ import numpy as np
 import dushapley as ds
 from complete_games import FOLDER, dealt, utilities
 from dushapley.estimators.exact import bits
-from dushapley.estimators.gp import design, kernel
+from dushapley.estimators.gp import kernel, study
 from dushapley.estimators.gp.fit import Observed, fit
 from dushapley.estimators.gp.functional import exact_weights
 from tables import load, markdown, save
@@ -98,7 +98,7 @@ def by_oracle(
     jitter = np.full(len(POOLS), 1e-9 * float(np.diag(covariance).mean()))
     with_values = WEIGHTS.T @ covariance
     large = 1e6  # the greedy choice takes no variance for less than 1e-8
-    asked = design.greedy(large * with_values, large * covariance, large * jitter, budget - 1)
+    asked = study.greedy(large * with_values, large * covariance, large * jitter, budget - 1)
     among = covariance[np.ix_(asked, asked)] + np.diag(jitter[asked])
     gain = np.linalg.solve(among, covariance[asked]).T
     found = []

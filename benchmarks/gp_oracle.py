@@ -18,7 +18,7 @@ import numpy as np
 import dushapley as ds
 from complete_games import TUNE, complete_game
 from dushapley.arrays import FloatArray
-from dushapley.estimators.gp import design, kernel, study
+from dushapley.estimators.gp import kernel, study
 from dushapley.estimators.gp.fit import Observed, fit
 from stored_games import StoredGame
 from tables import load, markdown, save
@@ -30,8 +30,8 @@ def hindsight(stored: StoredGame) -> FloatArray:
     """Hyper-parameters fitted to so many pools, all owners alone and everybody among them."""
     game = stored.game
     n = game.n_players
-    chances = design.by_power(n, 1.0)
-    drawn = design.spread_pools(n, POOLS - n - 1, chances, set(), np.random.default_rng(5))
+    chances = study.by_power(n, 1.0)
+    drawn = study.spread_pools(n, POOLS - n - 1, chances, set(), np.random.default_rng(5))
     pools = np.concatenate([np.eye(n, dtype=np.bool_), np.ones((1, n), dtype=np.bool_), drawn])
     answers = game.values[pools @ (1 << np.arange(n))]
     sizes = kernel.log_relative_sizes(np.asarray(game.sizes, dtype=np.float64))

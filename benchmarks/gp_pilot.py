@@ -24,7 +24,7 @@ import numpy as np
 import dushapley as ds
 import gp_complete
 from dushapley.estimators.exact import bits
-from dushapley.estimators.gp import design, kernel
+from dushapley.estimators.gp import kernel, study
 from dushapley.estimators.gp.fit import Observed, Posterior
 from dushapley.estimators.gp.functional import covariance_with_answers
 from dushapley.estimators.gp.study import Study
@@ -44,11 +44,11 @@ def planned_batch(self: Study) -> np.ndarray:
     asked = np.concatenate([self.pools, alone])
     before = Posterior(Observed(asked, np.zeros(len(asked)), self.log_sizes), kernel.prior(n)[0])
     seen = {pool.tobytes() for pool in asked}
-    others = design.most_telling(
+    others = study.most_telling(
         before,
         self.medium,
         covariance_with_answers(before, self.medium),
-        design.candidates(n, seen, self.problem.rng),
+        study.candidates(n, seen, self.problem.rng),
         len(pools) - len(alone),
     )
     return np.concatenate([alone, others])

@@ -17,8 +17,7 @@ import dushapley as ds
 from dushapley.cli.main import main
 from dushapley.engine.diagnosis import difference, most_trainings
 from dushapley.engine.diagnosis.agreement import mean_part
-from dushapley.engine.diagnosis.models import better_model, scores_of_usual
-from dushapley.engine.diagnosis.probes import Probes
+from dushapley.engine.diagnosis.probes import Probes, better_model, scores_of_usual
 from dushapley.errors import InvalidSettlement
 from dushapley.results.diagnosis import (
     Alternative,

@@ -11,11 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dushapley as ds
-from dushapley.estimators.calibration import student
-from dushapley.estimators.cells import WITH, WITHOUT, Cells
-from dushapley.estimators.design import draw_pairs, equal_counts, kernel_mass, whole_levels
+from dushapley.estimators.calibration import WITH, WITHOUT, Cells, student
 from dushapley.estimators.orthogonal import directions, hyperplane, sobol_orders
-from dushapley.estimators.regression import kernel_eigenvalue
+from dushapley.estimators.regression import (
+    draw_pairs,
+    equal_counts,
+    kernel_eigenvalue,
+    kernel_mass,
+    whole_levels,
+)
 from dushapley.estimators.semivalues import semivalue_weights
 from dushapley.estimators.subsets import distinct_subsets, random_subsets, spread_sizes
 from dushapley.estimators.svarm import cover, size_chances
@@ -128,7 +132,7 @@ def test_cells_equal_plain_means_and_variances():
     cells = Cells(4, 5)
     for part in np.split(np.arange(200), [1, 50, 60]):
         for side, inside in ((WITH, masks), (WITHOUT, ~masks)):
-            cells.add(side, inside[part], masks[part].sum(axis=1), values[part])
+            cells.add(inside[part], masks[part].sum(axis=1), values[part], side)
     chosen = values[masks[:, 2] & (masks.sum(axis=1) == 3)]
     assert cells.count[WITH, 2, 3] == len(chosen)
     assert np.isclose(cells.mean[WITH, 2, 3], chosen.mean(), rtol=1e-14)
@@ -137,7 +141,7 @@ def test_cells_equal_plain_means_and_variances():
     assert np.isclose(cells.third[WITH, 2, 3], cubes.sum(), rtol=1e-6)
     at_once = Cells(4, 5)
     for part in np.split(np.arange(200), [1, 50, 60]):
-        at_once.add_to_all(masks[part], masks[part].sum(axis=1), values[part])
+        at_once.add(masks[part], masks[part].sum(axis=1), values[part])
     for name in ("count", "mean", "second", "third"):
         assert np.allclose(getattr(at_once, name), getattr(cells, name), rtol=1e-6, atol=1e-6)
     joint = at_once.covariance(0.2, last=True)

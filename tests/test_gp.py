@@ -18,9 +18,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dushapley as ds
 from dushapley.engine.value import Run
 from dushapley.estimators.exact import bits
-from dushapley.estimators.gp import check, design, functional, kernel
-from dushapley.estimators.gp.fit import Observed, Posterior
-from dushapley.estimators.gp.likelihood import Likelihood
+from dushapley.estimators.gp import check, functional, kernel, study
+from dushapley.estimators.gp.fit import Likelihood, Observed, Posterior
 from dushapley.games import classic
 from dushapley.protocol import Problem
 from dushapley.report.checks import checks
@@ -49,7 +48,7 @@ def relative_mse(game: ds.Game, values: np.ndarray) -> float:
 def some_posterior(seed: int = 0, count: int = 30) -> Posterior:
     rng = np.random.default_rng(seed)
     game = learning_game()
-    pools = design.pilot(8, count, rng)
+    pools = study.pilot(8, count, rng)
     observed = Observed(pools, game(pools), kernel.log_relative_sizes(game.sizes))
     mean, spread = kernel.prior(8)[:2]
     return Posterior(observed, mean + 0.3 * spread * rng.standard_normal(len(mean)))
@@ -207,9 +206,9 @@ def test_greedy_choice_minimises_the_variance_it_claims_to() -> None:
     posterior = some_posterior(count=14)
     whole = functional.functional(8, 2**8, np.random.default_rng(0))
     seen = {pool.tobytes() for pool in posterior.observed.pools}
-    pools = design.candidates(8, seen, np.random.default_rng(0))[::4]
+    pools = study.candidates(8, seen, np.random.default_rng(0))[::4]
     with_answers = functional.covariance_with_answers(posterior, whole)
-    chosen = design.most_telling(posterior, whole, with_answers, pools, 3)
+    chosen = study.most_telling(posterior, whole, with_answers, pools, 3)
 
     def left_after(more: np.ndarray) -> float:
         observed = posterior.observed

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.estimators.gp import design, functional, kernel
+from dushapley.estimators.gp import functional, kernel, study
+from dushapley.estimators.gp.crowd import Crowd
 from dushapley.estimators.gp.fit import Observed, Posterior
 
 
@@ -14,7 +15,7 @@ def posterior_of_many(n: int, wide: float) -> Posterior:
     """A process after a pilot of a learning curve over owners of unequal sizes."""
     rng = np.random.default_rng(0)
     sizes, quality = np.exp(rng.uniform(0, wide, n)), rng.uniform(0.2, 1.0, n)
-    pools = design.pilot(n, 2 * n, rng)
+    pools = study.pilot(n, 2 * n, rng)
     rows = pools @ sizes
     answers = rows / (rows + sizes.mean()) * (0.5 + 0.5 * (pools @ (sizes * quality)) / rows)
     theta = kernel.prior(n)[0].copy()
@@ -22,7 +23,7 @@ def posterior_of_many(n: int, wide: float) -> Posterior:
     return Posterior(Observed(pools, answers, kernel.log_relative_sizes(sizes)), theta)
 
 
-def values(posterior: Posterior, of: functional.Functional | functional.Crowd) -> np.ndarray:
+def values(posterior: Posterior, of: functional.Carrier) -> np.ndarray:
     b = functional.covariance_with_answers(posterior, of)
     return functional.linear_map(posterior, b) @ posterior.observed.answers
 
@@ -32,24 +33,11 @@ def test_whom_owners_join_carries_the_values_that_pools_carry(wide: float) -> No
     n, rng = 80, np.random.default_rng(1)
     posterior = posterior_of_many(n, wide)
     joined = functional.carrier(n, 2**12, rng)
-    assert isinstance(joined, functional.Crowd)
+    assert isinstance(joined, Crowd)
     found = values(posterior, joined)
     right = values(posterior, functional.functional(n, 2**15, rng))
     assert np.mean((found - right) ** 2) < 0.004 * np.var(right)
     assert found.sum() == pytest.approx(right.sum(), abs=1e-5)
-
-
-def test_parts_of_the_sizes_add_up_to_the_whole() -> None:
-    n, rng = 80, np.random.default_rng(1)
-    posterior = posterior_of_many(n, 2.0)
-    joined = functional.carrier(n, 2**12, rng)
-    small = np.arange(n + 1) < 10
-    parts = [
-        functional.smooth_covariance(posterior, joined.of_sizes(kept), posterior.seen)
-        for kept in (small, ~small, np.zeros(n + 1, dtype=np.bool_))
-    ]
-    whole = functional.smooth_covariance(posterior, joined, posterior.seen)
-    assert parts[0] + parts[1] - parts[2] == pytest.approx(whole, abs=1e-6)
 
 
 def test_long_lists_of_pools_are_made_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

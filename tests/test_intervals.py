@@ -8,9 +8,8 @@ from scipy import stats
 
 import dushapley as ds
 from dushapley.estimators import calibration, owen
-from dushapley.estimators.calibration import Extremes, Spread
+from dushapley.estimators.calibration import Extremes, Moments, Spread
 from dushapley.estimators.exact import coalitions
-from dushapley.estimators.moments import Moments
 from dushapley.estimators.owen import Drawn, own_membership
 from dushapley.testing import covered, run, small_games
 

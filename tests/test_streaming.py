@@ -36,7 +36,7 @@ def test_values_do_not_depend_on_the_parts(monkeypatch, intercepts):
     game = ds.SizeGame([3, 5, 8, 13, 21, 34, 55, 89], lambda n: n / (n + 30))
     options = {"size_intercepts": intercepts}
     whole = ds.value(game, "leverage", budget=100, options=options)
-    monkeypatch.setattr("dushapley.estimators.design.AT_ONCE", 64)
+    monkeypatch.setattr("dushapley.estimators.regression.AT_ONCE", 64)
     parts = ds.value(game, "leverage", budget=100, options=options)
     assert np.abs(whole.values - parts.values).max() < 1e-12
     assert np.abs(whole.std_errors - parts.std_errors).max() < 1e-12

@@ -27,12 +27,15 @@ differed, but never by much: the rare one may be what they were not seen to make
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
-from dushapley.protocol import Estimate
+from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
+from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 NORMAL = 1.96
 """Half-width of the normal 95% interval in standard deviations; `results.uncertainty` uses it."""
@@ -207,3 +210,272 @@ def pooled_freedom(variances: FloatArray, freedom: int) -> float:
     """
     slope = int(len(variances) >= LEAST_POOLS)
     return float(max(freedom * int(np.count_nonzero(variances)) - slope, 1))
+
+
+Gains = Callable[[FloatArray], FloatArray]
+"""Maps the answers of some replicates' pools to what each owner adds, one row per replicate."""
+
+ENOUGH = 30
+"""Replicates from which a standard error needs no warning."""
+FEW_REPLICATES = (
+    "The standard errors rest on {} replicates only; where an owner's contribution is rare but "
+    "large, so few can miss it."
+)
+ALL_AGREED = (
+    "For all owners all {} replicates agreed: a standard error of 0 says that nothing else was "
+    "seen, not that nothing else can happen."
+)
+
+
+class Sums(NamedTuple):
+    """How many samples, their mean, and the sums of (sample − mean) squared and cubed."""
+
+    number: FloatArray
+    mean: FloatArray
+    second: FloatArray
+    third: FloatArray
+
+    def spread(self, weight: FloatArray | float = 1.0) -> Spread:
+        """Of the weighted mean. Meaningful from two samples on."""
+        count = np.maximum(self.number, 1)
+        freedom = np.maximum(self.number - 1, 1)
+        variance = weight**2 * self.second / (freedom * count)
+        return Spread(variance, weight**3 * self.third / count**3, freedom)
+
+
+def merged(one: Sums, other: Sums) -> Sums:
+    """Of two batches together (Chan, Golub and LeVeque; third moments: Pébay 2008).
+
+    Combining batches by their means keeps small variances of large numbers, which sums of powers
+    lose.
+    """
+    total = one.number + other.number
+    share = other.number / np.maximum(total, 1)
+    shift = other.mean - one.mean
+    across = one.number * share
+    third = shift**2 * across * (1 - 2 * share) + 3 * (
+        (1 - share) * other.second - share * one.second
+    )
+    return Sums(
+        total,
+        one.mean + shift * share,
+        one.second + other.second + shift**2 * across,
+        one.third + other.third + shift * third,
+    )
+
+
+class Moments:
+    """Mean, scatter and skewness of vectors that arrive in batches."""
+
+    def __init__(self, dimension: int) -> None:
+        self.count = 0
+        self.sums = Sums(*np.zeros((4, dimension)))
+        self.scatter = np.zeros((dimension, dimension))
+        self.extremes = Extremes(dimension)
+
+    def add(self, sample: FloatArray, draws: FloatArray | None = None) -> None:
+        """Take in replicates, shape (r, dimension), and the draws that they are means of."""
+        if len(sample) == 0:
+            return
+        mean = sample.mean(axis=0)
+        centred = sample - mean
+        shift = mean - self.sums.mean
+        scatter = centred.T @ centred
+        third = sum_of_cubes(centred)
+        number = np.full(len(mean), float(len(sample)))
+        across = self.count * len(sample) / (self.count + len(sample))
+        self.scatter += scatter + np.outer(shift, shift) * across
+        self.sums = merged(self.sums, Sums(number, mean, np.diag(scatter), third))
+        self.extremes.add(sample if draws is None else draws)
+        self.count += len(sample)
+
+    def estimate(self) -> Estimate | None:
+        """Mean of the replicates with its standard errors (from two replicates on).
+
+        The standard errors are calibrated (see `spread`), so that the normal 95% interval holds
+        also with few or skewed replicates; the covariance is not.
+        """
+        if self.count == 0:
+            return None
+        if self.count == 1:
+            return Estimate(self.sums.mean, replicates=1)
+        spread = replace(self.sums.spread(), extremes=self.extremes)
+        covariance = self.scatter / (self.count * (self.count - 1))
+        notes = (FEW_REPLICATES.format(self.count),) if self.count < ENOUGH else ()
+        if not spread.errors.any():
+            notes = (*notes, ALL_AGREED.format(self.count))
+        return spread.around(self.sums.mean, covariance, self.count, notes)
+
+
+def replicated(
+    problem: Problem, cost: int, draw: Callable[[int], tuple[Queries, Gains]]
+) -> Conversation:
+    """Average as many independent replicates of `cost` pools each as the budget buys.
+
+    Parameters
+    ----------
+    problem
+        What is to be estimated.
+    cost
+        Pools that one replicate asks for.
+    draw
+        Draws so many replicates: their pools, and what maps the answers to one row of gains each.
+    """
+    moments = Moments(problem.n_players)
+    affordable = problem.budget // cost
+    while moments.count < affordable:
+        at_once = max(1, problem.round_after(cost * moments.count) // cost)
+        pools, gains = draw(min(at_once, affordable - moments.count))
+        answers = yield Ask(pools, moments.estimate)
+        moments.add(gains(answers))
+    return final(moments.estimate())
+
+
+def final(estimate: Estimate | None) -> Estimate:
+    """The last estimate of a method whose least budget buys one."""
+    assert estimate is not None
+    return estimate
+
+
+WITH, WITHOUT = 0, 1
+MOST_CREDITS, MOST_PRODUCTS, SOME_PRODUCTS = 2**25, 2**32, 2**22
+"""Entries kept, and products taken, for the covariance between owners: at the end and before."""
+AT_ONCE = 2**15
+"""Entries of it that are made at a time: few enough to stay in cache."""
+
+
+class Cells:
+    """Counts, means and central sums by (with or without, owner, label), updated batch by batch.
+
+    The label is the size of the coalition, or 0 for all where sizes are not kept apart. Batches
+    are centred label by label before powers are taken, and merged by their means.
+    """
+
+    def __init__(self, n_players: int, labels: int) -> None:
+        shape = (2, n_players, labels)
+        self.count, self.mean, self.second, self.third = np.zeros((4, *shape))
+        self.exact = np.zeros(shape, dtype=np.bool_)
+        self.credits: list[tuple[slice, BoolArray, IntArray, FloatArray]] = []
+        self.entries = 0
+
+    def add(
+        self, inside: BoolArray, labels: IntArray, values: FloatArray, side: int | None = None
+    ) -> None:
+        """Credit each value to the owners in `inside` under its label, on one side.
+
+        By default on both: to the owners in `inside` as with them, to all others as without.
+        """
+        width = self.count.shape[2]
+        number = np.bincount(labels, minlength=width)
+        centre = np.bincount(labels, values, minlength=width) / np.maximum(number, 1)
+        powers = (values - centre[labels]) ** np.arange(4)[:, None]
+        spread = np.zeros((len(values), 4, width))
+        spread[np.arange(len(values)), :, labels] = powers.T
+        by_label = spread.reshape(len(values), 4 * width)
+        own = (inside.T.astype(np.float64) @ by_label).reshape(-1, 4, width).transpose(1, 0, 2)
+        sums, sides = own[:, None], slice(side, None if side is None else side + 1)
+        if side is None:
+            sums = np.stack([own, by_label.sum(axis=0).reshape(4, 1, width) - own], axis=1)
+        self._merge(sides, centre, sums)
+        self.entries += inside.size * sums.shape[1]
+        self.credits.append((sides, inside, labels, values))
+        if self.entries > MOST_CREDITS:
+            self.credits.clear()
+
+    def _merge(self, sides: slice, centre: FloatArray, sums: FloatArray) -> None:
+        """Take in a batch: sums of powers 0 to 3, shape (4, sides, I, labels), around `centre`."""
+        count, first, second, third = sums
+        shift = first / np.maximum(count, 1)
+        third = third + 2 * count * shift**3 - 3 * shift * second
+        second = np.maximum(second - first * shift, 0)
+        before = Sums(self.count[sides], self.mean[sides], self.second[sides], self.third[sides])
+        after = merged(before, Sums(count, centre + shift, second, third))
+        for moment, updated in zip(before, after, strict=True):
+            moment[...] = updated
+
+    def covariance(self, weights: FloatArray | float, *, last: bool) -> FloatArray | None:
+        r"""Of the weighted sums of all means, between owners: they share coalitions.
+
+        .. math:: \sum_A g g^T, \qquad g_i = \pm w \frac{u(A) - m_i}{\sqrt{n_i (n_i - 1)}}
+
+        over the values u(A), with m, n mean and number of the mean that owner i was credited with
+        it, w the weight of that mean. None where going through all of them again would take long;
+        before the `last` estimate that is sooner.
+        """
+        n = self.count.shape[1]
+        if not self.credits or self.entries * n > (MOST_PRODUCTS if last else SOME_PRODUCTS):
+            return None
+        shares = np.broadcast_to(np.where(self.exact, 0.0, weights), self.count.shape)
+        scale = shares / np.sqrt(np.maximum(self.count * (self.count - 1), 1))
+        joint = np.zeros((n, n))
+        for parts in self._parts(scale):
+            joint += parts.T @ parts
+        return joint
+
+    def _parts(self, scale: FloatArray) -> Iterator[FloatArray]:
+        """What each value adds to the owners' errors, shape (values, I); both sides together."""
+        rows = max(1, AT_ONCE // self.count.shape[1])
+        mean, weight = self.mean.transpose(0, 2, 1), scale.transpose(0, 2, 1)
+        for sides, inside, labels, values in self.credits:
+            for start in range(0, len(values), rows):
+                some = slice(start, start + rows)
+                of, value = labels[some], values[some, None]
+                first, *other = (
+                    (1 if side == WITH else -1) * (value - mean[side][of]) * weight[side][of]
+                    for side in range(2)[sides]
+                )
+                yield np.where(inside[some], first, other[0] if other else 0.0)
+
+    def know(self, side: int, label: int, means: FloatArray | float) -> None:
+        """Set the means of all owners under one label to what they are exactly."""
+        self.mean[side, :, label] = means
+        self.exact[side, :, label] = True
+
+    def known(self, population: FloatArray | None = None) -> BoolArray:
+        """Whether the variance of each mean can be told; see `spread`."""
+        known = self.exact | (self.count >= 2) | ((self.count == 1) & (self._lent() >= 0))
+        return np.asarray(known if population is None else known | (self.count >= population))
+
+    def _lent(self) -> FloatArray:
+        """Variance of single values as other owners' means of the same label tell it.
+
+        Of the same side, or else of both; −1 where nobody has two values. Shape (2, 1, labels).
+        """
+        squares, freedom = self.second.sum(axis=1), np.maximum(self.count - 1, 0).sum(axis=1)
+        own = np.divide(squares, freedom, out=np.full(squares.shape, -1.0), where=freedom > 0)
+        either = np.divide(
+            squares.sum(axis=0), freedom.sum(axis=0), out=own.max(axis=0), where=freedom.any(axis=0)
+        )
+        return np.where(own < 0, either, own)[:, None, :]
+
+    def spread(self, weights: FloatArray | float, population: FloatArray | None = None) -> Spread:
+        """Error of the weighted sum of all means, by owner.
+
+        A mean of a single value has the variance that other owners' means of its label have, as if
+        from two values.
+
+        Parameters
+        ----------
+        weights
+            Of each cell, shape (2, I, labels) or less.
+        population
+            How many coalitions each cell has in all, where they were drawn without replacement:
+            a mean over all of them is exact.
+        """
+        drawn = np.where(self.exact, 0.0, weights)
+        alone = (self.count == 1) & ~self.exact
+        second = np.where(alone, np.maximum(self._lent(), 0), self.second)
+        sampled = Sums(self.count, self.mean, second, self.third).spread(drawn)
+        left = np.ones(1)
+        if population is not None:
+            left = np.maximum(1 - self.count / np.maximum(population, 1), 0)
+        third = sampled.third * left * (2 * left - 1)
+        return Spread(sampled.variance * left, third, sampled.freedom).together(axis=(0, 2))
+
+
+def populations(n_players: int) -> FloatArray:
+    """Number of coalitions of each size with and without an owner, shape (2, 1, I+1)."""
+    sizes = range(n_players + 1)
+    with_owner = [comb(n_players - 1, s - 1) if s else 0 for s in sizes]
+    without = [comb(n_players - 1, s) for s in sizes]
+    return np.array([with_owner, without], dtype=np.float64)[:, None, :]

@@ -199,25 +199,20 @@ class Tally:
             return None
         if self.centres == 1:
             return Estimate(self.known + self.mean, replicates=1, notes=few(1))
-        spread = self.spread()
-        return spread.around(
-            self.known + self.mean,
-            replicates=self.centres,
-            notes=few(self.centres, float(np.median(spread.freedom))) if final else (),
-        )
-
-    def spread(self) -> Spread:
-        r"""Of the mean of P pairs: V = Σ V_h/P² from differences of one degree of freedom each.
-
-        Degrees of freedom by Welch and Satterthwaite over groups of m pairs that are alike, less
-        the bias of their squares: (m + 2)(ΣV_g)²/ΣV_g² − 2.
-        """
+        # V = Σ V_h/P² from differences of P pairs, of one degree of freedom each. Degrees of freedom
+        # by Welch and Satterthwaite over groups of m pairs that are alike, less the bias of their
+        # squares: (m + 2)(ΣV_g)²/ΣV_g² − 2
         fourth = self.fourth + np.square(self.open)
         fourth = np.where(fourth > 0, fourth, 1.0)
         freedom = (self.alike + 2) * np.square(self.second) / fourth - 2
         freedom = np.clip(freedom, 1.0, self.pairs)
         variance = self.second / self.pairs**2
-        return Spread(variance, np.zeros_like(variance), freedom, self.extremes)
+        spread = Spread(variance, np.zeros_like(variance), freedom, self.extremes)
+        return spread.around(
+            self.known + self.mean,
+            replicates=self.centres,
+            notes=few(self.centres, float(np.median(spread.freedom))) if final else (),
+        )
 
 
 def few(count: int, freedom: float = np.inf) -> tuple[str, ...]:

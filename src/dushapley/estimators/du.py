@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import FloatArray
+from dushapley.errors import MethodNotApplicable
+from dushapley.estimators.calibration import Moments, final
 from dushapley.estimators.method import Method
-from dushapley.estimators.moments import Moments, final
+from dushapley.estimators.random import two
 from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY, not_shapley, semivalue_weights
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -111,22 +113,36 @@ def term_scale(problem: Problem) -> FloatArray:
 
 
 def pools(problem: Problem, owner: int, shares: FloatArray) -> FloatArray:
-    """Such shares of all rows but one owner's, as fractions of each owner's rows."""
+    """Such shares of all rows but one owner's, as fractions of each owner's rows.
+
+    Of games with rows they are drawn without replacement: multivariate hypergeometric.
+    """
     if problem.fractions == "exact":
         return shares[:, None] * (np.arange(problem.n_players) != owner)
     sizes = problem.sizes.astype(np.int64)
     sizes[owner] = 0
-    return np.stack([draw_share(problem.rng, sizes, share) for share in shares])
+    total, drawn = int(sizes.sum()), problem.rng.multivariate_hypergeometric
+    counts = [drawn(sizes, round(share * total), method="marginals") for share in shares]
+    return np.array(counts) / np.maximum(sizes, 1)
 
 
-def draw_share(rng: np.random.Generator, sizes: IntArray, share: float) -> FloatArray:
-    """Draw a share of all rows (rounded) without replacement: the part of each owner's that came.
+def du_second_order(problem: Problem) -> Conversation:
+    r"""DU-Shapley corrected for the spread of the sizes it averages over.
 
-    How many come from each owner is multivariate hypergeometric.
+    DU-Shapley takes :math:`g(k\mu)` for :math:`E[g(Y_k)]`, where :math:`g(n) = w(n+n_i) - w(n)` and
+    :math:`Y_k` is the size of k random others. Here k ≤ 3 and k ≥ I−4 are exact, and between them
+    g is averaged over two points with the mean, variance and third moment of :math:`Y_k`: the
+    leading bias, ½g''(kμ)·Var, and the next term are gone, with no derivative needed.
+
+    Cost: no evaluation; it is computed by games that know sizes and curve (`SizeGame`,
+    `RegressogramGame`) and refused elsewhere. Guarantee: for a curve declared completely monotone
+    it is a lower bound of the Shapley value, and the valuation carries the upper one.
     """
-    rows = round(share * int(sizes.sum()))
-    drawn = rng.multivariate_hypergeometric(sizes, rows, method="marginals")
-    return np.asarray(drawn / np.maximum(sizes, 1))
+    raise MethodNotApplicable(
+        f"du-second-order asks no questions: for these {problem.n_players} owners it needs a "
+        "game's own formula."
+    )
+    yield  # a generator by type: games answer for it
 
 
 def one_replicate(n_players: int, _options: Mapping[str, Any]) -> int:
@@ -151,4 +167,15 @@ PLUS_PLUS = replace(
     METHOD,
     name="du++",
     summary="DU-Shapley++ of the older version: equal to du, whose ends are already exact",
+)
+
+SECOND_ORDER = Method(
+    name="du-second-order",
+    summary="DU-Shapley less its bias, by sizes and curve of a game; no standard errors",
+    run=du_second_order,
+    least=two,
+    default=two,
+    biased=True,
+    needs="formula",
+    cite="garrido2024",
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from math import comb
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.method import Keeps, Method, Option
 from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY, not_shapley, single_weights
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
@@ -31,32 +32,56 @@ def exact(problem: Problem) -> Conversation:
 
     Cost: 2^I evaluations, constant memory. Guarantee: exact up to rounding.
     """
-    n, semivalue = problem.n_players, problem.options["semivalue"]
-    weights = shapley_weights(n) if semivalue == SHAPLEY else single_weights(semivalue, n)
-    outside, inside = np.append(weights, 0.0), np.append(0.0, weights)
-    values, lifted = np.zeros(n), np.zeros(n)
+    semivalue = problem.options["semivalue"]
+    lifted = np.zeros(problem.n_players)
+    outside, inside = sides(semivalue, problem.n_players)
+
+    def note(block: BoolArray, gains: FloatArray) -> None:
+        if gains.min() < 0:
+            lifted[:] -= weighed(block, np.minimum(gains, 0), outside, inside)
+
+    found = yield from enumerated(problem, semivalue, note)
+    details = below_empty(found.values, lifted)
+    return replace(found, details=details, notes=not_shapley(semivalue))
+
+
+def enumerated(
+    problem: Problem, semivalue: str, note: Callable[[BoolArray, FloatArray], None]
+) -> Conversation:
+    """Ask all coalitions; `note` sees each block of them and what they are worth beyond nobody."""
+    n = problem.n_players
+    outside, inside = sides(semivalue, n)
+    values = np.zeros(n)
     for block in coalitions(n):
         first, last = not block[0].any(), bool(block[-1].all())
-        asked = block[int(first) : len(block) - int(last)]
-        answers = yield Ask(asked)
-        gains = (
-            np.concatenate([[problem.empty] * first, answers, [problem.full] * last])
-            - problem.empty
-        )
-        size = sizes_of(block)
-        values += (gains * (inside + outside)[size]) @ block - gains @ outside[size]
-        if gains.min() < 0:
-            gains = np.minimum(gains, 0)
-            lifted -= (gains * (inside + outside)[size]) @ block - gains @ outside[size]
-    return Estimate(values, details=below_empty(values, lifted), notes=not_shapley(semivalue))
+        answers = yield Ask(block[int(first) : len(block) - int(last)])
+        ends = [problem.empty] * first, answers, [problem.full] * last
+        gains = np.concatenate(ends) - problem.empty
+        values += weighed(block, gains, outside, inside)
+        note(block, gains)
+    return Estimate(values)
+
+
+def sides(semivalue: str, n_players: int) -> tuple[FloatArray, FloatArray]:
+    """Weights of coalitions by their size 0..I, without and with an owner."""
+    known = semivalue == SHAPLEY
+    single = shapley_weights(n_players) if known else single_weights(semivalue, n_players)
+    return np.append(single, 0.0), np.append(0.0, single)
+
+
+def weighed(
+    pools: BoolArray, gains: FloatArray, outside: FloatArray, inside: FloatArray
+) -> FloatArray:
+    """What coalitions that are worth so much add to the values."""
+    size = pools.sum(axis=1)
+    return np.asarray((gains * (inside + outside)[size]) @ pools - gains @ outside[size])
 
 
 def coalition_weights(pools: BoolArray, options: Mapping[str, Any]) -> FloatArray:
     """Weights of a round of coalitions, and its share of those of nobody and everybody."""
-    n, semivalue = pools.shape[1], options.get("semivalue", SHAPLEY)
-    single = shapley_weights(n) if semivalue == SHAPLEY else single_weights(semivalue, n)
-    outside, inside = np.append(single, 0.0), np.append(0.0, single)
-    size = sizes_of(pools)
+    n = pools.shape[1]
+    outside, inside = sides(options.get("semivalue", SHAPLEY), n)
+    size = pools.sum(axis=1)
     share = len(pools) / (2**n - 2)
     weights = np.empty((len(pools) + 2, n))
     np.multiply(pools, (inside + outside)[size][:, None], out=weights[:-2])
@@ -87,11 +112,6 @@ def coalitions(n_players: int) -> Iterator[BoolArray]:
     for high in range(2 ** (n_players - low)):
         block[:, low:] = bits(np.array([high]), n_players - low)
         yield block.copy()
-
-
-def sizes_of(pools: BoolArray) -> IntArray:
-    """How many owners each coalition has."""
-    return np.bitwise_count(np.packbits(pools, axis=1)).sum(axis=1, dtype=np.int64)
 
 
 def bits(numbers: np.ndarray[Any, Any], width: int) -> BoolArray:

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
+from dushapley.estimators.calibration import Gains, replicated
 from dushapley.estimators.method import Method, Option, two_squares
-from dushapley.estimators.moments import Gains, replicated
 from dushapley.estimators.subsets import random_subsets
 from dushapley.protocol import Conversation, Problem
 

@@ -6,16 +6,14 @@ hyperplane Σx = 0 give uniform orders, so well-spread points give well-spread o
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.estimators.calibration import Extremes, Spread
+from dushapley.estimators.calibration import Extremes, Moments, Spread, final
 from dushapley.estimators.method import refuse_large_plan
-from dushapley.estimators.moments import Moments, final
 from dushapley.estimators.permutation import (
     ANTITHETIC,
     both_ways,
@@ -99,25 +97,17 @@ def sobol(problem: Problem) -> Conversation:
     refuse_large_plan(problem, 64 / MOST_SCRAMBLINGS)  # points, normal vectors and orders
     walks = problem.budget // (n - 1)
     scramblings = min(MOST_SCRAMBLINGS, max(1, walks // (2 * n)))
-    moments = Moments(n)
+    moments, at_once = Moments(n), max(1, problem.batch // (n - 1))
     for _ in range(scramblings):
-        orders = sobol_orders(problem.rng, walks // scramblings, n)
-        gains = yield from walk(problem, orders, moments.estimate())
+        orders, so_far = sobol_orders(problem.rng, walks // scramblings, n), moments.estimate()
+        parts = []
+        for start in range(0, len(orders), at_once):
+            some = orders[start : start + at_once]
+            answers = yield Ask(prefixes(some), so_far)
+            parts.append(marginals(problem, some, answers))
+        gains = np.concatenate(parts)
         moments.add(gains.mean(axis=0, keepdims=True), gains)
     return final(moments.estimate())
-
-
-def walk(
-    problem: Problem, orders: IntArray, so_far: Estimate | None
-) -> Generator[Ask, FloatArray, FloatArray]:
-    """What every owner adds along every order, asked in batches."""
-    at_once = max(1, problem.batch // (problem.n_players - 1))
-    gains = []
-    for start in range(0, len(orders), at_once):
-        some = orders[start : start + at_once]
-        answers = yield Ask(prefixes(some), so_far)
-        gains.append(marginals(problem, some, answers))
-    return np.concatenate(gains)
 
 
 def sobol_orders(rng: np.random.Generator, count: int, n_players: int) -> IntArray:

@@ -10,9 +10,15 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
-from dushapley.estimators.calibration import Extremes, Spread, sum_of_cubes
+from dushapley.estimators.calibration import (
+    Extremes,
+    Gains,
+    Spread,
+    final,
+    replicated,
+    sum_of_cubes,
+)
 from dushapley.estimators.method import Method, Option, refuse_large_plan, two_squares
-from dushapley.estimators.moments import Gains, final, replicated
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 

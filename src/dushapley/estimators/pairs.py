@@ -11,26 +11,21 @@ each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import comb
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Queries
-from dushapley.estimators.exact import all_coalitions, coalitions, shapley_weights
+from dushapley.arrays import BoolArray, FloatArray, Queries
+from dushapley.estimators.exact import all_coalitions, enumerated
+from dushapley.estimators.gp import studied
 from dushapley.estimators.method import Method
-from dushapley.protocol import Ask, Conversation, Estimate, Problem
+from dushapley.estimators.semivalues import SHAPLEY
+from dushapley.protocol import Conversation, Problem
 
 INDICES = ("shapley", "banzhaf")
 """The two indices, in the order of their details."""
-
-
-def pair_weights(index: str, n_players: int) -> FloatArray:
-    """Weight q_t of a coalition of t others, for t = 0..I−2."""
-    others = n_players - 2
-    if index == "banzhaf":
-        return np.full(n_players - 1, 0.5**others)
-    return np.array([1 / ((n_players - 1) * comb(others, t)) for t in range(n_players - 1)])
 
 
 def by_size(index: str, n_players: int) -> FloatArray:
@@ -38,7 +33,10 @@ def by_size(index: str, n_players: int) -> FloatArray:
 
     Shape (3, I+1); the utility counts with +, − and +.
     """
-    q = pair_weights(index, n_players)
+    others = n_players - 2
+    q = np.full(n_players - 1, 0.5**others)
+    if index == "shapley":
+        q = np.array([1 / ((n_players - 1) * comb(others, t)) for t in range(n_players - 1)])
     none, one, both = np.zeros((3, n_players + 1))
     none[:-2], one[1:-1], both[2:] = q, q, q
     return np.stack([both, one, none])
@@ -60,19 +58,14 @@ def pair_sums(pools: Queries, utilities: FloatArray, index: str) -> FloatArray:
 def exact_pairs(problem: Problem) -> Conversation:
     """All 2^I coalitions: every interaction exactly, and the Shapley values beside them."""
     n = problem.n_players
-    weights = shapley_weights(n)
-    outside, inside = np.append(weights, 0.0), np.append(0.0, weights)
-    values, found = np.zeros(n), {index: np.zeros((n, n)) for index in INDICES}
-    for block in coalitions(n):
-        first, last = not block[0].any(), bool(block[-1].all())
-        answers = yield Ask(block[int(first) : len(block) - int(last)])
-        ends = [problem.empty] * first, answers, [problem.full] * last
-        gains = np.concatenate(ends) - problem.empty
-        size = block.sum(axis=1)
-        values += (gains * (inside + outside)[size]) @ block - gains @ outside[size]
+    found = {index: np.zeros((n, n)) for index in INDICES}
+
+    def note(block: BoolArray, gains: FloatArray) -> None:
         for index in INDICES:
             found[index] += pair_sums(block, gains, index)
-    return Estimate(values, details={"interactions": matrices(found)})
+
+    estimate = yield from enumerated(problem, SHAPLEY, note)
+    return replace(estimate, details={"interactions": matrices(found)})
 
 
 def matrices(found: Mapping[str, FloatArray]) -> dict[str, Any]:
@@ -95,23 +88,10 @@ def gp_pairs(problem: Problem) -> Conversation:
     from dushapley.estimators.gp.targets import pair_details
 
     study = Study(problem)
-    so_far: Estimate | None = None
-    if problem.known is not None and len(problem.known):
-        study.recall(problem.known, (yield Ask(problem.known)))
-    while study.left:
-        pools = study.next_batch()
-        study.learn(pools, (yield Ask(pools, so_far)))
-        so_far = study.estimate()
-    assert so_far is not None
-    details, notes = pair_details(study)
-    return Estimate(
-        so_far.values,
-        so_far.std_errors,
-        so_far.covariance,
-        notes=(*so_far.notes, *notes),
-        details={**so_far.details, "interactions": details},
-        weights=so_far.weights,
-    )
+    estimate = yield from studied(study)
+    interactions, notes = pair_details(study)
+    details = {**estimate.details, "interactions": interactions}
+    return replace(estimate, notes=(*estimate.notes, *notes), details=details)
 
 
 EXACT_PAIRS = Method(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.estimators.calibration import Gains, replicated
 from dushapley.estimators.method import Method, two_squares
-from dushapley.estimators.moments import Gains, replicated
 from dushapley.protocol import Conversation, Problem
 
 

@@ -10,7 +10,6 @@ from dushapley.errors import UnknownMethod
 from dushapley.estimators import (
     centres,
     du,
-    du_second_order,
     exact,
     gp,
     group_testing,
@@ -33,7 +32,7 @@ REGISTRY: dict[str, Method] = {
         exact.METHOD,
         du.METHOD,
         du.PLUS_PLUS,
-        du_second_order.METHOD,
+        du.SECOND_ORDER,
         gp.METHOD,
         centres.METHOD,
         permutation.METHOD,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
-from dushapley.estimators.cells import WITH, WITHOUT, Cells, populations
+from dushapley.arrays import BoolArray, FloatArray
+from dushapley.estimators.calibration import WITH, WITHOUT, Cells, populations
 from dushapley.estimators.du import alone_and_without
 from dushapley.estimators.method import (
     Method,
@@ -59,11 +59,13 @@ def svarm(problem: Problem) -> Conversation:
     cells = Cells(n, 1)
     first = problem.rng.integers(n, size=2 * n)
     own = np.eye(n, dtype=np.bool_)
-    others = random_others(problem.rng, first, n)
+    drawn = random_subsets(problem.rng, first, n - 1)
+    others = np.zeros((2 * n, n), dtype=np.bool_)  # the j-th without owner j mod I
+    others[~np.concatenate([own, own])] = drawn.ravel()
     answers = yield Ask(np.concatenate([others[:n] | own, others[n:]]))
     nowhere = np.zeros(n, dtype=np.int64)
-    cells.add(WITH, own, nowhere, answers[:n])
-    cells.add(WITHOUT, own, nowhere, answers[n:])
+    cells.add(own, nowhere, answers[:n], WITH)
+    cells.add(own, nowhere, answers[n:], WITHOUT)
     pairs = (problem.budget - 2 * n) // 2
     chances = 1 / np.arange(1, n + 1)
     chances /= chances.sum()
@@ -74,19 +76,10 @@ def svarm(problem: Problem) -> Conversation:
         masks[some:] ^= True  # the sizes of those left out have the first half's chances
         answers = yield Ask(masks, partial(svarm_estimate, cells))
         nowhere = np.zeros(some, dtype=np.int64)
-        cells.add(WITH, masks[:some], nowhere, answers[:some])
-        cells.add(WITHOUT, ~masks[some:], nowhere, answers[some:])
+        cells.add(masks[:some], nowhere, answers[:some], WITH)
+        cells.add(~masks[some:], nowhere, answers[some:], WITHOUT)
         pairs -= some
     return svarm_estimate(cells, last=True)
-
-
-def random_others(rng: np.random.Generator, sizes: IntArray, n_players: int) -> BoolArray:
-    """Coalitions of given sizes, the j-th without owner j mod I."""
-    owner = np.arange(len(sizes)) % n_players
-    drawn = random_subsets(rng, sizes, n_players - 1)
-    masks = np.zeros((len(sizes), n_players), dtype=np.bool_)
-    masks[np.arange(n_players) != owner[:, None]] = drawn.ravel()
-    return masks
 
 
 def svarm_estimate(cells: Cells, *, last: bool = False) -> Estimate:
@@ -133,19 +126,6 @@ def stratified_svarm(problem: Problem) -> Conversation:
     cells = Cells(n, n + 1)
     warm = problem.options["form"] == "warm-up"
     refuse_large_plan(problem, 4.0 if warm else coalition_bytes(n))
-    yield from exact_sizes(problem, cells)
-    if n >= 4 and warm:
-        yield from warm_up(problem, cells)
-    left = problem.budget - fixed_cost(n, problem.options)
-    for some in drawn(problem, left if n >= 4 else 0):
-        answers = yield Ask(some, partial(stratified_estimate, problem, cells))
-        cells.add_to_all(some, some.sum(axis=1), answers)
-    return stratified_estimate(problem, cells, last=True)
-
-
-def exact_sizes(problem: Problem, cells: Cells) -> Questions:
-    """Ask coalitions of one and of all but one; they fill four sizes exactly."""
-    n = problem.n_players
     alone, without = yield from alone_and_without(n)
     for side, size, means in (
         (WITHOUT, 0, problem.empty),
@@ -156,6 +136,13 @@ def exact_sizes(problem: Problem, cells: Cells) -> Questions:
         (WITHOUT, n - 1, without),
     ):
         cells.know(side, size, means)
+    if n >= 4 and warm:
+        yield from warm_up(problem, cells)
+    left = problem.budget - fixed_cost(n, problem.options)
+    for some in drawn(problem, left if n >= 4 else 0):
+        answers = yield Ask(some, partial(stratified_estimate, problem, cells))
+        cells.add(some, some.sum(axis=1), answers)
+    return stratified_estimate(problem, cells, last=True)
 
 
 def warm_up(problem: Problem, cells: Cells) -> Questions:
@@ -169,7 +156,7 @@ def warm_up(problem: Problem, cells: Cells) -> Questions:
     answers = yield Ask(masks, partial(stratified_estimate, problem, cells))
     for which in (WITH, WITHOUT):
         rows = side == which
-        cells.add(which, members[rows], masks[rows].sum(axis=1), answers[rows])
+        cells.add(members[rows], masks[rows].sum(axis=1), answers[rows], which)
 
 
 def cover(rng: np.random.Generator, n_players: int, size: int) -> tuple[BoolArray, BoolArray]:
@@ -195,13 +182,19 @@ def drawn(problem: Problem, count: int) -> Iterator[BoolArray]:
     n = problem.n_players
     if count <= 0:
         return
-    chances = size_chances(n)
+    chances, rng = size_chances(n), problem.rng
     if problem.options["form"] == "warm-up":
-        sizes = _drawn_sizes(problem.rng, chances, count)
+        # in parts: one draw of millions would take eight times its bytes
+        parts = [min(AT_ONCE, count - start) for start in range(0, count, AT_ONCE)]
+        drawn = [2 + rng.choice(len(chances), size=part, p=chances) for part in parts]
+        sizes = np.concatenate([one.astype(np.min_scalar_type(n)) for one in drawn])
         for part in batches(problem, count):
-            yield random_subsets(problem.rng, sizes[part].astype(np.int64), n)
+            yield random_subsets(rng, sizes[part].astype(np.int64), n)
         return
-    packed = _distinct_bits(problem, chances, count)
+    room = [comb(n, size) for size in range(2, n - 1)]
+    numbers = spread_sizes(rng, chances, room, count).tolist()
+    lists = [distinct_subsets(rng, n, size, number) for size, number in enumerate(numbers, 2)]
+    packed = rng.permutation(np.concatenate([np.packbits(masks, axis=1) for masks in lists]))
     for part in batches(problem, len(packed)):
         yield np.unpackbits(packed[part], axis=1, count=n).astype(np.bool_)
 
@@ -213,27 +206,6 @@ def batches(problem: Problem, count: int) -> Iterator[slice]:
         stop = start + problem.round_after(start)
         yield slice(start, stop)
         start = stop
-
-
-def _drawn_sizes(rng: np.random.Generator, chances: FloatArray, count: int) -> IntArray:
-    """Sizes by their chances, in parts: one draw of millions would take eight times its bytes."""
-    parts = (min(AT_ONCE, count - start) for start in range(0, count, AT_ONCE))
-    width = np.min_scalar_type(2 + len(chances))
-    return np.concatenate(
-        [(2 + rng.choice(len(chances), size=part, p=chances)).astype(width) for part in parts]
-    )
-
-
-def _distinct_bits(problem: Problem, chances: FloatArray, count: int) -> np.ndarray:
-    """Different coalitions of all sizes in random order, one row of packed bits each."""
-    n = problem.n_players
-    room = [comb(n, size) for size in range(2, n - 1)]
-    numbers = spread_sizes(problem.rng, chances, room, count)
-    packed = [
-        np.packbits(distinct_subsets(problem.rng, n, size, int(number)), axis=1)
-        for size, number in zip(range(2, n - 1), numbers, strict=True)
-    ]
-    return np.asarray(problem.rng.permutation(np.concatenate(packed)))
 
 
 def size_chances(n_players: int) -> FloatArray:
@@ -251,7 +223,10 @@ def size_chances(n_players: int) -> FloatArray:
 
 def stratified_estimate(problem: Problem, cells: Cells, *, last: bool = False) -> Estimate:
     """Weighted average over sizes of the means with and without, of those seen so far."""
-    weights = cell_weights(problem)
+    n = problem.n_players
+    weights = np.zeros((2, 1, n + 1))  # 0 where there is no cell
+    by_others = semivalue_weights(problem.options["semivalue"], n)
+    weights[WITH, 0, 1:] = weights[WITHOUT, 0, :-1] = by_others
     shares = weights * (cells.exact | (cells.count > 0))
     shares /= shares.sum(axis=2, keepdims=True)
     averages = (shares * cells.mean).sum(axis=2)
@@ -260,20 +235,11 @@ def stratified_estimate(problem: Problem, cells: Cells, *, last: bool = False) -
     replicates = int(cells.count[sampled].min()) if sampled.any() else None
     notes = not_shapley(problem.options["semivalue"])
     plus = problem.options["form"] == "+"
-    population = populations(problem.n_players) if plus else None
+    population = populations(n) if plus else None
     if bool((~cells.known(population) & (weights > 0)).any()):
         return Estimate(values, replicates=replicates, notes=(*notes, SINGLE))
     spread, joint = cells.spread(shares, population), cells.covariance(shares, last=last)
     return spread.around(values, joint, replicates and max(replicates, LENT), notes)
-
-
-def cell_weights(problem: Problem) -> FloatArray:
-    """Weight of every (with or without, size), shape (2, 1, I+1); 0 where there is no cell."""
-    n = problem.n_players
-    weights = np.zeros((2, 1, n + 1))
-    by_others = semivalue_weights(problem.options["semivalue"], n)
-    weights[WITH, 0, 1:] = weights[WITHOUT, 0, :-1] = by_others
-    return weights
 
 
 def fixed_cost(n_players: int, options: Mapping[str, Any]) -> int:

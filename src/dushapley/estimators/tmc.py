@@ -7,8 +7,8 @@ from collections.abc import Generator
 import numpy as np
 
 from dushapley.arrays import FloatArray
+from dushapley.estimators.calibration import Moments, final
 from dushapley.estimators.method import Method, Option, two_squares
-from dushapley.estimators.moments import Moments, final
 from dushapley.estimators.permutation import one_walk, random_orders
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 

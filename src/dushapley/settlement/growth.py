@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from dushapley.engine.value import Run
+from dushapley.estimators.calibration import Moments, final
 from dushapley.estimators.method import Method
-from dushapley.estimators.moments import Moments, final
 from dushapley.games import Game
 from dushapley.protocol import Ask, Conversation, Problem
 

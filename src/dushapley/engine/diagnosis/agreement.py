@@ -42,13 +42,16 @@ def of_classes(model: Any, X: Array, y: Array, classes: Array, trained: Array) -
     """
     said = np.searchsorted(classes, model.predict(X))
     written = np.searchsorted(classes, y)
-    usual = _shares(np.searchsorted(classes, trained), len(classes))
+    counts = np.bincount(np.searchsorted(classes, trained), minlength=len(classes)) + 0.5
+    usual = np.asarray(counts / counts.sum())  # how common each class is; none is impossible
     chances = _chances(model, X, classes)
     if chances is None:
         wrong, error = _by_class(said != written, written, usual)
         chances = np.eye(len(classes))[said]
     else:
-        wrong, error = _wrong(_as_common(chances, written, usual), written)
+        here = np.bincount(written, minlength=len(usual)) + usual
+        weighed = chances * (here / here.sum() / usual) + 1e-12  # as common as it is written here
+        wrong, error = _wrong(weighed / weighed.sum(axis=1, keepdims=True), written)
     off = float((said != written).mean())
     return [len(y), off, wrong, max(error, 0.5 / len(y)), *_exchange(said, written, chances)]
 
@@ -65,19 +68,6 @@ def _chances(model: Any, X: Array, classes: Array) -> FloatArray | None:
     chances = np.zeros((len(known), len(classes)))
     chances[:, places] = np.clip(known, 0.0, 1.0)
     return chances
-
-
-def _shares(positions: IntArray, size: int) -> FloatArray:
-    """How common each class is; none is impossible."""
-    counts = np.bincount(positions, minlength=size) + 0.5
-    return np.asarray(counts / counts.sum())
-
-
-def _as_common(chances: FloatArray, written: IntArray, usual: FloatArray) -> FloatArray:
-    """Chances if each label is as common as it is written here."""
-    counts = np.bincount(written, minlength=len(usual)) + usual
-    weighed = chances * (counts / counts.sum() / usual) + 1e-12
-    return np.asarray(weighed / weighed.sum(axis=1, keepdims=True))
 
 
 def _wrong(chances: FloatArray, written: IntArray) -> tuple[float, float]:
@@ -136,7 +126,10 @@ def of_numbers(model: Any, X: Array, y: Array, trained: Array) -> list[float]:
     stand before them) is taken back, in the others' units. The slope is of squeezed numbers, by the
     middle and spread of the targets that the model was trained on.
     """
-    said, target, usual = (_line_of(one) for one in (model.predict(X), y, trained))
+    said, target, usual = (  # one number a row
+        np.asarray(one, dtype=np.float64).reshape(len(one), -1).mean(axis=1)
+        for one in (model.predict(X), y, trained)
+    )
     slope, offset = _line(said, target)
     back = (target - offset) / slope if slope else target
     misses = [np.quantile(np.abs(one - said), GRID) for one in (target, back)]
@@ -144,12 +137,6 @@ def of_numbers(model: Any, X: Array, y: Array, trained: Array) -> list[float]:
     spread = float(high - low) or float(usual.std()) or 1.0
     trend = _trend(*(np.arcsinh((one - middle) / spread) for one in (said, target)))
     return [len(y), *trend, slope, offset, *np.concatenate(misses).tolist()]
-
-
-def _line_of(numbers: Any) -> FloatArray:
-    """One number a row."""
-    flat = np.asarray(numbers, dtype=np.float64)
-    return np.asarray(flat.reshape(len(flat), -1).mean(axis=1))
 
 
 def _trend(said: FloatArray, target: FloatArray) -> tuple[float, float, float]:
@@ -173,11 +160,6 @@ def _line(said: FloatArray, target: FloatArray) -> tuple[float, float]:
     (x0, y0), (x1, y1) = ends[0], ends[-1]
     slope = (y1 - y0) / (x1 - x0) if x1 > x0 else 1.0
     return slope, float(np.median(target - slope * said))
-
-
-def beyond(quantiles: FloatArray, tolerance: float) -> float:
-    """Part of the rows that are missed by more than the tolerance."""
-    return float(1 - np.interp(tolerance, quantiles, GRID))
 
 
 def within(model: Any, X: Array, y: Array, tolerance: float | None, classes: Array | None) -> float:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
+from dushapley.arrays import FloatArray
 from dushapley.data.overlap import overlap, row_hashes
 from dushapley.data.rows import is_table, take
 from dushapley.engine.diagnosis.agreement import mean_part
-from dushapley.engine.diagnosis.camps import camps_of, label_shares
 from dushapley.engine.diagnosis.difference import (
     MOST_COLUMN_ROWS,
     UNTOLD,
@@ -24,11 +22,18 @@ from dushapley.engine.diagnosis.difference import (
 from dushapley.engine.diagnosis.measures import (
     Labels,
     Measure,
+    camps_of,
+    label_shares,
     labels_of_classes,
     labels_of_numbers,
 )
-from dushapley.engine.diagnosis.models import better_model, tried
-from dushapley.engine.diagnosis.probes import MOST_MATRIX, WIDEST, Probes
+from dushapley.engine.diagnosis.probes import (
+    MOST_MATRIX,
+    WIDEST,
+    Probes,
+    better_model,
+    task_of,
+)
 from dushapley.engine.diagnosis.reasons import Evidence, few_rows, reasons_for, within_one
 from dushapley.engine.executors import OutOfTime, make_executor
 from dushapley.engine.executors.base import Listed
@@ -59,18 +64,7 @@ def most_trainings(game: Game) -> int:
     left for the usual models.
     """
     base = with_rows(game)
-    if base is None or game.n_players < 2:
-        return 0
-    probes = Probes(base)
-    return sum(_trainings(probes, kind) for kind in range(4) if kind == 2 or probes.model)
-
-
-def _trainings(probes: Probes, kind: int) -> int:
-    """How many trainings all probes of one kind take at most."""
-    if kind < 3:
-        return len(probes.players[kind])
-    folds, others = tried(probes.n_left)
-    return folds * (1 + others) if others else 0
+    return 0 if base is None or game.n_players < 2 else sum(Probes(base).trainings)
 
 
 def with_rows(game: Game) -> RowsGame | None:
@@ -79,8 +73,7 @@ def with_rows(game: Game) -> RowsGame | None:
         one = game.games[0]
         rows = game.owners if one.encoding is None else one.encoding.encode(game.owners)
         return RowsGame.with_owners(one, rows)
-    known = isinstance(game, RowsGame) and game.owners.reduced is None
-    return game if known and isinstance(game, RowsGame) else None
+    return game if isinstance(game, RowsGame) and game.owners.reduced is None else None
 
 
 def diagnose(
@@ -139,185 +132,183 @@ def diagnose(
             paid = stack.enter_context(Ledger(ledger, game.context))
         workers = make_executor(executor, n_jobs, address, until)
         stack.callback(workers.close)
-        found = _Measured(base, game, workers, paid)
-        return _diagnosis(found, game, valuation)
+        return _diagnosis(_Measured(base, game, workers, paid), game, valuation)
 
 
 class _Measured:
-    """All measurements of a game, made in turn; what failed is noted."""
+    """All measurements of a game, made in turn; what failed is noted.
+
+    Attributes
+    ----------
+    alone
+        Scores of models of single owners' rows on the test set.
+    square
+        How often they predict the labels of each owner, and last of the test set.
+    reach
+        How they do on all others' rows, every owner counting the same.
+    """
 
     def __init__(
         self, base: RowsGame | None, game: Game, executor: Any, ledger: Ledger | None
     ) -> None:
         self.base, self.executor, self.ledger = base, executor, ledger
-        self.tested = isinstance(base, ModelGame) and not isinstance(game, FoldsGame)
+        self.model = base if isinstance(base, ModelGame) else None
+        self.tested = self.model is not None and not isinstance(game, FoldsGame)
         n = self.n = game.n_players
         self.trainings, self.notes = 0, dict[str, None]()
         self.labels: Labels | None = None
-        self.few = few_rows(game.sizes)
-        self.alone = np.full((n, 0), np.nan)
-        self.usual: list[float] = []
-        self.difference = Measure(np.full(n, np.nan), np.full(n, np.nan))
-        self.probes = None if base is None or n < 2 else Probes(base)
+        self.alone: FloatArray | None = None
+        self.square: FloatArray | None = None
+        self.few, unknown = few_rows(game.sizes), np.full(n, np.nan)
+        self.reach = self.difference = Measure(unknown, unknown, self.few)
         self.columns: list[tuple[Column, ...]] = [()] * n
+        self.probes = None if base is None or n < 2 else Probes(base)
         if base is None or self.probes is None:
             return
         if n > 2:
             self.columns = _columns(base, self.probes)
-        left_out = frozenset(i for i, columns in enumerate(self.columns) if columns)
-        self.probes = Probes(base, None, left_out)
-        if self.probes.model is not None:
-            self._labels(self.probes, self.probes.model)
-            self.usual = self.ask(3)[0].tolist() if _trainings(self.probes, 3) else []
+        self.probes.left_out = frozenset(i for i, columns in enumerate(self.columns) if columns)
+        if self.model is not None:
+            self._labels(self.probes, self.model)
+            self._usual(self.probes, self.model)
         self._apart(self.probes)
+
+    def _labels(self, probes: Probes, model: ModelGame) -> None:
+        """How models of all others do on each owner's rows, and models of single owners."""
+        table = self.ask(probes, 0)
+        if not table.shape[1]:
+            return
+        make = labels_of_numbers if model.classes is None else labels_of_classes
+        self.labels = make(table, self.few)
+        if model.classes is None and self.labels.tolerance is None:
+            return
+        alone = self.ask(probes.knowing(self.labels.tolerance), 1)
+        if not alone.shape[1]:
+            return
+        self.alone, reach = alone[:, 0], alone[:, 1:3]
+        if alone.shape[1] == self.n + 2:
+            self.square = alone[:, 1:]
+            others = ~np.eye(self.n, self.n + 1, dtype=np.bool_)[:, :-1]
+            rows = probes.n_rows
+            pairs = zip(self.square, others, strict=True)
+            reach = np.array([mean_part(row[:-1][who], rows[who]) for row, who in pairs])
+        means, errors = reach.T
+        self.reach = Measure(means, errors, self.few)
+
+    def _usual(self, probes: Probes, model: ModelGame) -> None:
+        """Whether another of the usual models would do better."""
+        if probes.trainings[3]:
+            numbers = self.ask(probes, 3)[0].tolist()
+            if note := better_model(model, numbers, probes.n_left):
+                self.notes[note] = None
 
     def _apart(self, probes: Probes) -> None:
         """How well rows are told apart, by groups of owners."""
         pairs = np.full((self.n, 2), UNTOLD)
-        for members, numbers in zip(probes.groups, self.ask(2), strict=True):
+        for members, numbers in zip(probes.groups, self.ask(probes, 2), strict=True):
             if np.isfinite(numbers).any():
                 pairs[members] = numbers[: 2 * len(members)].reshape(-1, 2)
         area, error = np.where(pairs == UNTOLD, np.nan, pairs).T
         self.difference = Measure(area, error, self.few)
 
-    def _labels(self, probes: Probes, model: ModelGame) -> None:
-        table = self.ask(0)
-        if not table.shape[1]:
-            return
-        make = labels_of_numbers if model.classes is None else labels_of_classes
-        labels = make(table)
-        measures = {name: replace(getattr(labels, name), few=self.few)
-                    for name in ("disagreement", "wrong")}  # fmt: skip
-        self.labels = replace(labels, **measures)
-        self.probes = Probes(probes.base, self.labels.tolerance, probes.left_out)
-        if model.classes is not None or self.labels.tolerance is not None:
-            self.alone = self.ask(1)
-
-    def ask(self, kind: int) -> FloatArray:
+    def ask(self, probes: Probes, kind: int) -> FloatArray:
         """Numbers of every probe of one kind, one row each; not numbers where there are none."""
-        assert self.probes is not None
-        players = self.probes.players[kind]
-        rows = [self._found(player) for player in players]
-        missing = [player for player, row in zip(players, rows, strict=True) if row is None]
-        queries = np.eye(self.probes.n_players, dtype=np.bool_)
+        found = {player: self._found(probes, player) for player in probes.players[kind]}
+        missing = [player for player, numbers in found.items() if numbers is None]
+        queries = np.eye(probes.n_players, dtype=np.bool_)
         blocks = Listed([(queries[[player]], None, None) for player in missing])
-        for position, (outcome,) in self.executor.run(self.probes, blocks):
-            self._keep(missing[position], outcome)
-            rows[players.index(missing[position])] = outcome.scores
-        self.trainings += _trainings(self.probes, kind)
-        width = max((len(row) for row in rows if row is not None), default=0)
-        table = np.full((len(rows), width), np.nan)
-        for line, row in zip(table, rows, strict=True):
-            line[: 0 if row is None else len(row)] = () if row is None else row
+        for position, (outcome,) in self.executor.run(probes, blocks):
+            found[missing[position]] = outcome.scores
+            self._keep(probes, missing[position], outcome)
+        self.trainings += probes.trainings[kind]
+        rows = [np.empty(0) if numbers is None else numbers for numbers in found.values()]
+        table = np.full((len(rows), max(map(len, rows))), np.nan)
+        for line, numbers in zip(table, rows, strict=True):
+            line[: len(numbers)] = numbers
         return table
 
-    def _found(self, player: int) -> FloatArray | None:
+    def _found(self, probes: Probes, player: int) -> FloatArray | None:
         """What the ledger knows of a probe."""
-        if self.ledger is None or self.probes is None:
+        first = probes.key(player)
+        known = {} if self.ledger is None else self.ledger.read([first])
+        if self.ledger is None or first not in known:
             return None
-        first = self.probes.key(player)
-        if first not in (known := self.ledger.read([first])):
-            return None
-        parts = range(-(-int(known[first].value) // WIDEST))
-        keys = [self.probes.key(player, k) for k in parts]
+        keys = [probes.key(player, k) for k in range(-(-int(known[first].value) // WIDEST))]
         scores = self.ledger.scores(keys)
         return np.concatenate([scores[key] for key in keys]) if len(scores) == len(keys) else None
 
-    def _keep(self, player: int, outcome: Outcome) -> None:
-        assert self.probes is not None
+    def _keep(self, probes: Probes, player: int, outcome: Outcome) -> None:
+        """Note a failure, or store numbers a part at a time."""
         if outcome.scores is None:
             if not (outcome.failure or "").startswith("too few rows"):
                 self.notes[f"A measurement failed: {outcome.failure}"] = None
-            return
-        if self.ledger is None:
-            return
-        numbers = outcome.scores
-        cuts = [numbers[k : k + WIDEST] for k in range(0, len(numbers), WIDEST)]
-        for k, cut in reversed(list(enumerate(cuts))):  # the first is looked for, and stands last
-            found = Answers.of([Outcome(float(len(numbers)), scores=cut)])
-            self.ledger.write([self.probes.key(player, k)], found)
+        elif self.ledger is not None:
+            size = len(outcome.scores)
+            for k in reversed(range(-(-size // WIDEST))):  # the first is looked for, so stands last
+                part = outcome.scores[k * WIDEST : (k + 1) * WIDEST]
+                answers = Answers.of([Outcome(float(size), scores=part)])
+                self.ledger.write([probes.key(player, k)], answers)
 
 
 def _diagnosis(found: _Measured, game: Game, valuation: Valuation) -> Diagnosis:
     evidence = _evidence(found, game, valuation)
-    base, n = found.base, found.n
-    full = len(found.alone.T) == n + 2
-    owners = tuple(_owner(found, evidence, i) for i in range(n))
-    model = base if isinstance(base, ModelGame) else None
-    matrix = None
-    if full and model is not None:
+    matrix, task = None, None if found.model is None else task_of(found.model)
+    if found.square is not None:
         columns = (*game.names, "test set") if found.tested else tuple(game.names)
-        cells = [[_number(x) for x in row[1 : 1 + len(columns)]] for row in found.alone.tolist()]
-        matrix = Matrix(columns, tuple(map(tuple, cells)))
-    task = None
-    if model is not None:
-        task = "regression" if model.classes is None else "classification"
-    notes = [*found.notes]
-    if model is not None and found.probes is not None:
-        better = better_model(model, found.usual, found.probes.n_left)
-        notes += [] if better is None else [better]
-    if model is not None and n > MOST_MATRIX:
-        notes.append(
-            f"Whose model predicts whose labels is kept of up to {MOST_MATRIX} owners, not {n:,}."
-        )
-    return Diagnosis(task, evidence.target, found.trainings, owners, matrix, (), tuple(notes))
+        cells = [tuple(map(_number, row[: len(columns)])) for row in found.square.tolist()]
+        matrix = Matrix(columns, tuple(cells))
+    if found.model is not None and found.n > MOST_MATRIX:
+        text = f"Whose model predicts whose labels is kept of up to {MOST_MATRIX} owners, not "
+        found.notes[f"{text}{found.n:,}."] = None
+    owners = tuple(_owner(found, evidence, i) for i in range(found.n))
+    notes = tuple(found.notes)
+    return Diagnosis(task, evidence.target, found.trainings, owners, matrix, (), notes)
 
 
 def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
-    base, n = found.base, found.n
+    model, n = found.model, found.n
     first, last = _gains(found, game, valuation)
-    owners = None if base is None else base.owners
+    owners = None if found.base is None else found.base.owners
     original = getattr(game, "owners", None)
     untold = "" if owners is not None else NO_ROWS
     if original is not None and original.reduced is not None:
         untold = SUMS
-    elif owners is not None and not isinstance(base, ModelGame):
+    elif owners is not None and model is None:
         untold = NO_MODEL
-    errors = valuation.total_errors
+    classes = None if model is None else model.classes
+    agreement = None if found.square is None else found.square[:, :n]
+    camps: tuple[tuple[int, ...], ...] = ()
+    if found.probes is not None and agreement is not None:
+        camps = camps_of(agreement, found.probes.n_rows)
+    tested: list[int | None] = [None] * n  # not where the test set was made of the owners' own
+    if found.tested and model is not None:
+        test = np.unique(row_hashes(model.X_test, model.y_test))
+        tested = [len(np.intersect1d(test, rows)) for rows in model.owners.row_hashes]
     return Evidence(
         names=game.names,
         sizes=game.sizes,
         target=None if original is None else original.target,
-        classes=getattr(base, "classes", None),
+        classes=classes,
         labels=found.labels,
         difference=found.difference,
         columns=found.columns,
         shared=[()] * n if owners is None else _shared(owners.row_hashes, game.names),
-        tested=_tested(found),
+        tested=tested,
         values=valuation.values,
-        errors=errors,
+        errors=valuation.total_errors,
         by_size=_by_size(valuation, first, last),
         first_gain=first,
         last_gain=last,
         untold=untold,
         left_out=frozenset() if found.probes is None else found.probes.left_out,
-        camps=_camps(found),
-        shares=_label_shares(base, found.few),
-        agreement=found.alone[:, 1 : n + 1] if found.alone.shape[1] == n + 2 else None,
+        camps=camps,
+        shares=[] if owners is None else label_shares(owners.y, classes, found.few),
+        agreement=agreement,
     )
 
 
-def _camps(found: _Measured) -> tuple[tuple[int, ...], ...]:
-    """Two camps that contradict each other, where there are any."""
-    if found.probes is None or found.alone.shape[1] != found.n + 2:
-        return ()
-    rows = np.array([len(rows) for rows in found.probes.rows], dtype=np.float64)
-    return camps_of(found.alone[:, 1 : found.n + 1], rows)
-
-
-def _label_shares(base: RowsGame | None, few: BoolArray) -> list[Measure]:
-    """How common each label is with each owner; nothing of numbers."""
-    if not isinstance(base, ModelGame) or base.classes is None:
-        return []
-    targets = [y for y in base.owners.y if y is not None and y.ndim == 1]
-    if len(targets) < base.n_players:
-        return []
-    return [replace(one, few=few) for one in label_shares(targets, base.classes)]
-
-
 def _owner(found: _Measured, evidence: Evidence, i: int) -> OwnerDiagnosis:
-    labels, difference = found.labels, evidence.difference
-    reach = _reach(found)
+    labels, difference, reach = found.labels, found.difference, found.reach
     measured: dict[str, Any] = {}
     if labels is not None:
         measured |= {
@@ -343,26 +334,12 @@ def _owner(found: _Measured, evidence: Evidence, i: int) -> OwnerDiagnosis:
     )
 
 
-def _reach(found: _Measured) -> Measure:
-    """How models of single owners do on all others' rows, every owner counting the same."""
-    n, nothing = found.n, np.full(found.n, np.nan)
-    if found.probes is None or not found.alone.shape[1]:
-        return Measure(nothing, nothing)
-    if found.alone.shape[1] != n + 2:
-        return Measure(found.alone[:, 1], found.alone[:, 2], found.few)
-    rows = np.array([len(rows) for rows in found.probes.rows], dtype=np.float64)
-    square = found.alone[:, 1 : n + 1]
-    pairs = [mean_part(np.delete(square[i], i), np.delete(rows, i)) for i in range(n)]
-    means, errors = np.array(pairs).T
-    return Measure(means, errors, found.few)
-
-
 def _gains(found: _Measured, game: Game, valuation: Valuation) -> tuple[FloatArray, FloatArray]:
     """What each adds to nobody's and to all others' data."""
     n = found.n
     whole = found.probes is not None and not found.probes.left_out
-    if whole and found.tested and found.labels is not None and found.alone.shape[1]:
-        alone, without = found.alone[:, 0], found.labels.score
+    if whole and found.tested and found.labels is not None and found.alone is not None:
+        alone, without = found.alone, found.labels.score
     elif game.cheap and n <= EXACT_OWNERS:
         eye = np.eye(n, dtype=np.bool_)
         alone, without = game(eye), game(~eye)
@@ -418,15 +395,6 @@ def _shared(hashes: Sequence[Any], names: Sequence[str]) -> list[tuple[Shared, .
         other, rows = names[int(found.other[k])], int(found.rows[k])
         lists[int(found.one[k])].append(Shared(other, rows, float(found.chance[k])))
     return [tuple(sorted(shared, key=lambda one: -one.rows)) for shared in lists]
-
-
-def _tested(found: _Measured) -> list[int | None]:
-    """Rows of the test set that each owner holds; not where it was made of the owners' own."""
-    base = found.base
-    if not found.tested or not isinstance(base, ModelGame):
-        return [None] * found.n
-    test = np.unique(row_hashes(base.X_test, base.y_test))
-    return [len(np.intersect1d(test, rows)) for rows in base.owners.row_hashes]
 
 
 def _number(x: float) -> float | None:

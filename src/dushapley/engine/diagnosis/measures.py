@@ -4,18 +4,22 @@ Nobody is judged by a fixed number alone: data differ in how well anything can b
 owner stands out by how far it is from the middle of the *others*, in standard errors of its own
 measurement and of the spread that these have among themselves. How far it takes grows with the
 number of owners, so that one among many honest ones is not accused for being many.
+
+Where two of five owners write labels the other way round, no one owner stands out of the rest: a
+model of "all others" is itself of two minds. But who predicts whom still tells the camps apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
-from dushapley.engine.diagnosis.agreement import GRID, LEAST_ROWS, USUAL, beyond, part
+from dushapley.arrays import Array, BoolArray, FloatArray
+from dushapley.engine.diagnosis.agreement import GRID, LEAST_ROWS, USUAL, part
 from dushapley.results.diagnosis import Interval, Range
 from dushapley.results.uncertainty import half_width
 
@@ -24,6 +28,11 @@ LEAST_FAR, ANYBODY = 3.2, 0.01
 of normal errors, that any of all owners does who should not, in two measurements each."""
 NORMAL = 1.4826
 """Median distance from the median, to standard deviations."""
+LEAST_GAP, MOST_FOREIGN = 0.3, 0.5
+"""Least distance between how owners of one camp and of two predict each other, and the most that
+those of two may: half of it is what chance explains."""
+CAMP_ROWS = 20
+"""Rows below which an owner's model says too little to be of a camp."""
 
 
 def far(n_owners: int) -> float:
@@ -51,16 +60,16 @@ class Measure:
 
     values: FloatArray
     errors: FloatArray
-    few: BoolArray | None = None
+    few: BoolArray
 
     @property
     def known(self) -> BoolArray:
         """Whether it was measured."""
         return np.isfinite(self.values)
 
-    def beside(self, i: int) -> FloatArray:
-        """What it is for the others."""
-        return self.values[self.known & (np.arange(len(self.values)) != i)]
+    def others(self, i: int) -> BoolArray:
+        """Who else was measured."""
+        return self.known & (np.arange(len(self.values)) != i)
 
     @cached_property
     def stands_out(self) -> BoolArray:
@@ -76,41 +85,36 @@ class Measure:
 
     def left_out(self, i: int) -> tuple[int, int]:
         """How many of the others a range leaves out: those who stand out, those of few rows."""
-        others = self.known & (np.arange(len(self.values)) != i)
-        odd, few = others & self.stands_out, others & ~self.stands_out & self._few
+        others = self.others(i)
+        odd, few = others & self.stands_out, others & ~self.stands_out & self.few
         if (others & ~odd & ~few).any():
             return int(odd.sum()), int(few.sum())
         return 0, 0
 
-    @property
-    def _few(self) -> BoolArray:
-        return np.zeros(len(self.values), dtype=np.bool_) if self.few is None else self.few
-
     def usual(self, i: int) -> Range | None:
         """From the smallest to the largest of the others, but for those of `left_out`."""
-        mine = np.arange(len(self.values)) == i
-        usual = self.known & ~self.stands_out & ~self._few & ~mine
-        others = self.values[usual] if usual.any() else self.beside(i)
+        usual = self.others(i) & ~self.stands_out & ~self.few
+        others = self.values[usual if usual.any() else self.others(i)]
         return (float(others.min()), float(others.max())) if len(others) else None
 
     def middle(self, i: int) -> float:
         """The median of the others."""
-        return float(np.median(self.beside(i)))
+        return float(np.median(self.values[self.others(i)]))
 
     def z(self, i: int) -> float:
         """How far an owner is above the others' middle, in standard errors; 0 where unknown.
 
         Two owners differ from each other alike, so that at least two others are needed.
         """
-        others = self.beside(i)
+        others = self.values[self.others(i)]
         if len(others) < 2 or not self.known[i]:
             return 0.0
-        errors = self.errors[self.known & (np.arange(len(self.values)) != i)]
-        noise = float(np.median(errors**2))
-        mad = NORMAL * float(np.median(np.abs(others - np.median(others))))
+        noise = float(np.median(self.errors[self.others(i)] ** 2))
+        middle = np.median(others)
+        mad = NORMAL * float(np.median(np.abs(others - middle)))
         spread = max(0.0, mad**2 - noise)
         scale = np.sqrt(self.errors[i] ** 2 + spread + 1.57 * noise / len(others))
-        return float((self.values[i] - np.median(others)) / max(scale, 1e-12))
+        return float((self.values[i] - middle) / max(scale, 1e-12))
 
     def interval(self, i: int, low: float = -np.inf, high: float = np.inf) -> Interval | None:
         """The measurement with its interval, within bounds."""
@@ -163,42 +167,87 @@ class Labels:
         return part(float(self.disagreement.values[i]), float(self.rows[i])) if known else None
 
 
-def labels_of_classes(table: FloatArray) -> Labels:
+def labels_of_classes(table: FloatArray, few: BoolArray) -> Labels:
     """Of rows (score, rows, disagreement, wrong, error, and if exchanged: agreement, gain ...)."""
     score, rows, off, wrong, error, exchanged, *change, gain, gain_error = table.T
     enough = rows >= LEAST_ROWS
     chance = np.sqrt(np.maximum(off * (1 - off), 0.25 / np.maximum(rows, 1)) / np.maximum(rows, 1))
     return Labels(
         rows=rows,
-        disagreement=Measure(off, chance),
-        wrong=Measure(np.where(enough, wrong, np.nan), error),
+        disagreement=Measure(off, chance, few),
+        wrong=Measure(np.where(enough, wrong, np.nan), error, few),
         mended=1 - exchanged,
         change=np.stack(change, axis=1),
         score=score,
-        gain=Measure(gain, gain_error),
+        gain=Measure(gain, gain_error, few),
     )
 
 
-def labels_of_numbers(table: FloatArray) -> Labels:
+def labels_of_numbers(table: FloatArray, few: BoolArray) -> Labels:
     """Of rows (score, rows, trend, error, correlation, slope, offset, quantiles, once mended)."""
-    score, rows, trend, trend_error, correlation, *change = table[:, :7].T
-    raw, mended = table[:, 7 : 7 + len(GRID)], table[:, 7 + len(GRID) :]
+    numbers, raw, mended = np.split(table, [-2 * len(GRID), -len(GRID)], axis=1)
+    score, rows, trend, trend_error, correlation, *change = numbers.T
     known = np.isfinite(rows) & (rows >= LEAST_ROWS)
     usual = [float(np.interp(USUAL, GRID, row)) for row in raw[known]]
-    tolerance = float(np.median(usual)) if usual else None
-    parts = np.full((2, len(rows)), np.nan)
-    for i in np.flatnonzero(known):
-        assert tolerance is not None
-        parts[:, i] = beyond(raw[i], tolerance), beyond(mended[i], tolerance)
-    off = parts[0]
+    tolerance = float(np.median(usual)) if usual else np.nan
+    off, left = np.full((2, len(rows)), np.nan)
+    for i in np.flatnonzero(known):  # what is missed by more than the tolerance
+        off[i], left[i] = (1 - np.interp(tolerance, one[i], GRID) for one in (raw, mended))
     error = np.sqrt(np.maximum(off * (1 - off), 0.05) / np.maximum(rows, 1))
     return Labels(
         rows=rows,
-        disagreement=Measure(off, error),
-        wrong=Measure(np.where(known, 1 - trend, np.nan), trend_error),
-        mended=parts[1],
+        disagreement=Measure(off, error, few),
+        wrong=Measure(np.where(known, 1 - trend, np.nan), trend_error, few),
+        mended=left,
         change=np.stack(change, axis=1),
         score=score,
-        tolerance=tolerance,
+        tolerance=tolerance if usual else None,
         correlation=np.abs(correlation),
     )
+
+
+def camps_of(agreement: FloatArray, rows: FloatArray) -> tuple[tuple[int, ...], ...]:
+    """Two camps of at least two owners who predict each other, but not the other camp's labels.
+
+    `agreement[i, j]` is how often a model of owner i's rows predicts j's labels. Nothing where
+    there are no two camps; the larger stands first. Owners of few rows are of none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> square = np.where(np.equal.outer([0, 0, 1, 0, 1], [0, 0, 1, 0, 1]), 0.9, 0.1)
+    >>> camps_of(square, np.full(5, 100.0))
+    ((0, 1, 3), (2, 4))
+    """
+    able = np.flatnonzero((rows >= CAMP_ROWS) & np.isfinite(agreement).all(axis=1))
+    if len(able) < 4:
+        return ()
+    square = agreement[np.ix_(able, able)]
+    mutual = (square + square.T) / 2
+    first, second = np.triu_indices(len(able), 1)
+    ordered = np.sort(mutual[first, second])
+    cut = int(np.diff(ordered).argmax())
+    if ordered[cut + 1] - ordered[cut] < LEAST_GAP or ordered[cut] > MOST_FOREIGN:
+        return ()
+    friends = mutual > (ordered[cut] + ordered[cut + 1]) / 2
+    np.fill_diagonal(friends, val=True)
+    sides = {tuple(able[row].tolist()) for row in friends}  # everybody's friends: two sides only
+    if len(sides) != 2 or sum(map(len, sides)) != len(able) or min(map(len, sides)) < 2:
+        return ()
+    return tuple(sorted(sides, key=lambda side: (-len(side), side)))
+
+
+def label_shares(
+    targets: Sequence[Array | None], classes: Array | None, few: BoolArray
+) -> list[Measure]:
+    """For each class, how common it is with each owner; nothing of numbers."""
+    lists = [y for y in targets if y is not None and y.ndim == 1]
+    if classes is None or len(lists) < len(targets):
+        return []
+    places = [np.searchsorted(classes, y) for y in lists]
+    counts = np.array([np.bincount(one, minlength=len(classes)) for one in places]) * 1.0
+    rows = counts.sum(axis=1, keepdims=True)
+    smooth = (counts + 0.5) / (rows + 1)
+    errors = np.sqrt(smooth * (1 - smooth) / np.maximum(rows, 1))
+    pairs = zip((counts / rows).T, errors.T, strict=True)
+    return [Measure(one, error, few) for one, error in pairs]

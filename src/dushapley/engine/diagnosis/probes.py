@@ -2,18 +2,26 @@
 
 So executors run them like any other training, in workers and within the limits of the game, and
 its ledger keeps what they came to: a few numbers each, to the last bit.
+
+Whether another of the usual models would do better is asked of the owners' rows, never of the test
+set. Rows of all owners together are cross-validated under the game's own model and under each
+usual one, by the game's own score and on the same folds; so two models differ row by row, and a
+note says so only where that is no chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray, IntArray, Queries, Rows
-from dushapley.data.rows import take
+from dushapley.data.owners import Owners
+from dushapley.data.rows import is_table, joined, take
 from dushapley.engine.diagnosis.agreement import mean_part, of_classes, of_numbers, within
 from dushapley.engine.diagnosis.difference import (
     MOST_OWN,
@@ -23,9 +31,9 @@ from dushapley.engine.diagnosis.difference import (
     some_rows,
     told_apart,
 )
-from dushapley.engine.diagnosis.models import scores_of_usual
 from dushapley.games.base import Answers, Game, Limits, Outcome, Training, failure_cause
 from dushapley.games.model import training
+from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
 from dushapley.games.model.scoring.scorer import constant_label
 from dushapley.games.rows import RowsGame
@@ -42,6 +50,16 @@ MOST_MATRIX = 60
 """Owners up to which each is judged on each."""
 WIDEST = 250
 """Numbers that a ledger keeps to the last bit under one key."""
+USUAL = {
+    "classification": ("gbdt", "logistic", "knn"),
+    "regression": ("gbdt", "ridge", "knn"),
+}
+"""Models that are tried beside the game's own, the most unlike first: few trainings try fewer."""
+MOST_FOLDS, MOST_FOLDED = 3, 2000
+CLEARLY, LEAST_BETTER = 3.0, 0.05
+"""Standard errors, and part of what the own model gains, by which another is clearly better."""
+NO_SCORE = -1e300
+"""Stands for what could not be measured, where a ledger keeps nothing but numbers."""
 
 
 class Probes(Game):
@@ -54,21 +72,25 @@ class Probes(Game):
     ----------
     base
         Game with rows whose owners are diagnosed.
+
+    Attributes
+    ----------
+    rows
+        Rows of each owner on which models are judged.
     tolerance
         Miss up to which a number counts as predicted; None before it is known, and for classes.
     left_out
         Owners whose columns are in other units: a model trained on them would mislead about all.
+    trainings
+        How many each kind takes at most.
     """
 
     block = 1
 
-    def __init__(
-        self,
-        base: RowsGame,
-        tolerance: float | None = None,
-        left_out: frozenset[int] = frozenset(),
-    ) -> None:
-        self.base, self.tolerance, self.left_out = base, tolerance, left_out
+    def __init__(self, base: RowsGame) -> None:
+        self.base = base
+        self.tolerance: float | None = None
+        self.left_out = frozenset[int]()
         self.model = base if isinstance(base, ModelGame) else None
         n = base.n_players
         groups = -(-n // MOST_OWNERS)
@@ -80,14 +102,22 @@ class Probes(Game):
         self._set_owners(None, names, len(names))
         limits = Limits() if base.training is None else base.training.limits
         self.training = Training(limits, deterministic=True)
+        most = max(20, min(MOST_ROWS, MOST_TESTED // n))
         self.rows = [
-            some_rows(f"{FORM} {hashed}", int(n), self._most)
-            for hashed, n in zip(base.owners.hashes, base.sizes, strict=True)
+            some_rows(f"{FORM} {hashed}", int(size), most)
+            for hashed, size in zip(base.owners.hashes, base.sizes, strict=True)
         ]
+        self.n_rows = np.array([len(rows) for rows in self.rows], dtype=np.float64)
+        self.n_left = n - groups  # for the usual models, of three an owner
+        folds, others = tried(self.n_left)
+        usual = folds * (1 + others) if others else 0
+        self.trainings = (0, 0, groups, 0) if self.model is None else (n, n, groups, usual)
 
-    @property
-    def _most(self) -> int:
-        return max(20, min(MOST_ROWS, MOST_TESTED // self.base.n_players))
+    def knowing(self, tolerance: float | None) -> Probes:
+        """Return the same probes once it is known up to which miss a number is predicted."""
+        known = copy(self)
+        known.tolerance = tolerance
+        return known
 
     def key(self, player: int, part: int = 0) -> bytes:
         """Under which the numbers of a probe are kept: what decides them beyond the context."""
@@ -148,8 +178,7 @@ class Probes(Game):
             test = within(fitted, model.X_test, model.y_test, self.tolerance, model.classes)
             if len(on) <= MOST_MATRIX:
                 return [*on, test]
-            counts = np.array([len(rows) for rows in self.rows], dtype=np.float64)
-            return [*mean_part(np.delete(on, owner), np.delete(counts, owner)), test]
+            return [*mean_part(np.delete(on, owner), np.delete(self.n_rows, owner)), test]
 
         return self._trained(np.arange(self.base.n_players) == owner, measured)
 
@@ -197,29 +226,116 @@ class Probes(Game):
         if len(members) < 2:
             return []
         each = min(MOST_OWN, max(40, MOST_TOGETHER // len(members)))
-        blocks = [self.own_rows(owner, each) for owner in members]
-        names = "\n".join(self.base.owners.hashes[owner] for owner in members)
+        owners, blocks = self.base.owners, []
+        held = np.concatenate([np.unique(rows) for rows in owners.row_hashes])
+        values, counts = np.unique(held, return_counts=True)
+        for owner in members:  # without rows that others hold, too: copies cannot be told apart
+            own = np.flatnonzero(~np.isin(owners.row_hashes[owner], values[counts > 1]))
+            picked = some_rows(owners.hashes[owner], len(own), each)
+            blocks.append(as_numbers(take(owners.X[owner], own[picked])))
+        names = "\n".join(owners.hashes[owner] for owner in members)
         return told_apart(blocks, whole_number(names, 4) >> 1)
 
     def _usual(self, _: int) -> list[float]:
         """Of the usual models, by what trainings are left of three an owner."""
         return [] if self.model is None else scores_of_usual(self.model, self.n_left)
 
-    @property
-    def n_left(self) -> int:
-        """Trainings that are left for the usual models, of three an owner."""
-        return self.base.n_players - len(self.groups)
 
-    def own_rows(self, owner: int, most: int) -> FloatArray:
-        """Rows of an owner that nobody else has: copies cannot be told apart."""
-        shared = np.isin(self.base.owners.row_hashes[owner], self._shared)
-        unshared = np.flatnonzero(~shared)
-        picked = some_rows(self.base.owners.hashes[owner], len(unshared), most)
-        return as_numbers(take(self.base.owners.X[owner], unshared[picked]))
+def tried(n_trainings: int) -> tuple[int, int]:
+    """Folds, and how many of the usual models can be tried beside the own, by so many trainings.
 
-    @property
-    def _shared(self) -> Array:
-        """Hashes of rows that more than one owner holds."""
-        held = np.concatenate([np.unique(rows) for rows in self.base.owners.row_hashes])
-        values, counts = np.unique(held, return_counts=True)
-        return np.asarray(values[counts > 1])
+    Examples
+    --------
+    >>> [tried(n) for n in (3, 4, 6, 8, 12, 99)]
+    [(2, 0), (2, 1), (2, 2), (2, 3), (3, 3), (3, 3)]
+    """
+    most = len(USUAL["classification"])
+    folds = MOST_FOLDS if n_trainings >= MOST_FOLDS * (1 + most) else 2
+    return folds, max(0, min(most, n_trainings // folds - 1))
+
+
+def scores_of_usual(base: ModelGame, n_trainings: int) -> list[float]:
+    """Score of the own model and its gain; of each usual one its score, lead, and error of that.
+
+    Nothing where rows are of a kind that a model by name cannot be handed as they are, or where
+    there are too few trainings.
+    """
+    folds, others = tried(n_trainings)
+    X, y = base.owners.X, base.owners.y
+    plain = not is_table(X[0]) and X[0].dtype.kind in "biuf" and X[0].ndim == 2
+    if not others or not plain or any(part is None or part.ndim > 1 for part in y):
+        return []
+    pooled = _some_of_all(base)
+    found = _tried(pooled, base, base.model, folds)
+    if found is None:
+        return []
+    nobody, own = found
+    numbers = [own.value, own.value - nobody.value]
+    for name in USUAL[task_of(base)][:others]:
+        other = _tried(pooled, base, name, folds)
+        numbers += [NO_SCORE, 0.0, 0.0] if other is None else _lead(own, other[1])
+    return numbers
+
+
+def better_model(base: ModelGame, numbers: Sequence[float], n_trainings: int) -> str | None:
+    """A note on the usual model that scores clearly higher on the owners' rows; None: none does."""
+    if not len(numbers):
+        return None
+    own, gain = numbers[:2]
+    folds = tried(n_trainings)[0]
+    found = zip(USUAL[task_of(base)], np.reshape(numbers[2:], (-1, 3)).tolist(), strict=False)
+    better = {
+        name: score
+        for name, (score, lead, error) in found
+        if score > NO_SCORE and lead > CLEARLY * error and lead > LEAST_BETTER * abs(gain)
+    }
+    if not better:
+        return None
+    name = max(better, key=lambda one: better[one])
+    return (
+        f"Another model would do better: {name} scores {better[name]:.4g} in {folds}-fold "
+        f"cross-validation of the owners' own rows, this one {own:.4g} ({base.scoring}). The test "
+        f"set was not asked. --model A,{name} shows the values under both; the first named pays."
+    )
+
+
+def task_of(base: ModelGame) -> str:
+    """Return what the game's model predicts: "classification" or "regression"."""
+    return "regression" if base.classes is None else "classification"
+
+
+def _some_of_all(base: ModelGame) -> Owners:
+    """One owner of some rows of everybody's, in the order of content."""
+    owners, most = base.owners, max(1, MOST_FOLDED // base.n_players)
+    picked = [some_rows(f"model {owners.hashes[j]}", int(base.sizes[j]), most) for j in base.order]
+    pairs = list(zip(base.order, picked, strict=True))
+    X = joined([take(owners.X[j], rows) for j, rows in pairs])
+    y = np.concatenate([np.asarray(owners.y[j])[rows] for j, rows in pairs])
+    return Owners.from_arrays({"all": (X, y)})
+
+
+def _tried(owners: Owners, base: ModelGame, model: Any, folds: int) -> list[Outcome] | None:
+    """Nobody's and everybody's rows cross-validated under a model; None where that fails."""
+
+    def make(own: Owners, X_test: Any, y_test: Any) -> ModelGame:
+        how: dict[str, Any] = {"scoring": base.scoring, "seed": base.seed}
+        if isinstance(model, str):
+            how["task"] = task_of(base)
+        return ModelGame(own, model, X_test, y_test, **how)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pools = np.array([[False], [True]])
+            return list(FoldsGame(owners, make, folds).evaluate(pools, None))
+    except Exception:  # a usual model may lack what the score needs, or its package
+        return None
+
+
+def _lead(own: Outcome, found: Outcome) -> list[float]:
+    """Score of a model, by how much it is ahead, and the error of that, row by row."""
+    lead = found.value - own.value
+    if found.scores is None or own.scores is None or len(found.scores) != len(own.scores):
+        return [found.value, lead, abs(lead) / 2]  # of unknown error: not clearly
+    away = found.scores - own.scores
+    return [found.value, lead, float(away.std(ddof=1) / np.sqrt(len(away)))]

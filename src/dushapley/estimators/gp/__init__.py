@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dushapley.estimators.calibration import final
 from dushapley.estimators.exact import exact
 from dushapley.estimators.method import Method
-from dushapley.estimators.moments import final
 from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -50,38 +50,33 @@ def gp(problem: Problem) -> Conversation:
     True
     """
     if problem.budget >= 2**problem.n_players - 2:
-        return (yield from everything(problem))
+        estimate = yield from exact(problem)
+        note = f"gp asked all {2**problem.n_players:,} coalitions, so the values are exact."
+        return replace(estimate, notes=(*estimate.notes, note))
     from dushapley.estimators.gp.study import Study  # loads scipy, so only when it is needed
 
-    study = Study(problem)
+    return (yield from studied(Study(problem), problem.options.get("semivalue", SHAPLEY)))
+
+
+def studied(study: Study, semivalue: str = SHAPLEY) -> Conversation:
+    """Ask for what a study wants to know until the budget is spent."""
     so_far: Estimate | None = None
-    if problem.known is not None and len(problem.known):
-        study.recall(problem.known, (yield Ask(problem.known)))
+    known = study.problem.known
+    if known is not None and len(known):
+        study.recall(known, (yield Ask(known)))
     lag = 0
     while study.left:
         pools = study.next_batch()
         lag = max(lag, len(pools) if so_far is not None else 0)
-        answers = yield Ask(pools, so_far)
-        study.learn(pools, answers)
-        so_far = estimated(study, problem.options.get("semivalue", SHAPLEY))
+        study.learn(pools, (yield Ask(pools, so_far)))
+        if semivalue == SHAPLEY:
+            so_far = study.estimate()
+        else:
+            from dushapley.estimators.gp.targets import semivalue_estimate
+
+            so_far = semivalue_estimate(study, semivalue)
     last = final(so_far)
     return replace(last, details={**last.details, "lag": lag})
-
-
-def estimated(study: Study, semivalue: str) -> Estimate:
-    """Shapley values, or another semivalue of the same process: it is linear in utilities, too."""
-    if semivalue == SHAPLEY:
-        return study.estimate()
-    from dushapley.estimators.gp.targets import semivalue_estimate
-
-    return semivalue_estimate(study, semivalue)
-
-
-def everything(problem: Problem) -> Conversation:
-    """All coalitions, where the budget allows them: nothing is left to estimate."""
-    estimate = yield from exact(problem)
-    note = f"gp asked all {2**problem.n_players:,} coalitions, so the values are exact."
-    return replace(estimate, notes=(*estimate.notes, note))
 
 
 METHOD = Method(

@@ -27,9 +27,10 @@ of trained models, and further where recent forecasts ask for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,8 +62,7 @@ POOLED = 5.0
 """How many observations the variance over all sizes weighs within one size."""
 
 
-@dataclass(frozen=True)
-class Forecasts:
+class Forecasts(NamedTuple):
     """One batch: errors of its forecasts, predicted variances, which were random, and sizes."""
 
     errors: FloatArray
@@ -112,15 +112,26 @@ def judge(
     `claimed` is the variance of all values together that the process claims, not widened.
     """
     seen, n = posterior.observed.pools.shape
-    recent = _joined(_latest(batches, 2 * n))
-    every = _joined(batches)
+    latest: list[Forecasts] = []
+    for batch in reversed(batches):
+        if sum(len(b.errors) for b in latest) >= 2 * n:
+            break
+        latest.append(batch)
+    recent, every = _joined(latest), _joined(batches)
     drawn = every.squared()[every.random]
     usual = WIDENING[0] + WIDENING[1] * n / (seen + 1)
     recently = np.minimum(recent.squared(), WILD).mean() if batches else usual
     widening = max(usual, (usual + float(recently)) / 2)
+    answers, scale = posterior.observed.answers, posterior.observed.scale
+    missed = np.concatenate([recent.errors, scale * posterior.leave_one_out()]) ** 2
+    spread = (answers - np.median(answers)) ** 2
+    unexplained = min(
+        float(typical(missed) / typical(spread)) if typical(spread) > 0 else 1.0
+        for typical in (np.mean, np.median)
+    )
     return FitCheck(
         forecasts=len(recent.errors),
-        unexplained=_unexplained(recent.errors, posterior),
+        unexplained=unexplained,
         random_forecasts=len(drawn),
         surprise=float(drawn.mean()) if len(drawn) else 1.0,
         widening=widening,
@@ -130,34 +141,9 @@ def judge(
     )
 
 
-def _latest(batches: list[Forecasts], enough: int) -> list[Forecasts]:
-    latest: list[Forecasts] = []
-    for batch in reversed(batches):
-        if sum(len(b.errors) for b in latest) >= enough:
-            break
-        latest.append(batch)
-    return latest
-
-
 def _joined(batches: list[Forecasts]) -> Forecasts:
-    no = np.empty(0, dtype=np.int64)
-    none = Forecasts(np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_), no)
-    return Forecasts(
-        *(
-            np.concatenate([getattr(batch, item.name) for batch in [none, *batches]])
-            for item in fields(Forecasts)
-        )
-    )
-
-
-def _unexplained(errors: FloatArray, posterior: Posterior) -> float:
-    answers, scale = posterior.observed.answers, posterior.observed.scale
-    missed = np.concatenate([errors, scale * posterior.leave_one_out()]) ** 2
-    spread = (answers - np.median(answers)) ** 2
-    return min(
-        float(typical(missed) / typical(spread)) if typical(spread) > 0 else 1.0
-        for typical in (np.mean, np.median)
-    )
+    none = Forecasts(np.empty(0), np.empty(0), np.empty(0, np.bool_), np.empty(0, np.int64))
+    return Forecasts(*map(np.concatenate, zip(none, *batches, strict=True)))
 
 
 def all_alike(answers: FloatArray) -> bool:
@@ -291,13 +277,7 @@ def slope_map(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArr
     n = pools.shape[1]
     inside = sizes[pools.sum(axis=1)]
     total = np.zeros((n, len(pools)))
-    total[:, inside] = _slopes_of(pools[inside], random[inside], sizes)
-    return np.asarray(total - total.mean(axis=0))
-
-
-def _slopes_of(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArray:
-    """Weights of answers of pools, all of the wanted sizes, in the value of each owner."""
-    n = pools.shape[1]
+    pools, random = pools[inside], random[inside]
     size, owner = pools.sum(axis=1), np.arange(n)[:, None]
     weights, found = np.zeros((n, len(pools))), []
     for kept, out in ((pools.T, 1), (~pools.T, 0)):
@@ -307,7 +287,8 @@ def _slopes_of(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatAr
         weights += np.where(kept & random, each[owner, size], 0.0) * (1 if out else -1)
         found.append(drawn > 0)
     stands_for = _interpolated(found[0] & found[1] & sizes, np.flatnonzero(sizes))
-    return np.asarray(stands_for[owner, size] / n * weights)
+    total[:, inside] = stands_for[owner, size] / n * weights
+    return np.asarray(total - total.mean(axis=0))
 
 
 def _counts(kept: BoolArray, size: IntArray) -> IntArray:

@@ -20,7 +20,7 @@ Cost: (pools R) × (observed pools), where a regression on I owners would need m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -29,16 +29,13 @@ from numpy.polynomial.chebyshev import chebval
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
-from dushapley.estimators.gp.kernel import Hyper, View
-from dushapley.estimators.gp.parallel import in_order
+from dushapley.estimators.gp.kernel import Hyper, View, in_order
 
 NODES = 5
 """Weights at which covariances are made if owners are alike; one more for each factor of e between
 the lightest and the heaviest owner."""
 LEAST_DRAWS, MOST_DRAWS = 24, 256
 """Pools R of each size: the more the smaller, as small pools differ more."""
-PAIRED_DRAWS = 24
-"""Pools R of each size, at most, where all pairs of them are looked at."""
 BLOCK = 2**16
 """Entries made at a time."""
 
@@ -52,33 +49,28 @@ class Crowd:
     joined
         Pools R, shape (pools, I).
     grid, stands
-        Sizes k of pools with the owner in, and what each counts of the sizes 1..I−1 when slopes
-        are interpolated, shape (sizes, I−1).
-    kept
-        Numbers of owners 0..I that count.
+        Sizes k of pools with the owner in, and how many of the sizes 1..I−1 each stands for.
     """
 
     joined: BoolArray
     grid: IntArray
     stands: FloatArray
-    kept: BoolArray
-
-    def of_sizes(self, kept: BoolArray) -> Crowd:
-        """The part of the functional that pools of some numbers of owners make."""
-        return replace(self, kept=kept)
 
     @cached_property
     def shares(self) -> FloatArray:
         """What each R counts."""
-        share = self.stands @ self.kept[1:-1]
         place = np.searchsorted(self.grid, self.joined.sum(axis=1) + 1)
-        return np.asarray(share[place] / np.bincount(place)[place])
+        return np.asarray(self.stands[place] / np.bincount(place)[place])
 
-    def paired(self) -> Crowd:
-        """At most `PAIRED_DRAWS` pools of each size."""
-        place = np.searchsorted(self.grid, self.joined.sum(axis=1) + 1)
-        rank = np.arange(len(place)) - np.searchsorted(place, place)
-        return replace(self, joined=self.joined[rank < PAIRED_DRAWS])
+    def covariance(self, posterior: Posterior, pools: View, rough: bool = False) -> FloatArray:
+        """Return ΩK: prior covariance of the values with pools, nuggets left out, (I, pools)."""
+        del rough  # in single precision anyway
+        h, n = posterior.hyper, len(posterior.weights)
+        every = posterior.view(np.ones((1, n)))
+        made = feature_slopes(posterior, self) + kernel.features(h, every) / n
+        steps = h.step * (pools.owners == n) / n
+        found = bent_slopes(posterior, self, pools) + kernel.bent(h, every, pools) / n
+        return np.asarray(found + made @ kernel.features(h, pools).T + steps)
 
 
 def crowd(
@@ -96,8 +88,7 @@ def crowd(
         pools = np.zeros((draws, n_players), dtype=np.bool_)
         np.put_along_axis(pools, members, True, axis=1)
         parts.append(pools)
-    kept = np.ones(n_players + 1, dtype=np.bool_)
-    return Crowd(np.concatenate(parts), sizes, stands, kept)
+    return Crowd(np.concatenate(parts), sizes, stands)
 
 
 def nodes_between(low: FloatArray, high: FloatArray, count: int) -> FloatArray:
@@ -133,16 +124,13 @@ def bent(h: Hyper, x: FloatArray, other: FloatArray, shared: FloatArray, n: int)
     In the precision of the weights, as this is where the time goes.
     """
     first, second = np.log(x), np.log(other)
-    found = np.square(first - second)
-    found *= -0.5 / h.curve_length**2
-    found = np.exp(found)
-    overlap = np.minimum(shared / (np.sqrt(x) * np.sqrt(other)) - 1.0, 0.0)
-    found *= np.exp(overlap * (1 / h.shift_length)) * h.shift + h.curve
-    overlap *= 1 / h.mix_length
-    overlap += np.log(h.mix) - h.mix_decay * (first + 2 * np.log(n))
-    overlap -= h.mix_decay * second
-    found += np.exp(overlap)
-    return np.asarray(found)
+    mix = np.minimum(shared / (np.sqrt(x) * np.sqrt(other)) - 1.0, 0.0)
+    ride, shift = np.empty((2, *mix.shape), mix.dtype)
+    fades = np.log(h.mix) - h.mix_decay * (first + 2 * np.log(n)), h.mix_decay * second
+    kernel.curved_terms(h, mix, (first, second), fades, (ride, shift, mix))
+    shift += h.curve
+    ride *= shift
+    return np.asarray(mix + ride)
 
 
 def bent_slopes(posterior: Posterior, of: Crowd, pools: View) -> FloatArray:
@@ -222,17 +210,3 @@ def feature_slopes(posterior: Posterior, of: Crowd) -> FloatArray:
         columns.append(np.sqrt(size) * found * posterior.strength)
     slopes = np.concatenate(columns, axis=1)
     return np.asarray(slopes - slopes.mean(axis=0)) / (n - 1)
-
-
-def everybody(posterior: Posterior) -> View:
-    """The grand coalition."""
-    return posterior.view(np.ones((1, len(posterior.weights))))
-
-
-def crowd_covariance(posterior: Posterior, of: Crowd, pools: View) -> FloatArray:
-    """ΩK: prior covariance of the values with pools, nuggets left out, shape (I, pools)."""
-    h, n, every = posterior.hyper, len(posterior.weights), everybody(posterior)
-    made = feature_slopes(posterior, of) + kernel.features(h, every) / n
-    steps = h.step * (pools.owners == n) / n
-    found = bent_slopes(posterior, of, pools) + kernel.bent(h, every, pools) / n
-    return np.asarray(found + made @ kernel.features(h, pools).T + steps)

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import blas, lapack, solve_triangular
 from scipy.optimize import Bounds, minimize
 
 from dushapley.arrays import FloatArray, Queries
 from dushapley.estimators.gp import kernel
-from dushapley.estimators.gp.kernel import View
-from dushapley.estimators.gp.likelihood import Likelihood, inverted
+from dushapley.estimators.gp.kernel import Hyper, View
 
 MOST_FITTED = 400
 """Pools that hyper-parameters are fitted to; of more, as many evenly spaced in the order asked."""
@@ -82,7 +81,10 @@ class Posterior:
         self.strength = kernel.strengths(theta, n)
         self.seen = self.view(observed.pools)
         self.nugget = kernel.nugget(self.hyper, self.seen.z)
-        self.factor, info = cholesky(kernel.lower_covariance(self.hyper, self.seen), self.nugget)
+        total = kernel.lower_covariance(self.hyper, self.seen)
+        total[np.diag_indices_from(total)] += self.nugget
+        upper, info = lapack.dpotrf(total.T, lower=0, clean=1, overwrite_a=1)  # in its place
+        self.factor: FloatArray = upper.T
         if info:
             raise np.linalg.LinAlgError("the covariance of the observed pools is singular")
 
@@ -126,13 +128,6 @@ class Posterior:
         return np.asarray(self.alpha * self.alone)
 
 
-def cholesky(total: FloatArray, nugget: FloatArray) -> tuple[FloatArray, int]:
-    """Lower factor of a covariance with nuggets added, in its place, and LAPACK's complaint."""
-    total[np.diag_indices_from(total)] += nugget
-    upper, info = lapack.dpotrf(total.T, lower=0, clean=1, overwrite_a=1)
-    return upper.T, int(info)
-
-
 def fit(
     observed: Observed, start: FloatArray | None, iterations: int, most: int = MOST_FITTED
 ) -> FloatArray:
@@ -160,3 +155,199 @@ def fit(
         options={"maxiter": iterations, "maxcor": 20},
     )
     return np.asarray(best.x)
+
+
+ROWS = 64
+"""Rows of a block."""
+LEAF = 96
+"""Rows of a triangular matrix that is inverted in one piece."""
+WORST_PIVOTS = 1e7
+"""How far apart pivots of a Cholesky factor may be: beyond this a likelihood is rounding."""
+
+
+class Likelihood:
+    """Minus the log-likelihood of some pools' standardised answers, and its gradient."""
+
+    def __init__(self, pools: Queries, targets: FloatArray, log_sizes: FloatArray) -> None:
+        self.z = pools.astype(np.float64)
+        self.targets, self.log_sizes = targets, log_sizes
+        owners = self.z.sum(axis=1)
+        count = len(owners)
+        self.log_owners = np.log(owners)
+        self.shares = kernel.knot_shares(owners, kernel.n_knots(self.z.shape[1]))
+        self.covariance = np.zeros((count, count))
+        self.pull = np.zeros((count, count))
+        self.blocks = [
+            _Block(start, min(start + ROWS, count), owners) for start in range(0, count, ROWS)
+        ]
+
+    def __call__(self, theta: FloatArray) -> tuple[float, FloatArray] | None:
+        """Value and gradient; None where the covariance cannot be factored."""
+        n = self.z.shape[1]
+        h = kernel.natural(theta, n)
+        weights = kernel.owner_weights(theta, self.log_sizes)
+        seen = kernel.view(self.z, weights, kernel.strengths(theta, n))
+        made, nugget = kernel.features(h, seen), kernel.nugget(h, self.z)
+        for block in self.blocks:
+            block.fill(self.covariance, h, seen, made)
+        self.covariance[np.diag_indices_from(self.covariance)] += nugget
+        # row by row and below the diagonal is column by column and above it
+        upper, info = lapack.dpotrf(self.covariance.T, lower=0, clean=1, overwrite_a=1)
+        pivots = np.diag(upper)
+        if info or not pivots.max() < WORST_PIVOTS * pivots.min():  # a NaN too
+            return None
+        alpha, _ = lapack.dpotrs(upper, self.targets, lower=0)
+        value = 0.5 * float(self.targets @ alpha) + float(np.log(pivots).sum())
+        self._pull(upper, alpha)
+        gradient = self._gradient(h, seen, made, nugget, weights)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return None
+        return value, gradient
+
+    def _pull(self, upper: FloatArray, alpha: FloatArray) -> None:
+        """2G below the diagonal and G on it, so that sums over it are sums over all of G."""
+        inverse = inverted(upper.T, np.zeros_like(self.pull))
+        below, _ = lapack.dlauum(inverse.T, lower=0, overwrite_c=1)
+        self.pull = below.T
+        blas.dsyr(-1.0, alpha, lower=0, a=self.pull.T, overwrite_a=1)
+        self.pull[np.diag_indices_from(self.pull)] *= 0.5
+
+    def _gradient(
+        self, h: Hyper, seen: View, made: FloatArray, nugget: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        """Gradient in `theta`; every sum below is one of G ∘ a term of the covariance."""
+        n = len(weights)
+        sums = _Sums(len(made), made.shape[1], n)
+        for block in self.blocks:
+            block.add(sums, self.pull, h, seen, made)
+        size, count = seen.log_size, seen.log_count
+        product = made * sums.made
+        owners, blended = product[:, 2 : 2 + n], product[:, 2 + n :]
+        own, blend = owners.sum(axis=1), blended.sum(axis=1)
+        trend = np.sqrt(h.trend) * sums.made[:, 1]
+        rides, mix = sums.rides, sums.mix
+        bends = (size * rides[:, 0] - rides[:, 1]) / h.curve_length**2
+        noise = np.diag(self.pull) * (nugget - kernel.JITTER)
+        apart = seen.root_mix * (sums.root_mix - seen.root_mix * sums.overlap[:, None])
+        by_mix = apart + 2 * blended
+        decays = h.owners_decay * own + h.mix_decay * mix + h.blend_decay * blend
+        by_size = 2 * (trend - bends - decays)
+        # ∂log p_j/∂log w_k = [j = k] − p_k, and ∂ℓ/∂log w_k = p_k − w_k/Σw
+        by_weight = by_mix.sum(axis=0) - by_mix.sum(axis=1) @ seen.mix
+        by_weight = by_weight + by_size @ seen.mix - by_size.sum() * weights / weights.sum()
+        by_hyper = Hyper(
+            curve_length=2 * float(size @ bends),
+            curve=sums.curve,
+            trend=float(size @ trend),
+            owners=float(own.sum()),
+            owners_decay=-2 * h.owners_decay * float(own @ count),
+            mix=float(mix.sum()),
+            mix_decay=-2 * h.mix_decay * float(mix @ count),
+            mix_length=-sums.mix_length,
+            shift=float(rides[:, 0].sum()) - sums.curve,
+            shift_length=-sums.shift_length,
+            blend=float(blend.sum()),
+            blend_decay=-2 * h.blend_decay * float(blend @ count),
+            size_power=float(by_weight @ self.log_sizes),
+            noise=float(noise.sum()),
+            noise_decay=-float(noise @ self.log_owners),
+            step=sums.step,
+        )
+        by_strength = (owners + blended).sum(axis=0)
+        if n <= kernel.MOST_TOLD_APART:
+            by_strength += apart.sum(axis=0)
+        parts = [np.array(by_hyper[: kernel.COUNT]), noise @ self.shares, by_weight, by_strength]
+        return np.concatenate(parts)
+
+
+class _Sums:
+    """Products of G ∘ a term with vectors, added up block by block."""
+
+    def __init__(self, pools: int, features: int, n_players: int) -> None:
+        self.curve = self.mix_length = self.shift_length = self.step = 0.0
+        self.mix = np.zeros(pools)
+        self.overlap = np.zeros(pools)
+        self.rides = np.zeros((pools, 2))
+        self.root_mix = np.zeros((pools, n_players))
+        self.made = np.zeros((pools, features))
+
+
+class _Block:
+    """Some rows of the covariance up to the diagonal: its terms, kept for the gradient."""
+
+    def __init__(self, start: int, stop: int, owners: FloatArray) -> None:
+        self.rows, self.columns = slice(start, stop), slice(0, stop)
+        shape = (stop - start, stop)
+        self.same = (owners[self.rows, None] == owners[None, self.columns]).astype(np.float64)
+        self.riding, self.mix, self.shift, self.overlap, self.spare = (
+            np.empty(shape) for _ in range(5)
+        )
+
+    def fill(self, into: FloatArray, h: Hyper, seen: View, made: FloatArray) -> None:
+        """Covariances of these rows, nuggets left out."""
+        rows, columns = self.rows, self.columns
+        riding, mix, shift, overlap = self.riding, self.mix, self.shift, self.overlap
+        np.matmul(seen.root_mix[rows], seen.root_mix[columns].T, out=overlap)
+        half = seen.half
+        overlap -= half[rows, None]
+        overlap -= half[columns]
+        fade = h.mix_decay * seen.log_count
+        sizes = seen.log_size[rows, None], seen.log_size[columns]
+        fades = (np.log(h.mix) - fade[rows])[:, None], fade[columns]
+        kernel.curved_terms(h, overlap, sizes, fades, (riding, shift, mix))
+        total = np.matmul(made[rows], made[columns].T, out=self.spare)
+        total += mix
+        total += h.step * self.same
+        part = into[rows, columns]
+        np.add(shift, h.curve, out=part)
+        part *= riding
+        part += total
+
+    def add(self, sums: _Sums, pull: FloatArray, h: Hyper, seen: View, made: FloatArray) -> None:
+        """What these rows add to the sums; uses up the terms.
+
+        Halves go to the rows and to the columns, as below the diagonal everything counts twice.
+        """
+        rows, columns = self.rows, self.columns
+        riding, mix, shift, overlap, spare = (
+            self.riding, self.mix, self.shift, self.overlap, self.spare,
+        )  # fmt: skip
+        here = pull[rows, columns]
+        riding *= here
+        sums.curve += h.curve * float(riding.sum())
+        shift *= riding
+        riding *= h.curve
+        riding += shift
+        mix *= here
+        sums.step += h.step * float(np.vdot(here, self.same))
+        line = np.stack([np.ones_like(seen.log_size), seen.log_size], axis=1)
+        sums.rides[rows] += 0.5 * (riding @ line[columns])
+        sums.rides[columns] += 0.5 * (riding.T @ line[rows])
+        sums.mix[rows] += 0.5 * mix.sum(axis=1)
+        sums.mix[columns] += 0.5 * mix.sum(axis=0)
+        shift *= 1 / h.shift_length
+        mix *= 1 / h.mix_length
+        sums.shift_length += float(np.vdot(shift, overlap))
+        sums.mix_length += float(np.vdot(mix, overlap))
+        by_overlap = np.add(mix, shift, out=spare)
+        sums.overlap[rows] += 0.5 * by_overlap.sum(axis=1)
+        sums.overlap[columns] += 0.5 * by_overlap.sum(axis=0)
+        sums.root_mix[rows] += 0.5 * (by_overlap @ seen.root_mix[columns])
+        sums.root_mix[columns] += 0.5 * (by_overlap.T @ seen.root_mix[rows])
+        sums.made[rows] += 0.5 * (here @ made[columns])
+        sums.made[columns] += 0.5 * (here.T @ made[rows])
+
+
+def inverted(lower: FloatArray, into: FloatArray) -> FloatArray:
+    """Inverse of a lower triangular matrix, by halves: products are faster than substitution."""
+    count = len(lower)
+    if count <= LEAF:
+        found, _ = lapack.dtrtri(np.ascontiguousarray(lower).T, lower=0)
+        into[:] = found.T
+        return into
+    half = count // 2
+    first = inverted(lower[:half, :half], into[:half, :half])
+    second = inverted(lower[half:, half:], into[half:, half:])
+    into[half:, :half] = second @ (lower[half:, :half] @ first)
+    np.negative(into[half:, :half], out=into[half:, :half])
+    return into

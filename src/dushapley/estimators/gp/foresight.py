@@ -15,10 +15,10 @@ import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
 from dushapley.estimators.calibration import NORMAL
-from dushapley.estimators.gp import check, design
+from dushapley.estimators.gp import check
 from dushapley.estimators.gp.fit import Observed, Posterior
 from dushapley.estimators.gp.functional import covariance_with_answers, value_covariance
-from dushapley.estimators.gp.study import Study
+from dushapley.estimators.gp.study import CANDIDATES, Study, candidates, most_telling
 from dushapley.protocol import Problem
 
 LEAST_PER_OWNER = 2
@@ -43,7 +43,6 @@ def foreseen(
     if not spread:
         return None
     posterior, found = study.posterior, {}
-    assert posterior is not None
     scale = posterior.observed.scale
     for budget in sorted(set(budgets)):
         while budget - 1 > len(posterior.observed.pools) < 2**n - 1:
@@ -67,11 +66,9 @@ def _grown(study: Study, posterior: Posterior, more: int) -> Posterior:
     pools = np.asarray(posterior.observed.pools == 1)
     count = min(more, max(2, len(pools) // 2))
     seen = {pool.tobytes() for pool in pools}
-    some = design.candidates(
-        pools.shape[1], seen, study.problem.rng, max(design.CANDIDATES, count + count // 2)
-    )
+    some = candidates(pools.shape[1], seen, study.problem.rng, max(CANDIDATES, count + count // 2))
     own = covariance_with_answers(posterior, study.medium)
-    chosen = design.most_telling(posterior, study.medium, own, some, count)
+    chosen = most_telling(posterior, study.medium, own, some, count)
     expected, _ = posterior.predict(chosen)
     observed = posterior.observed
     answers = observed.centre + observed.scale * expected

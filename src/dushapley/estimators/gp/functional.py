@@ -25,18 +25,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.interpolate import CubicSpline
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
-from dushapley.estimators.exact import bits, shapley_weights
+from dushapley.estimators.exact import bits, shapley_weights, sides
 from dushapley.estimators.gp import kernel
-from dushapley.estimators.gp.crowd import Crowd, crowd, crowd_covariance
 from dushapley.estimators.gp.fit import Posterior
-from dushapley.estimators.gp.kernel import View
-from dushapley.estimators.gp.parallel import in_order
+from dushapley.estimators.gp.kernel import View, in_order
+from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.estimators.subsets import all_subsets, subsets_of
+
+if TYPE_CHECKING:
+    from dushapley.estimators.gp.crowd import Crowd
+
+Carrier: TypeAlias = "Functional | Crowd"
+"""What carries the values: pools, or of many owners whom they join."""
 
 MOST_DOUBLE = 32
 """Owners up to which all is in double precision."""
@@ -81,6 +87,40 @@ class Functional:
             return self
         return Functional(self.pools, self.weights * kept[self.pools.sum(axis=1)])
 
+    def covariance(self, posterior: Posterior, pools: View, rough: bool = False) -> FloatArray:
+        """Return ΩK: prior covariance of the values with pools, nuggets left out, (I, pools).
+
+        Terms that are products of features are added up feature by feature, which costs next to
+        nothing. The others are made in single precision if owners are many, if a sample of pools
+        carries the values of noisy answers, or if it may be `rough`, as where questions are
+        compared.
+        """
+        h, rows, n = posterior.hyper, len(self.weights), self.pools.shape[1]
+        blurred = posterior.nugget.min() >= BLURRED and len(self.pools) < 2**n - 1
+        dtype = np.float32 if n > MOST_DOUBLE or rough or blurred else np.float64
+        step = max(n, BLOCK // len(pools.z))
+        weights: FloatArray = self.weights.astype(dtype)
+        of_features = weights if n > MOST_ENUMERATED else self.weights  # errors, not values
+        other = replace(pools, root_mix=pools.root_mix.astype(dtype))
+        bent = np.zeros((rows, len(pools.z)))
+        made = np.zeros((rows, 2 * n + 2))
+
+        def part_of(start: int) -> tuple[FloatArray, FloatArray]:
+            some = slice(start, start + step)
+            part = posterior.view(self.pools[some])
+            features = kernel.features(h, part).astype(of_features.dtype, copy=False)
+            from_terms = weights[:, some] @ kernel.bent(h, part, other, dtype)
+            return from_terms, of_features[:, some] @ features
+
+        starts = range(0, len(self.pools), step)
+        for from_terms, from_features in in_order(part_of, starts, bent.size):
+            bent += from_terms
+            made += from_features
+        whole = np.rint(pools.owners).astype(np.int64)
+        steps = h.step * self.by_size[:, whole] * (whole == pools.owners)
+        seen = kernel.features(h, pools).astype(of_features.dtype, copy=False)
+        return np.asarray(bent + made.astype(seen.dtype, copy=False) @ seen.T + steps)
+
 
 def functional(n_players: int, points: int, rng: np.random.Generator) -> Functional:
     """The functional on about `points` pools: all of them if there are no more than that.
@@ -92,11 +132,11 @@ def functional(n_players: int, points: int, rng: np.random.Generator) -> Functio
         return Functional(pools, exact_weights(pools).T)
     each = PER_OWNER if n_players <= MANY_OWNERS else PER_MANY
     affordable = points // (each * n_players)
-    sizes, shares = size_grid(n_players, min(max(affordable, LEAST_SIZES), MOST_SIZES))
+    sizes, stands = size_grid(n_players, min(max(affordable, LEAST_SIZES), MOST_SIZES))
     per_size = max(points // len(sizes), each * n_players)
     parts = [np.ones((1, n_players), dtype=np.bool_)]
     weights = [np.full((n_players, 1), 1 / n_players)]
-    for size, share in zip(sizes.tolist(), shares.tolist(), strict=True):
+    for size, share in zip(sizes.tolist(), stands.sum(axis=1).tolist(), strict=True):
         some = pools_of_size(n_players, size, per_size, rng)
         parts.append(some)
         weights.append(slopes(some) * (share / (n_players - 1)))
@@ -113,33 +153,30 @@ def slopes(pools: BoolArray) -> FloatArray:
     return np.asarray(np.linalg.solve(centred.T @ centred + 1.0, centred.T))
 
 
-def carrier(n_players: int, points: int, rng: np.random.Generator) -> Functional | Crowd:
-    """What carries the values: pools, or of many owners whom they join."""
+def carrier(n_players: int, points: int, rng: np.random.Generator) -> Carrier:
+    """Draw what carries the values, at about so many points."""
     if n_players <= MOST_ENUMERATED:
         return functional(n_players, points, rng)
-    sizes, stands = size_splines(n_players, CROWD_SIZES)
-    return crowd(n_players, sizes, stands, 1 if points < OFTEN else 2, rng)
+    from dushapley.estimators.gp.crowd import crowd
+
+    sizes, stands = size_grid(n_players, CROWD_SIZES)
+    return crowd(n_players, sizes, stands @ np.ones(n_players - 1), 1 if points < OFTEN else 2, rng)
 
 
 def size_grid(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
-    """About `most` of the sizes 1..I−1, and how many sizes each stands for when interpolating.
+    """About `most` of the sizes 1..I−1, and what each counts of all of them, (sizes, I−1).
 
     By cubic splines in log(k/(I−k)), in which slopes bend little: straight lines between sizes
     would lie above every learning curve's.
     """
-    sizes, stands = size_splines(n_players, most)
-    return sizes, stands.sum(axis=1)
-
-
-def size_splines(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
-    """About `most` of the sizes 1..I−1, and what each counts of all of them, (sizes, I−1)."""
     everything = np.arange(1, n_players, dtype=np.int64)
     if len(everything) <= most:
         return everything, np.eye(len(everything))
     low = np.unique(np.rint(np.geomspace(1, n_players / 2, most // 2)).astype(np.int64))
     sizes = np.unique(np.concatenate([low, n_players - low]))
     spline = CubicSpline(np.log(sizes / (n_players - sizes)), np.eye(len(sizes)))
-    return sizes, np.asarray(spline(np.log(everything / (n_players - everything)))).T
+    stands = np.asarray(spline(np.log(everything / (n_players - everything)))).T
+    return sizes, stands
 
 
 def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator) -> BoolArray:
@@ -160,9 +197,7 @@ def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator
 
 def exact_weights(pools: Queries) -> FloatArray:
     """Weight of each coalition's utility in each owner's value, shape (pools, I)."""
-    n = pools.shape[1]
-    outside = np.append(shapley_weights(n), 0.0)
-    inside = np.concatenate([[0.0], outside[:-1]])
+    outside, inside = sides(SHAPLEY, pools.shape[1])
     size = np.rint(pools.sum(axis=1)).astype(np.int64)
     weights = np.where(pools == 1, inside[size][:, None], -outside[size][:, None])
     whole = ((pools == 0) | (pools == 1)).all(axis=1)
@@ -180,45 +215,8 @@ def nugget_covariance(posterior: Posterior, kept: BoolArray | None = None) -> Fl
     return np.full((n, n), nu[-1] / n**2 - own / (n - 1)) + np.eye(n) * (own * n / (n - 1))
 
 
-def smooth_covariance(
-    posterior: Posterior, of: Functional | Crowd, pools: View, rough: bool = False
-) -> FloatArray:
-    """ΩK: prior covariance of the values with pools, nuggets left out, shape (I, pools).
-
-    Terms that are products of features are added up feature by feature, which costs next to
-    nothing. The others are made in single precision if owners are many, if a sample of pools
-    carries the values of noisy answers, or if it may be `rough`, as where questions are compared.
-    """
-    if isinstance(of, Crowd):
-        return crowd_covariance(posterior, of, pools)
-    h, rows, n = posterior.hyper, len(of.weights), of.pools.shape[1]
-    blurred = posterior.nugget.min() >= BLURRED and len(of.pools) < 2**n - 1
-    dtype = np.float32 if n > MOST_DOUBLE or rough or blurred else np.float64
-    step = max(n, BLOCK // len(pools.z))
-    weights: FloatArray = of.weights.astype(dtype)
-    of_features = weights if n > MOST_ENUMERATED else of.weights  # errors, not values
-    other = replace(pools, root_mix=pools.root_mix.astype(dtype))
-    bent = np.zeros((rows, len(pools.z)))
-    made = np.zeros((rows, 2 * n + 2))
-
-    def part_of(start: int) -> tuple[FloatArray, FloatArray]:
-        some = slice(start, start + step)
-        part = posterior.view(of.pools[some])
-        features = kernel.features(h, part).astype(of_features.dtype, copy=False)
-        from_terms = weights[:, some] @ kernel.bent(h, part, other, dtype)
-        return from_terms, of_features[:, some] @ features
-
-    for from_terms, from_features in in_order(part_of, range(0, len(of.pools), step), bent.size):
-        bent += from_terms
-        made += from_features
-    whole = np.rint(pools.owners).astype(np.int64)
-    steps = h.step * of.by_size[:, whole] * (whole == pools.owners)
-    seen = kernel.features(h, pools).astype(of_features.dtype, copy=False)
-    return np.asarray(bent + made.astype(seen.dtype, copy=False) @ seen.T + steps)
-
-
 def covariance_with_answers(
-    posterior: Posterior, of: Functional | Crowd, kept: BoolArray | None = None
+    posterior: Posterior, of: Carrier, kept: BoolArray | None = None
 ) -> FloatArray:
     """B: covariance of the values with the observed pools, shape (I, observed).
 
@@ -227,7 +225,7 @@ def covariance_with_answers(
     own = exact_weights(posterior.observed.pools) * posterior.nugget[:, None]
     if kept is not None:
         own = own * kept[np.rint(posterior.seen.owners).astype(np.int64)][:, None]
-    return smooth_covariance(posterior, of, posterior.seen) + own.T
+    return of.covariance(posterior, posterior.seen) + own.T
 
 
 def prior_covariance(posterior: Posterior, one: Functional, two: Functional) -> FloatArray:
@@ -236,7 +234,7 @@ def prior_covariance(posterior: Posterior, one: Functional, two: Functional) -> 
     Two independent samples of pools keep the noise of sampling them out of it. It depends on
     answers only through hyper-parameters.
     """
-    return smooth_covariance(posterior, one, posterior.view(two.pools)) @ two.weights.T
+    return one.covariance(posterior, posterior.view(two.pools)) @ two.weights.T
 
 
 def value_covariance(

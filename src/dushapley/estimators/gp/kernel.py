@@ -39,14 +39,16 @@ and bounds (`PRIORS`); γ and d are plain; after them come δ at the knots, η, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from os import cpu_count
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, Queries
-from dushapley.estimators.gp.parallel import in_order
 
 JITTER = 1e-8
 """Variance that every pool has of its own, for the sake of arithmetic."""
@@ -84,41 +86,33 @@ class Hyper(NamedTuple):
     knots: tuple[float, ...] = ()
 
 
-class Prior(NamedTuple):
-    """Normal prior of one entry of `theta`, and the box it is fitted in.
-
-    The boxes are wide: they only keep line searches from overflowing.
-    """
-
-    mean: float
-    spread: float
-    low: float
-    high: float
-
-
 PRIORS = {
-    "curve_length": Prior(0.5, 0.6, -4.0, 6.0),
-    "curve": Prior(-1.6, 1.2, -9.0, 6.0),
-    "trend": Prior(-2.4, 1.0, -9.0, 6.0),
-    "owners": Prior(-2.7, 1.5, -9.0, 6.0),
-    "owners_decay": Prior(0.0, 0.5, -9.0, 2.0),
-    "mix": Prior(-0.5, 1.5, -9.0, 6.0),
-    "mix_decay": Prior(-0.2, 0.7, -9.0, 2.0),
-    "mix_length": Prior(-0.9, 1.0, -4.0, 6.0),
-    "shift": Prior(-4.3, 1.5, -9.0, 6.0),
-    "shift_length": Prior(-0.2, 0.7, -4.0, 6.0),
-    "blend": Prior(-1.8, 1.8, -9.0, 6.0),
-    "blend_decay": Prior(-0.7, 0.6, -9.0, 2.0),
-    "size_power": Prior(0.95, 0.2, -0.3, 1.7),
-    "noise": Prior(-7.5, 2.5, -16.0, 1.0),
-    "noise_decay": Prior(0.5, 0.5, -1.0, 4.0),
-    "step": Prior(-11.0, 2.5, -16.0, 2.0),
+    "curve_length": (0.5, 0.6, -4.0, 6.0),
+    "curve": (-1.6, 1.2, -9.0, 6.0),
+    "trend": (-2.4, 1.0, -9.0, 6.0),
+    "owners": (-2.7, 1.5, -9.0, 6.0),
+    "owners_decay": (0.0, 0.5, -9.0, 2.0),
+    "mix": (-0.5, 1.5, -9.0, 6.0),
+    "mix_decay": (-0.2, 0.7, -9.0, 2.0),
+    "mix_length": (-0.9, 1.0, -4.0, 6.0),
+    "shift": (-4.3, 1.5, -9.0, 6.0),
+    "shift_length": (-0.2, 0.7, -4.0, 6.0),
+    "blend": (-1.8, 1.8, -9.0, 6.0),
+    "blend_decay": (-0.7, 0.6, -9.0, 2.0),
+    "size_power": (0.95, 0.2, -0.3, 1.7),
+    "noise": (-7.5, 2.5, -16.0, 1.0),
+    "noise_decay": (0.5, 0.5, -1.0, 4.0),
+    "step": (-11.0, 2.5, -16.0, 2.0),
 }
-OWNER = Prior(0.0, 0.15, -4.0, 4.0)
+"""Normal priors of single entries of `theta`: mean, standard deviation, and the box of the fit.
+
+The boxes are wide: they only keep line searches from overflowing.
+"""
+OWNER = (0.0, 0.15, -4.0, 4.0)
 """Prior of every η: how much the rows of one owner differ in worth from another's."""
-STRENGTH = Prior(0.0, 0.85, -6.0, 6.0)
+STRENGTH = (0.0, 0.85, -6.0, 6.0)
 """Prior of every log a: how much more one owner changes than another."""
-KNOT = Prior(0.0, 1.5, -8.0, 12.0)
+KNOT = (0.0, 1.5, -8.0, 12.0)
 """Prior of δ at every knot: how far the nugget of a size may be from a power law."""
 COUNT = len(Hyper._fields) - 1
 SIZE_POWER = Hyper._fields.index("size_power")
@@ -205,34 +199,54 @@ def view(pools: Queries, weights: FloatArray, strength: FloatArray) -> View:
     return View(z, np.log(total / weights.sum()), mix, root, strength)
 
 
+def curved_terms(
+    h: Hyper,
+    overlap: FloatArray,
+    sizes: tuple[FloatArray, FloatArray],
+    fades: tuple[FloatArray, FloatArray],
+    room: tuple[FloatArray, FloatArray, FloatArray],
+) -> None:
+    """Fill `room` with R, shift/R and mix, the terms that no features make.
+
+    Parameters
+    ----------
+    overlap
+        −H of pools (rows) with others (columns); `room` may hold it, as the last.
+    sizes, fades
+        Of rows and of columns: ℓ; and log s − em of the mix, em'.
+    """
+    ride, shift, mix = room  # all in place, as this is where the time goes
+    np.subtract(*sizes, out=ride)
+    ride *= ride
+    ride *= -0.5 / h.curve_length**2
+    np.exp(ride, out=ride)
+    np.multiply(overlap, 1 / h.shift_length, out=shift)
+    np.exp(shift, out=shift)
+    shift *= h.shift
+    np.multiply(overlap, 1 / h.mix_length, out=mix)
+    mix += fades[0]
+    mix -= fades[1]
+    np.exp(mix, out=mix)
+
+
 def bent(h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
     """The terms that no features make, curve + mix + shift, shape (len(a), len(b))."""
     found = a.root_mix.astype(dtype, copy=False) @ b.root_mix.astype(dtype, copy=False).T
     half, other_half = a.half.astype(dtype)[:, None], b.half.astype(dtype)
     fade = (np.log(h.mix) - h.mix_decay * a.log_count).astype(dtype)[:, None]
-    size, other = a.log_size.astype(dtype)[:, None], b.log_size.astype(dtype)
     less = (h.mix_decay * b.log_count).astype(dtype)
+    size, other = a.log_size.astype(dtype)[:, None], b.log_size.astype(dtype)
     blocks = _blocks(*found.shape)
     room = np.empty((2, blocks[0].stop if blocks else 0, found.shape[1]), dtype)
-    for rows in blocks:  # in place, as this is where the time goes, much of it in getting memory
-        overlap = found[rows]
-        curve, shift = room[:, : len(overlap)]
-        overlap -= half[rows]
-        overlap -= other_half
-        np.subtract(size[rows], other, out=curve)
-        curve *= curve
-        curve *= -0.5 / h.curve_length**2
-        np.exp(curve, out=curve)
-        np.multiply(overlap, dtype(1 / h.shift_length), out=shift)
-        np.exp(shift, out=shift)
-        shift *= h.shift
+    for rows in blocks:
+        mix = found[rows]
+        mix -= half[rows]
+        mix -= other_half
+        ride, shift = room[:, : len(mix)]
+        curved_terms(h, mix, (size[rows], other), (fade[rows], less), (ride, shift, mix))
         shift += h.curve
-        curve *= shift
-        overlap *= 1 / h.mix_length
-        overlap += fade[rows]
-        overlap -= less
-        np.exp(overlap, out=overlap)
-        overlap += curve
+        ride *= shift
+        mix += ride
     return np.asarray(found)
 
 
@@ -328,7 +342,7 @@ def nugget(h: Hyper, z: FloatArray) -> FloatArray:
 
 
 def nugget_of_size(h: Hyper, size: FloatArray) -> FloatArray:
-    """The nugget by number of owners in the pool."""
+    """Return the nugget by number of owners in the pool."""
     bump = knot_shares(size, len(h.knots)) @ np.array(h.knots)
     return np.asarray(h.noise * size**-h.noise_decay * np.exp(bump) + JITTER)
 
@@ -352,3 +366,20 @@ def terms_diagonal(h: Hyper, pools: View) -> FloatArray:
     diagonal += h.mix * np.exp(-2 * h.mix_decay * count)
     diagonal += h.blend * np.exp(-2 * h.blend_decay * count) * (pools.mix**2 @ a)
     return np.asarray(diagonal)
+
+
+LEAST_PARTS, MOST_THREADS, MOST_WAITING = 4, 8, 2**25
+"""Parts from which on threads share them, how many do, and numbers that wait to be added."""
+
+Part = TypeVar("Part")
+
+
+def in_order(made: Callable[[int], Part], starts: range, size: int) -> Iterator[Part]:
+    """Parts of `size` numbers in their order: sums have the same bits on any number of cores."""
+    at_once = min(cpu_count() or 1, MOST_THREADS, MOST_WAITING // size)
+    if len(starts) < LEAST_PARTS or at_once < 2:
+        yield from map(made, starts)
+        return
+    with ThreadPoolExecutor(at_once) as threads:
+        for first in range(0, len(starts), at_once):
+            yield from threads.map(made, starts[first : first + at_once])

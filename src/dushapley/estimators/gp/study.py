@@ -7,15 +7,15 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.estimators.exact import below_empty
-from dushapley.estimators.gp import check, design, kernel
+from dushapley.estimators.exact import below_empty, bits
+from dushapley.estimators.gp import check, kernel
 from dushapley.estimators.gp.check import FitCheck, Forecasts
-from dushapley.estimators.gp.crowd import Crowd
 from dushapley.estimators.gp.fit import FITTED_ON_THE_WAY, MOST_FITTED, Observed, Posterior, fit
 from dushapley.estimators.gp.functional import (
-    Functional,
+    Carrier,
     carrier,
     covariance_with_answers,
+    exact_weights,
     functional,
     linear_map,
     prior_covariance,
@@ -55,6 +55,11 @@ WILD = (
     "asked: the intervals of gp are twice as wide for it. More budget narrows them; counting such "
     "pools as nobody's data would make the values steadier."
 )
+SAMPLED_NOTE = (
+    "gp does not trust its Gaussian process at pools of {} owners: what it missed there may tell "
+    "owners apart. That part of the values is corrected by the {} pools drawn at random there, as "
+    "far as they say more than chance, and the intervals follow them. More budget narrows them."
+)
 ALL_ALIKE = (
     "All pools that were asked are worth the same, so everybody is given the same value. Errors "
     "of 0 say that nothing else was seen, not that nothing else can happen."
@@ -72,7 +77,6 @@ class Study:
         self.answers = np.array([problem.full])
         self.seen = {self.pools[0].tobytes()}
         self.forecasts: list[Forecasts] = []
-        self.posterior: Posterior | None = None
         self.medium = carrier(n, MEDIUM, problem.rng)
         self.coarse = functional(n, COARSE, problem.rng)
         self.twin = self.coarse if 2**n <= COARSE else functional(n, COARSE, problem.rng)
@@ -92,36 +96,36 @@ class Study:
     def next_batch(self) -> BoolArray:
         """The pools to ask now: the pilot; then the most telling ones and a few at random."""
         n, rng = self.problem.n_players, self.problem.rng
-        if self.posterior is None:
+        if not self.fitted:
             held_out = max(1, n // 4)
-            pools = design.pilot(n, min(design.pilot_size(n) - 2, self.left - held_out), rng)
-            pools = pools if len(self.pools) == 1 else self._missing(pools)
+            pools = pilot(n, min(2 * n + n // 2, self.left - held_out), rng)
+            if len(self.pools) > 1:  # what it lacks beside pools known before
+                new = pools[[pool.tobytes() not in self.seen for pool in pools]]
+                alone = int((new.sum(axis=1) == 1).sum())
+                pools = new[: max(alone, len(pools) + 1 - len(self.pools), 1)]
             self.asked_random = pools.sum(axis=1) > 1
             return pools
         seen = set(self.seen)
         count = self._batch_size()
         wanted, chances = self._at_random(count)
-        drawn = design.spread_pools(n, wanted, chances, seen, rng)
-        most = max(design.CANDIDATES, count + count // 4)
-        pools = design.candidates(n, seen, rng, most)
-        chosen = design.most_telling(
+        drawn = spread_pools(n, wanted, chances, seen, rng)
+        most = max(CANDIDATES, count + count // 4)
+        pools = candidates(n, seen, rng, most)
+        chosen = most_telling(
             self.posterior, self.medium, self.with_answers, pools, count - len(drawn)
         )
         self.asked_random = np.arange(len(drawn) + len(chosen)) < len(drawn)
         return np.concatenate([drawn, chosen])
 
-    def recall(self, pools: BoolArray, answers: FloatArray) -> None:
-        """Take in pools that were paid before the run began, in any number."""
+    def recall(
+        self, pools: BoolArray, answers: FloatArray, random: BoolArray | None = None
+    ) -> None:
+        """Take in pools that were paid for, and which of them were drawn at random; else none."""
+        random = np.zeros(len(pools), dtype=np.bool_) if random is None else random
         self.pools = np.concatenate([self.pools, pools])
         self.answers = np.concatenate([self.answers, answers])
-        self.random = np.concatenate([self.random, np.zeros(len(pools), dtype=np.bool_)])
+        self.random = np.concatenate([self.random, random])
         self.seen |= {pool.tobytes() for pool in pools}
-
-    def _missing(self, pilot: BoolArray) -> BoolArray:
-        """What the pilot lacks beside the pools known before: owners alone, and enough pools."""
-        new = pilot[[pool.tobytes() not in self.seen for pool in pilot]]
-        alone = int((new.sum(axis=1) == 1).sum())
-        return new[: max(alone, len(pilot) + 1 - len(self.pools), 1)]
 
     def _at_random(self, count: int) -> tuple[int, FloatArray]:
         """How many pools of a batch to draw at random, and the chances of sizes 2..I−1.
@@ -132,21 +136,16 @@ class Study:
         n, least = self.problem.n_players, -(-count // CHECKED)
         sampled = self.verdict.sampled[2:n]
         if not sampled.any():
-            return least, design.by_power(n, CHECK_POWER)
+            return least, by_power(n, CHECK_POWER)
         size = np.arange(2.0, n)
-        spread = self._spread_by_size()[2:n]
+        # root mean square of what the process misses at each number of owners, a little pooled
+        missed, owners = self.posterior.leave_one_out() ** 2, self.pools.sum(axis=1)
+        counts = np.bincount(owners[self.random], minlength=n + 1)
+        squares = np.bincount(owners[self.random], missed[self.random], minlength=n + 1)
+        spread = np.sqrt((squares + missed.mean()) / (counts + 1))[2:n]
         chances = sampled * np.maximum(spread, kernel.JITTER) / np.sqrt(size * (n - size))
         part = min(self.sampled_share, MOST_RANDOM)
         return max(least, round(part * count)), chances / chances.sum() + 0.1 / n
-
-    def _spread_by_size(self) -> FloatArray:
-        """Root mean square of what the process misses at each number of owners, a little pooled."""
-        assert self.posterior is not None
-        n, missed = self.problem.n_players, self.posterior.leave_one_out() ** 2
-        size = self.pools.sum(axis=1)
-        counts = np.bincount(size[self.random], minlength=n + 1)
-        squares = np.bincount(size[self.random], missed[self.random], minlength=n + 1)
-        return np.asarray(np.sqrt((squares + missed.mean()) / (counts + 1)))
 
     def _batch_size(self) -> int:
         many = len(self.pools) >= MANY or self.problem.n_players > FEW_OWNERS
@@ -157,16 +156,16 @@ class Study:
     def learn(self, pools: BoolArray, answers: FloatArray) -> None:
         """Take in a batch: judge the forecasts of it, then fit again."""
         start = None
-        if self.posterior is not None:
+        if self.fitted:
             random = self.asked_random
             self.forecasts.append(check.forecast(self.posterior, pools, answers, random))
             start = self.posterior.theta
-        self.pools = np.concatenate([self.pools, pools])
-        self.answers = np.concatenate([self.answers, answers])
-        self.random = np.concatenate([self.random, self.asked_random])
-        self.seen |= {pool.tobytes() for pool in pools}
-        self.posterior = self._fitted(start)
-        self.with_answers = covariance_with_answers(self.posterior, self._carrier())
+        self.recall(pools, answers, self.asked_random)
+        self.posterior: Posterior = self._fitted(start)
+        fine = self.medium
+        if not self.left and 2**self.problem.n_players > MEDIUM:  # no question left to choose
+            fine = carrier(self.problem.n_players, finest(self.problem.n_players), self.problem.rng)
+        self.with_answers = covariance_with_answers(self.posterior, fine)
         self.covariance = self._claimed()
         claimed = 0.0 if self.covariance is None else float(np.trace(self.covariance))
         self.verdict: FitCheck = check.judge(self.forecasts, self.posterior, self.random, claimed)
@@ -188,7 +187,6 @@ class Study:
 
     def _claimed(self) -> FloatArray | None:
         """Covariance of the values by the process; of very many owners only at the end."""
-        assert self.posterior is not None
         if self.left and self.problem.n_players > MOST_LIVE:
             return None
         if self.fitted == len(self.pools):  # hyper-parameters have moved
@@ -197,12 +195,6 @@ class Study:
         return value_covariance(
             self.posterior, self.coarse, self.twin, None, self.prior, self.coarsely
         )
-
-    def _carrier(self) -> Functional | Crowd:
-        """Pools that carry the functional: more of them once no question is left to choose."""
-        n = self.problem.n_players
-        whole = 2**n <= MEDIUM
-        return self.medium if self.left or whole else carrier(n, finest(n), self.problem.rng)
 
     def estimate(self) -> Estimate:
         """Values by the process, corrected at sizes at which it is not believed.
@@ -213,7 +205,6 @@ class Study:
         return estimate if self.forecasts else replace(estimate, std_errors=None, covariance=None)
 
     def _by_process(self) -> Estimate:
-        assert self.posterior is not None
         weights = linear_map(self.posterior, self.with_answers)
         # values add up to what everybody is worth, also where the map was made in single precision
         weights += (self.pools.all(axis=1) - weights.sum(axis=0)) / len(weights)
@@ -229,7 +220,8 @@ class Study:
             believed = value_covariance(self.posterior, self.coarse, self.twin, ~sampled)
             covariance = believed * self.verdict.widening + errors
             self.sampled_share = float(np.trace(errors) / np.trace(covariance))
-            notes = (sampled_note(sampled, self.pools[self.random]),)
+            count = int(sampled[self.pools[self.random].sum(axis=1)].sum())
+            notes = (SAMPLED_NOTE.format(check.sizes_in_words(sampled), count),)
         covariance = positive(covariance * self.posterior.observed.scale**2)
         carried = np.eye(len(weights)) * self._carrier_variance(corrected)
         model = MODEL + (", corrected by samples" if sampled.any() else "")
@@ -237,7 +229,6 @@ class Study:
 
     def _correction(self) -> tuple[FloatArray, FloatArray]:
         """What the process missed at the sampled sizes, as a map of the answers, and its errors."""
-        assert self.posterior is not None
         n, posterior = self.problem.n_players, self.posterior
         size, missed = self.pools.sum(axis=1), posterior.leave_one_out()
         slopes = check.slope_map(self.pools, self.random, self.verdict.sampled)
@@ -256,7 +247,6 @@ class Study:
 
         Two samples of P and C pools differ by a variance of σ²/P + σ²/C, of which σ²/P is ours.
         """
-        assert self.posterior is not None
         points = MEDIUM if self.left else finest(self.problem.n_players)
         if 2**self.problem.n_players <= max(points, MEDIUM):
             return 0.0
@@ -280,7 +270,13 @@ class Study:
         values = weights @ (self.answers - empty)
         details = {"model": model, **asdict(self.verdict)}
         details |= below_empty(values, weights @ np.maximum(empty - self.answers, 0.0))
-        if covariance is not None and is_wild(values, details.get("below_empty", 0.0)):
+        below = details.get("below_empty", 0.0)
+        apart = np.square(values - values.mean())
+        # few of those pools are seen of many owners; where they decide nearly everything (a score
+        # without a lower end); and where one owner spoils whatever pool it joins
+        one_against_all = float(apart.max()) >= ONE_OWNER * float(apart.sum())
+        few_seen = n > FEW_OWNERS or below >= NEARLY_ALL or one_against_all
+        if covariance is not None and below >= DECIDES and few_seen:
             covariance, notes = covariance * WIDER, (*notes, WILD)
         details["sampled"] = np.flatnonzero(self.verdict.sampled).tolist()
         return Estimate(
@@ -298,31 +294,138 @@ def finest(n_players: int) -> int:
     return FINE if 2**n_players <= FINE else SAMPLED
 
 
-def is_wild(values: FloatArray, below_empty: float) -> bool:
-    """Whether pools worse than nobody's decide the values by few that were seen.
-
-    So it is of many owners; where they decide nearly everything (a score without a lower end); and
-    where one owner spoils whatever pool it joins, which is learnt from the pools that have it.
-    """
-    apart = np.square(values - values.mean())
-    against_all = float(apart.max()) >= ONE_OWNER * float(apart.sum())
-    few_seen = len(values) > FEW_OWNERS or below_empty >= NEARLY_ALL or against_all
-    return below_empty >= DECIDES and few_seen
-
-
-def sampled_note(sampled: BoolArray, drawn: BoolArray) -> str:
-    """Which sizes are estimated from pools drawn at random, and from how many."""
-    count = int(sampled[drawn.sum(axis=1)].sum())
-    named = check.sizes_in_words(sampled)
-    return (
-        f"gp does not trust its Gaussian process at pools of {named} owners: what it "
-        "missed there may tell owners apart. That part of the values is corrected by the "
-        f"{count} pools drawn at random there, as far as they say more than chance, and the "
-        "intervals follow them. More budget narrows them."
-    )
-
-
 def positive(covariance: FloatArray) -> FloatArray:
     """The nearest covariance: sampled ones can miss by a little, and errors are never negative."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+CANDIDATES = 1000
+"""Unseen pools that compete for being asked."""
+SKETCH = 64
+"""Of more owners than this, so many random combinations of their values stand for all."""
+AT_ONCE = 64
+"""Choices after which covariances between candidates are brought up to date."""
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def pilot(n_players: int, count: int, rng: np.random.Generator) -> BoolArray:
+    """`count` pools: every owner alone, then balanced random pools with sizes ∝ 1/k."""
+    alone = np.eye(n_players, dtype=np.bool_)
+    seen = {row.tobytes() for row in alone} | {np.ones(n_players, dtype=np.bool_).tobytes()}
+    chances = by_power(n_players, 1.0)
+    return np.concatenate([alone, spread_pools(n_players, count - n_players, chances, seen, rng)])
+
+
+def by_power(n_players: int, power: float) -> FloatArray:
+    """Chances of sizes 2..I−1 in proportion to k^−power."""
+    return np.asarray(np.arange(2.0, n_players) ** -power)
+
+
+def spread_pools(
+    n_players: int, count: int, chances: FloatArray, seen: set[bytes], rng: np.random.Generator
+) -> BoolArray:
+    """Up to `count` unseen random pools of 2..I−1 owners, sizes by chances, owners taking turns.
+
+    `seen` is added to. Sizes follow the golden-ratio sequence, so that any beginning of the list
+    is spread; an owner who has been in fewer pools goes first, ties at random.
+    """
+    sizes = np.arange(2, n_players)
+    chance = np.cumsum(chances)
+    turns = np.zeros(n_players)
+    place = rng.random()
+    found: list[BoolArray] = []
+    for _ in range(20 * count):
+        if len(found) == count:
+            break
+        place = (place + GOLDEN) % 1.0
+        size = int(sizes[np.searchsorted(chance, place * chance[-1], side="right")])
+        pool = np.zeros(n_players, dtype=np.bool_)
+        pool[np.argsort(turns + rng.random(n_players), kind="stable")[:size]] = True
+        if pool.tobytes() not in seen:
+            seen.add(pool.tobytes())
+            turns += pool
+            found.append(pool)
+    return np.array(found, dtype=np.bool_).reshape(-1, n_players)
+
+
+def candidates(
+    n_players: int, seen: set[bytes], rng: np.random.Generator, least: int = CANDIDATES
+) -> BoolArray:
+    """Unseen pools worth considering: all if they are few, else all but one, pairs and others."""
+    if 2**n_players - len(seen) <= least:
+        pools = bits(np.arange(1, 2**n_players), n_players)
+    else:
+        alone = np.eye(n_players, dtype=np.bool_)
+        first, second = np.triu_indices(n_players, 1)
+        some = rng.permutation(len(first))[: least // 3]
+        pairs = alone[first[some]] | alone[second[some]]
+        others = drawn_pools(n_players, least - len(pairs), by_power(n_players, 1.0), rng)
+        pools = np.concatenate([alone, ~alone, pairs, others])
+    unseen = {pool.tobytes(): place for place, pool in reversed(list(enumerate(pools)))}
+    return pools[sorted(place for key, place in unseen.items() if key not in seen)]
+
+
+def drawn_pools(
+    n_players: int, count: int, chances: FloatArray, rng: np.random.Generator
+) -> BoolArray:
+    """Random pools of 2..I−1 owners, sizes spread by chances; some may be equal."""
+    chance = np.cumsum(chances)
+    place = (rng.random() + GOLDEN * np.arange(1, count + 1)) % 1.0
+    size = 2 + np.searchsorted(chance, place * chance[-1], side="right")
+    order = np.argsort(rng.random((count, n_players)), axis=1)
+    pools = np.zeros((count, n_players), dtype=np.bool_)
+    np.put_along_axis(pools, order, np.arange(n_players) < size[:, None], axis=1)
+    return pools
+
+
+def most_telling(
+    posterior: Posterior,
+    of: Carrier,
+    with_answers: FloatArray,
+    pools: BoolArray,
+    count: int,
+) -> BoolArray:
+    """The `count` pools that together take most from the variance of the values, greedily.
+
+    `with_answers` is the covariance of the values with the observed pools, see `functional`.
+    """
+    seen = posterior.view(pools)
+    nugget = kernel.nugget(posterior.hyper, seen.z)
+    white = posterior.whiten(posterior.cross(seen).T)
+    own = posterior.whiten(with_answers.T)
+    between = kernel.covariance_after(posterior.hyper, seen, white)
+    with_values = of.covariance(posterior, seen, rough=True) - own.T @ white
+    with_values += exact_weights(pools).T * nugget
+    if len(with_values) > SKETCH:  # sums of squares over owners, by as many random combinations
+        mixed = np.random.default_rng(0).standard_normal((SKETCH, len(with_values)))
+        with_values = mixed @ with_values
+    return pools[greedy(with_values, between, nugget, min(count, len(pools)))]
+
+
+def greedy(
+    with_values: FloatArray, between: FloatArray, nugget: FloatArray, count: int
+) -> list[int]:
+    """Indices of the best pools; `with_values` (I, pools) and `between` are used up.
+
+    Covariances between candidates are brought up to date every so many choices, by a product.
+    """
+    variance = np.diag(between) + nugget
+    columns = np.zeros((len(nugget), AT_ONCE))
+    chosen: list[int] = []
+    for step in range(count):
+        place = step % AT_ONCE
+        if step and not place:
+            between -= columns @ columns.T
+        gain = np.einsum("ic,ic->c", with_values, with_values)
+        gain /= np.maximum(variance, kernel.JITTER)
+        gain[chosen] = -1.0
+        best = int(np.argmax(gain))
+        chosen.append(best)
+        column = between[best] - columns[:, :place] @ columns[best, :place]
+        column[best] += nugget[best]
+        column /= np.sqrt(max(variance[best], kernel.JITTER))
+        columns[:, place] = column
+        variance = variance - column**2
+        with_values -= np.multiply.outer(with_values[:, best] / column[best], column)
+    return chosen

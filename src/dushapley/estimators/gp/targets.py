@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.estimators.cells import WITH, WITHOUT, Cells
-from dushapley.estimators.exact import bits
+from dushapley.estimators.calibration import WITH, WITHOUT, Cells
+from dushapley.estimators.exact import bits, sides
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
-from dushapley.estimators.gp.functional import Functional, smooth_covariance
+from dushapley.estimators.gp.functional import Functional
 from dushapley.estimators.gp.study import COARSE, FINE, MEDIUM, Study, positive
 from dushapley.estimators.pairs import INDICES, by_size, matrices
-from dushapley.estimators.semivalues import chance_of_joining, not_shapley, single_weights
+from dushapley.estimators.semivalues import chance_of_joining, not_shapley
 from dushapley.estimators.svarm import stratified_estimate
 from dushapley.protocol import Estimate
 
@@ -68,7 +68,7 @@ class Target:
 def with_answers(posterior: Posterior, target: Target, of: Functional) -> FloatArray:
     """B: covariance of the target with the observed pools."""
     own = target.weigh(posterior.observed.pools.astype(np.bool_)) * posterior.nugget
-    return smooth_covariance(posterior, of, posterior.seen) + own
+    return of.covariance(posterior, posterior.seen) + own
 
 
 def answer_weights(posterior: Posterior, target: Target, of: Functional) -> FloatArray:
@@ -84,7 +84,7 @@ def covariance(
 ) -> FloatArray:
     """Of the errors of the target, before calibration; two samples keep their own noise out."""
     white, other = (posterior.whiten(with_answers(posterior, target, of).T) for of in (one, two))
-    prior = smooth_covariance(posterior, one, posterior.view(two.pools)) @ two.weights.T
+    prior = one.covariance(posterior, posterior.view(two.pools)) @ two.weights.T
     found = prior - white.T @ other
     sizes = np.arange(1.0, posterior.observed.pools.shape[1] + 1)
     own = target.nugget(kernel.nugget_of_size(posterior.hyper, sizes))
@@ -95,7 +95,6 @@ def semivalue_estimate(study: Study, semivalue: str) -> Estimate:
     """Semivalues by the process; by strata of the pools paid for where it is not believed."""
     if study.verdict.reason:
         return _by_strata(study, semivalue)
-    assert study.posterior is not None
     n, rng, posterior = study.problem.n_players, study.problem.rng, study.posterior
     target = semivalue_target(semivalue, n)
     carrier = target.carrier(n, MEDIUM if study.left else FINE, rng)
@@ -123,7 +122,6 @@ def _carried(
     n = study.problem.n_players
     if len(of.pools) == 2**n - 1:
         return np.zeros((len(weights),) * 2)
-    assert study.posterior is not None
     other = answer_weights(study.posterior, target, rough)
     gap = (weights - other) @ (study.answers - study.problem.empty)
     part = len(rough.pools) / (len(rough.pools) + len(of.pools))
@@ -139,7 +137,7 @@ def _by_strata(study: Study, semivalue: str) -> Estimate:
     cells.know(WITH, n, study.problem.full)
     inner = sizes < n
     pools, answers, sizes = study.pools[inner], study.answers[inner], sizes[inner]
-    cells.add_to_all(pools, sizes, answers)
+    cells.add(pools, sizes, answers)
     options = {"form": "+", "semivalue": semivalue}
     note = (
         f"gp does not trust its Gaussian process here: {study.verdict.reason}. The values are "
@@ -151,8 +149,8 @@ def _by_strata(study: Study, semivalue: str) -> Estimate:
 
 def semivalue_target(semivalue: str, n_players: int) -> Target:
     """One row an owner."""
-    n, q = n_players, single_weights(semivalue, n_players)
-    outside, inside = np.append(q, 0.0), np.append(0.0, q)
+    n = n_players
+    outside, inside = sides(semivalue, n)
 
     def weigh(pools: BoolArray) -> FloatArray:
         size = pools.sum(axis=1)
@@ -270,13 +268,12 @@ def flipped_twice(bases: BoolArray) -> Functional:
 def pair_details(study: Study) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Both interactions of every pair with their standard errors, and what must be said of them."""
     n, posterior = study.problem.n_players, study.posterior
-    assert posterior is not None
-    targets = [pair_target(index, n) for index in INDICES]
-    carriers = [target.carrier(n, FINE, study.problem.rng) for target in targets]
+    targets = {index: pair_target(index, n) for index in INDICES}
+    carriers = [target.carrier(n, FINE, study.problem.rng) for target in targets.values()]
     pairs = np.triu_indices(n, 1)
     found: dict[str, FloatArray] = {}
-    maps = _maps(posterior, targets, carriers)
-    for index, target, carrier, weights in zip(INDICES, targets, carriers, maps, strict=True):
+    for (index, target), carrier in zip(targets.items(), carriers, strict=True):
+        weights = answer_weights(posterior, target, carrier)
         interactions = weights @ (study.answers - study.problem.empty)
         errors = _pair_errors(study, target, weights, carrier)
         for name, rows in ((index, interactions), (f"{index} errors", errors)):
@@ -290,28 +287,11 @@ def pair_details(study: Study) -> tuple[dict[str, Any], tuple[str, ...]]:
     return matrices(found), note if study.verdict.reason else ()
 
 
-def _maps(
-    posterior: Posterior, targets: list[Target], carriers: list[Functional]
-) -> list[FloatArray]:
-    """Maps from answers to targets; those that are carried by the same pools at one go."""
-    first = carriers[0].pools
-    if any(len(of.pools) != len(first) or (of.pools != first).any() for of in carriers):
-        return [answer_weights(posterior, *one) for one in zip(targets, carriers, strict=True)]
-    joint = Functional(first, np.concatenate([of.weights for of in carriers]))
-
-    def weigh(pools: BoolArray) -> FloatArray:
-        return np.concatenate([target.weigh(pools) for target in targets])
-
-    together = answer_weights(posterior, replace(targets[0], weigh=weigh), joint)
-    return np.split(together, len(targets))
-
-
 def _pair_errors(
     study: Study, target: Target, weights: FloatArray, carrier: Functional
 ) -> FloatArray:
     """Standard errors of interactions; sampled variances are drawn towards their mean."""
     n, posterior, rng = study.problem.n_players, study.posterior, study.problem.rng
-    assert posterior is not None
     one, two = (target.carrier(n, PAIR_POOLS, rng) for _ in range(2))
     variance = np.diag(covariance(posterior, target, one, two))
     typical = max(float(variance.mean()), 0.0)
