@@ -19,7 +19,7 @@ import dushapley as ds
 from dushapley.cli.main import COMMANDS, main, ungrouped
 from dushapley.cli.panels import PANEL_OF
 from dushapley.cli.wording import in_options
-from dushapley.games.model.scoring.metrics import full_name
+from dushapley.games.model.scoring.scorer import full_name
 
 OWNERS = ["owners", "--by-file", "--target", "y"]
 JOB = [*OWNERS, "--test", "test.csv"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Literal
 
 import numpy as np
@@ -11,10 +12,60 @@ from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Answers, Game
-from dushapley.games.policy import PolicyGame
-from dushapley.hashing import digest
+from dushapley.games.base import Answers, Game, Outcome, average
+from dushapley.games.model.training import seeded_generators
+from dushapley.games.policy import Training, agreed, time_limit
+from dushapley.hashing import digest, whole_number
 from dushapley.validation import check_whole, pool_name
+
+
+class PolicyGame(Game):
+    """A game whose pools are answered one by one, by a function that may fail.
+
+    Subclasses write `answer`, and set `training` when they are made.
+    """
+
+    training: Training
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing was agreed, so that pools may be asked as they come."""
+        plain = self.training.on_failure == "raise" and not self.training.limits.any
+        return plain and self.training.repeats == 1
+
+    @property
+    def averaged(self) -> tuple[int, ...]:
+        """What repeats add to the key of a pool: other numbers than a single answer."""
+        return () if self.training.repeats == 1 else (self.training.repeats,)
+
+    @abstractmethod
+    def answer(self, query: BoolArray, draw: int | None) -> float:
+        """The utility of one pool, asked once."""
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Each pool by itself; without any policy a number is a number, even if it is not one."""
+        ids = [None] * len(queries) if draws is None else draws.tolist()
+        pools = list(zip(queries, ids, strict=True))
+        if self.is_plain:
+            return Answers(np.array([self.answer(query, draw) for query, draw in pools]))
+        return Answers.of([self._outcome(query, draw) for query, draw in pools])
+
+    def _outcome(self, query: BoolArray, draw: int | None) -> Outcome:
+        key = self.keys(query[None], None if draw is None else np.array([draw]))[0].hex()
+        names = [f"{repeat} {key}" for repeat in range(self.training.repeats)]
+        try:
+            return average([(self._once(query, draw, name), None) for name in names])
+        except InvalidGame:
+            raise
+        except (Exception, SystemExit) as error:
+            return self.failed(query[None], error)[0]
+
+    def _once(self, query: BoolArray, draw: int | None, name: str) -> float:
+        seconds, alone = self.training.limits.timeout, self.training.repeats == 1
+        seeded = nullcontext() if alone else seeded_generators(whole_number(name, 4))
+        limited = nullcontext() if seconds is None else time_limit(seconds)
+        with seeded, limited:
+            return self.answer(query, draw)
 
 
 class CallableGame(PolicyGame):
@@ -74,7 +125,7 @@ class CallableGame(PolicyGame):
             )
         self._set_owners(sizes, names, check_whole(n_players, "n_players"))
         self.function, self.cheap = function, cheap
-        self._agree(on_failure, timeout, memory, repeats)
+        self.training = agreed(on_failure, timeout, memory, repeats, deterministic=repeats == 1)
         self.block = 1 if self.training.limits.any else check_whole(block, "block")
         if fingerprint is not None:
             self.fingerprint = digest("callable", fingerprint, self.n_players, *self.averaged)

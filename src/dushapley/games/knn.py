@@ -9,12 +9,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Answers, Scores, Training
-from dushapley.games.model.training import grouped
+from dushapley.games.base import Answers, Scores, grouped
 from dushapley.games.nearest import (
     DEFAULT_K,
     NeighbourMarginals,
@@ -22,6 +21,7 @@ from dushapley.games.nearest import (
     knn_estimate,
     near_to_far,
 )
+from dushapley.games.policy import Training
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
@@ -80,15 +80,13 @@ class KNNGame(RowsGame):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Utilities with their test points."""
-        hits = np.stack([self._hits(self.row_mask(*taken)) for taken in self.each(queries, draws)])
+        hits = np.empty((len(queries), len(self.y_test)))
+        for row, taken in zip(hits, self.each(queries, draws), strict=True):
+            inside = self.row_mask(*taken)[self._near]
+            nearest = inside & (np.cumsum(inside, axis=1) <= self.k)
+            row[:] = (nearest & self._right).sum(axis=1)
         values = hits.sum(axis=1) / (self.k * hits.shape[1])
-        return Answers(values, Scores(np.stack([grouped(row) for row in hits / self.k])))
-
-    def _hits(self, rows: BoolArray) -> IntArray:
-        """Correct labels among the nearest rows of a pool, test point by test point."""
-        inside = rows[self._near]
-        nearest = inside & (np.cumsum(inside, axis=1) <= self.k)
-        return (nearest & self._right).sum(axis=1)
+        return Answers(values, Scores(grouped(hits.T / self.k).T))
 
     def marginals(self) -> NeighbourMarginals:
         return NeighbourMarginals(self._whose, self._right, self.k, self.n_players)

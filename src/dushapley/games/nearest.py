@@ -79,7 +79,8 @@ def knn_estimate(owners: Owners, X_test: Rows, y_test: Array, k: int = DEFAULT_K
             *(part[kept].reshape(len(whose), -1).T for part in (whose, right)), strict=True
         ):
             walk.step(*column)
-        by_point.append(walk.values_by_point() / k)
+        unsettled = np.take_along_axis(walk.lost, walk.nearer, axis=1)
+        by_point.append((walk.values - unsettled + walk.settled) / k)
     scores = np.concatenate(by_point)
     return Estimate(scores.mean(axis=0), scores=scores)
 
@@ -160,12 +161,6 @@ class Walk:
         self.lost[:, 1:-1] += np.where(c <= cap, active, blocked)
         self.lost[:, -1:] += blocked
         return np.asarray(np.einsum("prt,pt,pr->p", others, fits, gives))
-
-    def values_by_point(self) -> FloatArray:
-        """Values times K, shape (points, I), once all rows were walked through."""
-        return np.asarray(
-            self.values - np.take_along_axis(self.lost, self.nearer, axis=1) + self.settled
-        )
 
 
 def without(subsets: FloatArray, c: IntArray) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -50,7 +51,9 @@ def from_utility(
     [1.167, 0.667, 3.167]
     """
     held = holdings(owners)
-    called_with = sample or own_sample(utility)
+    called_with = sample
+    if sample is None and type(utility).__module__.partition(".")[0] == "pydvl":
+        called_with = partial(import_module("pydvl.valuation.types").Sample, None)
 
     def worth(pools: BoolArray) -> FloatArray:
         return np.array([_worth(pool) for pool in pools], dtype=np.float64)
@@ -58,7 +61,7 @@ def from_utility(
     def _worth(pool: BoolArray) -> float:
         members = [held[name] for name, present in zip(held, pool, strict=True) if present]
         indices = np.sort(np.concatenate(members)) if members else np.array([], dtype=np.int64)
-        return float(utility(called_with(indices)))
+        return float(utility(indices if called_with is None else called_with(indices)))
 
     sizes: ArrayLike = [len(indices) for indices in held.values()]
     return CallableGame(
@@ -90,11 +93,3 @@ def holdings(owners: int | Mapping[str, Sequence[int]]) -> dict[str, IntArray]:
             f"Index {every[counts > 1][0]} belongs to two owners. Give every index to one of them."
         )
     return held
-
-
-def own_sample(utility: object) -> Callable[[IntArray], Any]:
-    """What a library's own utilities are called with."""
-    if type(utility).__module__.partition(".")[0] == "pydvl":
-        kind = import_module("pydvl.valuation.types").Sample
-        return lambda indices: kind(None, indices)
-    return lambda indices: indices

@@ -20,7 +20,7 @@ from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidOption
 from dushapley.games.model.encoding import input_tags
-from dushapley.games.model.scoring.metrics import ROW_METRICS, full_name
+from dushapley.games.model.scoring.scorer import ROW_METRICS, full_name
 from dushapley.validation import suggestion
 
 Task = Literal["classification", "regression"]

@@ -23,8 +23,8 @@ from dushapley.games.model.catalogue import (
     make_model,
 )
 from dushapley.games.model.encoding import Encoding, column_reader, encoding_pipeline, is_mixed
-from dushapley.games.model.scoring.metrics import full_name
-from dushapley.games.model.scoring.scorer import own_score, speaks, takes_columns
+from dushapley.games.model.scoring.abilities import own_score, speaks, takes_columns
+from dushapley.games.model.scoring.scorer import full_name
 from dushapley.games.rows import refuse_other_things
 from dushapley.validation import check_choice, refuse
 

@@ -10,12 +10,11 @@ import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Answers, Scores
+from dushapley.games.base import MOST_SCORES, Answers, Scores
 from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
 from dushapley.games.model.additive.model import Additive
 from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
-from dushapley.games.model.training import MOST_SCORES
 from dushapley.games.rows import blocks
 from dushapley.validation import is_number
 
@@ -28,8 +27,6 @@ FAR = 1e100
 """Features from here on have squares that sums cannot hold."""
 MASKS = 2**24
 """Marks of drawn rows that are held at a time: 16 MB."""
-MUCH = 1 / 8
-"""What is left of a sum of squares, at least, where rows are taken out of it."""
 FEW_BYTES, MANY_TIMES = 2**27, 8
 """Sums of all owners may take this much memory, or this many times that of the rows."""
 
@@ -144,10 +141,13 @@ class AdditivePath:
 
     def _sums(self, counts: IntArray, draws: IntArray) -> FloatArray:
         """Sums of drawn rows, shape (pools, numbers)."""
-        step = max(1, MASKS // len(self.features))
-        cuts = [slice(start, start + step) for start in range(0, len(counts), step)]
-        marked = ((counts[cut], self._marked(counts[cut], draws[cut])) for cut in cuts)
-        return np.stack([self._sum(*pool) for some in marked for pool in zip(*some, strict=True)])
+        step, sums = max(1, MASKS // len(self.features)), []
+        for start in range(0, len(counts), step):
+            some = slice(start, start + step)
+            for marks in self._marked(counts[some], draws[some]):
+                rows = self.features.take(np.flatnonzero(marks), axis=0)
+                sums.append(self.model.summed(rows))
+        return np.stack(sums)
 
     @cached_property
     def features(self) -> FloatArray:
@@ -165,24 +165,6 @@ class AdditivePath:
             if len(asked):
                 part[asked] = self.game.masks_of(j, counts[asked, j], draws[asked])
         return marks
-
-    def _sum(self, counts: IntArray, marks: BoolArray) -> FloatArray:
-        """Sum up the rows that are marked, or take the others out of a sum, if these are fewer.
-
-        Not where little would be left of it: that would lose digits.
-        """
-        order, vectors = self.summed
-        sizes = self.game.sizes[order].astype(np.int64)
-        drawn, powers = counts[order] > 0, self.model.powers
-        if powers is not None and 2 * counts.sum() > sizes[drawn].sum():
-            whole = vectors @ drawn.astype(np.float64)
-            left = whole - self._over(np.repeat(drawn, sizes) & ~marks)
-            if (left[powers] >= MUCH * whole[powers]).all():
-                return left
-        return self._over(marks)
-
-    def _over(self, marks: BoolArray) -> FloatArray:
-        return self.model.summed(self.features.take(np.flatnonzero(marks), axis=0))
 
     def marginals(self) -> SumsMarginals:
         """Every owner's marginal around a pool, from its sums."""

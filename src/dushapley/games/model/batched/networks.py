@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, Fractions, IntArray, Queries
-from dushapley.games.base import Answers, Outcome
+from dushapley.games.base import Answers, Outcome, average
 from dushapley.games.model.batched.membership import (
     Membership,
     batch_rows,
@@ -16,7 +16,6 @@ from dushapley.games.model.batched.membership import (
     memberships,
     places_of,
 )
-from dushapley.games.model.training import average
 from dushapley.games.rows import blocks
 
 if TYPE_CHECKING:
