@@ -492,8 +492,17 @@ def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
     For classes: every label, and the class frequencies of the test set. For numbers: mean and
     median of the test targets. These are the best constants of all the usual scores.
     """
-    tried = []
-    for constant in constants(scorer):
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    y, classes, tried = scorer.target.y, scorer.classes, []
+    rows = np.zeros((len(y), 1))
+    if classes is None:
+        constants = [DummyRegressor(strategy=name).fit(rows, y) for name in ("mean", "median")]
+    else:
+        labels: Iterable[Any] = classes if y.ndim == 1 else ()
+        constants = [constant_label(label, classes) for label in labels]
+        constants.insert(0, DummyClassifier(strategy="prior").fit(rows, y))
+    for constant in constants:
         try:
             tried.append((scorer.value(constant), constant))
         except InvalidGame:
@@ -516,19 +525,6 @@ def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
             "Pass empty= with a number, or 'zero'."
         )
     return scorer(best[1])
-
-
-def constants(scorer: Scorer) -> list[Any]:
-    """Models that always answer the same."""
-    from sklearn.dummy import DummyClassifier, DummyRegressor
-
-    y, classes = scorer.target.y, scorer.classes
-    rows = np.zeros((len(y), 1))
-    if classes is None:
-        return [DummyRegressor(strategy=name).fit(rows, y) for name in ("mean", "median")]
-    prior = DummyClassifier(strategy="prior").fit(rows, y)
-    labels: Iterable[Any] = classes if y.ndim == 1 else ()
-    return [prior, *(constant_label(label, classes) for label in labels)]
 
 
 def constant_label(label: Any, classes: Array) -> Any:
