@@ -19,7 +19,6 @@ from dushapley.data.rows import joined, take
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
 from dushapley.games.callables import PolicyGame
-from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
 from dushapley.games.policy import agreed
 from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
@@ -83,6 +82,8 @@ class RowsGame(Game):
             return None
         if self.owners.reduced is not None:
             return None  # sums have no neighbours
+        from dushapley.games.knn import DEFAULT_K, KNN_NOTE, knn_estimate
+
         estimate = knn_estimate(self.owners, self.X_test, self.y_test, DEFAULT_K)
         return replace(estimate, notes=(KNN_NOTE,))
 
@@ -163,6 +164,11 @@ class RowsGame(Game):
                 drawn = f"{counts[j]} {draw} {DRAWING}"
                 parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {drawn}")
         return sha256("\n".join(parts))
+
+
+def content_order(owners: Owners) -> list[int]:
+    """Owners in the order of their content; equal ones in the order given."""
+    return sorted(range(len(owners)), key=lambda j: (owners.hashes[j], j))
 
 
 def drawn_rows(draw: int | None, name: str, count: int, size: int) -> IntArray | slice:

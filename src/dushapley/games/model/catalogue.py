@@ -10,6 +10,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +20,6 @@ from dushapley.arrays import Array
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidOption
-from dushapley.games.model.encoding import input_tags
 from dushapley.games.model.scoring.scorer import ROW_METRICS, full_name
 from dushapley.validation import suggestion
 
@@ -264,6 +264,15 @@ def scaled_once(name: str, model: Any, owners: Owners | None) -> Any:
     rate = safe_rate(*map(model.scaled, blocks))
     two = len(np.unique(np.concatenate(owners.labels()))) == 2  # softmax halves their weights
     return model.set_params(learning_rate=rate, l2=(1 + two) / float(owners.sizes.sum()))
+
+
+def input_tags(model: Any) -> Any | None:
+    """What a model says of the rows that it takes, by scikit-learn's tags; older ones lack them."""
+    from sklearn.utils import get_tags
+
+    with suppress(AttributeError, TypeError):
+        return get_tags(model).input_tags
+    return None
 
 
 def made_from(path: str) -> Any:

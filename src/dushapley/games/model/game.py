@@ -26,9 +26,8 @@ from dushapley.games.model.additive.path import AdditivePath, additive_path
 from dushapley.games.model.batched.arithmetic import BACKENDS
 from dushapley.games.model.batched.networks import NetworkPath, network_path
 from dushapley.games.model.batched.path import BatchedPath, batched_path
-from dushapley.games.model.encoding import Encoding
+from dushapley.games.model.encoding import Encoding, prepare
 from dushapley.games.model.identity import Indescribable, describe, packages_of
-from dushapley.games.model.preparation import prepare
 from dushapley.games.model.scoring.abilities import refuse_unable, weight_option
 from dushapley.games.model.scoring.scorer import (
     Scorer,

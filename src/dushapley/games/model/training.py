@@ -170,7 +170,11 @@ def seeded_generators(seed: int) -> Iterator[None]:
     """
     before = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one is meant
     torch = sys.modules.get("torch")
-    with nullcontext() if torch is None else _forked(torch):
+    forked: Any = nullcontext()
+    if torch is not None:  # states of accelerators only where they are in use
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        forked = torch.random.fork_rng(devices=list(devices))
+    with forked:
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002
         if torch is not None:
@@ -180,12 +184,6 @@ def seeded_generators(seed: int) -> Iterator[None]:
         finally:
             random.setstate(before[0])
             np.random.set_state(before[1])  # noqa: NPY002
-
-
-def _forked(torch: Any) -> Any:
-    """Keeps the state of torch's generators; of accelerators only where they are in use."""
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    return torch.random.fork_rng(devices=list(devices))
 
 
 def behaviour(model: Any, *tables: Rows) -> list[Array]:
