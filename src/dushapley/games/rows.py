@@ -258,12 +258,12 @@ class DatasetGame(PolicyGame, RowsGame):
         repeats: int = 1,
         deterministic: bool | None = None,
     ) -> None:
-        if not isinstance(owners, Owners) or not callable(utility):
-            raise InvalidGame(
-                f"Found {type(owners).__name__} and {type(utility).__name__}; pass Owners "
-                "(ds.Owners.from_arrays({name: (X, y)})) and a function utility(X, y) -> number."
-            )
         super().__init__(owners)
+        if not callable(utility):
+            raise InvalidGame(
+                f"Found {type(utility).__name__} as the utility; pass a function utility(X, y) -> "
+                "number."
+            )
         check_choice(deterministic, "deterministic", (True, False, None))
         self.stated = deterministic
         # it may well train and test, and does not say how

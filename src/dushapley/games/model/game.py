@@ -34,14 +34,14 @@ from dushapley.games.model.scoring.scorer import (
     best_constant,
     constant_label,
     is_own_function,
+    own,
 )
 from dushapley.games.model.training import (
     Fresh,
     Trained,
+    fresh,
     known_chance,
     refuse_drifting,
-    seeded,
-    seeds_by_pool,
     train,
     voice_of,
 )
@@ -204,6 +204,7 @@ class ModelGame(RowsGame):
             )
         check_choice("empty" if at_least is None else at_least, "at_least", ("empty",))
         check_choice(backend, "backend", BACKENDS)
+        check_choice(deterministic, "deterministic", (True, False, None))
         check_choice(fast, "fast", (True, False))
         training = agreed(on_failure, timeout, memory, repeats)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
@@ -220,12 +221,13 @@ class ModelGame(RowsGame):
         self.nobody = empty_outcome(empty, self.scorer, self._makers[0])
         self._train_by(fast_path(self) if fast else None)
         sums = self.path is not None and self.path.cheap
-        said = known_chance(self.model, deterministic)
+        known = known_chance(self.model)
+        said = known if deterministic is None else deterministic
         if deterministic is None and said and is_own_function(self.scoring):
             said = None  # it may draw as well
         self.training = replace(self.training, deterministic=True if sums else said)
         self.notes = (*parts.notes, *self._notes())
-        if deterministic and not sums and known_chance(self.model) is not True:
+        if deterministic and not sums and not known:
             self.notes = (*self.notes, STATED)
         arithmetic = backend.partition(":")[0] if self.path is not None else "numpy"
         made_of = packages_of(self.model, self.scoring, sys.modules.get(arithmetic))
@@ -272,8 +274,7 @@ class ModelGame(RowsGame):
         return other
 
     def _maker(self, repeat: int) -> Fresh:
-        open_seeds = seeds_by_pool(self.model, repeated=self.training.repeats > 1 or repeat > 0)
-        return Fresh(seeded(self.model, self.seed, repeat), open_seeds)
+        return fresh(self.model, self.seed, repeat, repeated=self.training.repeats > 1)
 
     @property
     def is_endless(self) -> bool:
@@ -472,7 +473,7 @@ class Reseeded(DerivedGame):
 def empty_outcome(empty: Any, scorer: Scorer, make: Fresh) -> Outcome:
     """What nobody's data is worth."""
     if empty == "constant":
-        found = blind_score(scorer, make) if scorer.is_own else best_constant(scorer)
+        found = blind_score(scorer, make) if scorer.black_box is own else best_constant(scorer)
         return average([found])
     if empty == "zero":
         return Outcome(0.0)

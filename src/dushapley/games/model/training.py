@@ -40,8 +40,8 @@ MOST_ROWS = 2000
 """Rows on which two trainings of a pool are compared, of the test set and of the pool each."""
 
 
-def seeded(model: Any, seed: int, repeat: int) -> Any:
-    """A copy of the model in which every seed, nested ones too, is fixed.
+def fresh(model: Any, seed: int, repeat: int, *, repeated: bool) -> Fresh:
+    """A maker of copies of the model in which every seed, nested ones too, is fixed.
 
     Those left open are derived from the game's seed, the repeat and the parameter's name. Those
     that are set are those of the first training; repeats take others, or there would be nothing to
@@ -49,9 +49,9 @@ def seeded(model: Any, seed: int, repeat: int) -> Any:
     """
     from sklearn.base import clone
 
-    copy = clone(model)
-    unset = [name for name, state in random_states(copy).items() if state is None or repeat]
-    return copy.set_params(**derived_seeds(unset, f"{seed} {repeat}"))
+    unset = [name for name, state in random_states(model).items() if state is None or repeat]
+    template = clone(model).set_params(**derived_seeds(unset, f"{seed} {repeat}"))
+    return Fresh(template, seeds_by_pool(model, repeated=repeated or repeat > 0))
 
 
 def seeds_by_pool(model: Any, *, repeated: bool) -> tuple[str, ...]:
@@ -105,18 +105,12 @@ PLAIN = (type(None), bool, int, float, str, list, tuple, dict, np.ndarray, np.ge
 """Types of parameters that draw nothing; a function or a splitter might."""
 
 
-def known_chance(model: Any, said: bool | None = None) -> bool | None:
+def known_chance(model: Any) -> bool | None:
     """Whether another seed trains the same model; None: unknown.
 
-    What the user has `said` counts. It is known of this library's models, of scikit-learn's
-    where no part takes a seed or uses it, and of those that draw where a few pools may not show it.
+    It is known of this library's models, of scikit-learn's where no part takes a seed or uses it,
+    and of those that draw where a few pools may not show it.
     """
-    if said not in (None, True, False):
-        raise InvalidGame(
-            f"deterministic is {said!r}; pass True or False, or None where you do not know."
-        )
-    if said is not None:
-        return said
     parts = [model, *model.get_params(deep=True).values()]
     parts = [part for part in parts if hasattr(part, "get_params")]
     if all(map(_draws_nothing, parts)):

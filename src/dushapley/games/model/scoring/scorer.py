@@ -396,11 +396,6 @@ class Scorer:
         averaged = 1 if metric.response == "ranking" else len(rows)
         return float(1 / (averaged * rows[rows > 0].min())) if rows.any() else 0.0
 
-    @property
-    def is_own(self) -> bool:
-        """Whether it is the model's own score, which no other model has."""
-        return self.black_box is own
-
     def __call__(self, model: Any) -> tuple[float, FloatArray | None]:
         """The score of a fitted model, and its rows where they are known."""
         if self.metric is not None:
