@@ -199,8 +199,8 @@ def refuse_other_things(owners: Any, game: str) -> None:
     """Refuse what is not `Owners`: a mapping of arrays, say, is not checked yet."""
     if not isinstance(owners, Owners):
         raise InvalidGame(
-            f"{game} was given {type(owners).__name__} as its owners; it needs Owners. Make them "
-            "with ds.Owners.from_arrays({name: (X, y)}), from_frame or from_files."
+            f"{game} was given {type(owners).__name__} as its owners; pass Owners. Make them with "
+            "ds.Owners.from_arrays({name: (X, y)}), from_frame or from_files."
         )
 
 
