@@ -224,8 +224,7 @@ def from_utility(
     >>> ds.value(game, "exact").values.round(3).tolist()
     [1.167, 0.667, 3.167]
     """
-    held = holdings(owners)
-    called_with = sample
+    held, called_with = holdings(owners), sample
     if sample is None and type(utility).__module__.partition(".")[0] == "pydvl":
         called_with = partial(import_module("pydvl.valuation.types").Sample, None)
 
