@@ -18,7 +18,7 @@ import numpy as np
 import dushapley as ds
 from dushapley import guarantees as gu
 from dushapley.games import rational
-from dushapley.games.size import du as du_closed
+from dushapley.games.size import closed_forms as du_closed
 from dushapley.games.size import exact as size_values
 from size_vectors import KINDS, enumerated, trials
 

@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 
 import dushapley as ds
-from dushapley.games.nearest import knn_values
+from dushapley.games.knn import knn_values
 from tables import best_cpu_seconds, markdown, save
 
 

@@ -31,7 +31,8 @@ LIMITS = {"0 or 1": (500, 2.0), "any number": (500, 6.0)}
 def run(kind: str, owners: int, method: str, budget: int, ledger: Path | None) -> dict[str, float]:
     """One valuation in this process, and what it took."""
     import dushapley as ds
-    from dushapley.games.base import Answers, Game, Scores, Training
+    from dushapley.games.base import Answers, Game, Scores
+    from dushapley.games.policy import Training
 
     rng = np.random.default_rng(0)
     hardness, noise = rng.random(ROWS), rng.normal(size=4096 + ROWS)

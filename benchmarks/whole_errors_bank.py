@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import dushapley as ds
-from dushapley.games.base import Answers, Game, Outcome, Training
+from dushapley.games.base import Answers, Game, Outcome, average
 from dushapley.games.model.scoring.scorer import Scorer, best_constant, constant_label
-from dushapley.games.model.training import average
+from dushapley.games.policy import Training
 from whole_errors_cases import OWN_SCORES, Case, Data
 
 Said = dict[str, np.ndarray]

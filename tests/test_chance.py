@@ -34,7 +34,7 @@ from dushapley.engine.probes import probe_pools
 from dushapley.engine.value import Run
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.games import SmallMLP, SoftmaxRegression
-from dushapley.games.model.randomness import (
+from dushapley.games.model.training import (
     behaviour,
     known_chance,
     seeded_generators,

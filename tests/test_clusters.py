@@ -21,7 +21,7 @@ from dushapley.engine.executors import Executor, base, local, make_executor, wor
 from dushapley.engine.executors.base import Listed, Pace
 from dushapley.engine.executors.worker import ALIGNED, WorkerLost, pack
 from dushapley.games import Answers, Outcome
-from dushapley.games.model.training import of_another_limit
+from dushapley.games.policy import still_counts
 from extras import needs
 from faults import Faulty, faulty_game, fill_the_disk, sleepy_game, unimportable_game
 
@@ -439,9 +439,7 @@ def test_no_training_pays_for_the_imports_of_its_trainer() -> None:
 
 def test_another_limit_tries_again() -> None:
     def recalled(failure: str, **settings: Any) -> bool:
-        training = faulty_game(2, on_failure="empty", **settings).training
-        assert training is not None
-        return not of_another_limit(failure, training.limits)
+        return still_counts(failure, faulty_game(2, on_failure="empty", **settings).training)
 
     assert recalled("OutOfMemory: more than 5 MB", memory=5 * 10**6)
     assert not recalled("OutOfMemory: more than 5 MB", memory=10**9)

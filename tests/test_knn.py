@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.games.nearest import knn_values
+from dushapley.games.knn import knn_values
 from dushapley.games.rows import RowsGame
 
 

@@ -18,7 +18,8 @@ from hypothesis.extra.numpy import arrays
 import dushapley as ds
 from dushapley import errors
 from dushapley.engine.ledger import TABLES, at_most, packed, unpacked
-from dushapley.games.base import Answers, Game, Outcome, Training
+from dushapley.games.base import Answers, Game, Outcome
+from dushapley.games.policy import Training
 from dushapley.hashing import digest
 
 

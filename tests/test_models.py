@@ -18,8 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.errors import InvalidGame, LedgerRefused, SharedRows, UtilityFailed
-from dushapley.games.model import paths as fast
-from dushapley.games.model.training import MOST_SCORES, grouped
+from dushapley.games.base import MOST_SCORES, grouped
+from dushapley.games.model import game as fast
 
 RNG = np.random.default_rng(0)
 BETA = np.array([1.0, -1.0, 0.5])

@@ -136,7 +136,7 @@ def test_pydvl_utilities_get_pydvl_samples(monkeypatch: pytest.MonkeyPatch) -> N
 
     types = SimpleNamespace(Sample=sample)
     monkeypatch.setattr(
-        "dushapley.games.utilities.import_module", {"pydvl.valuation.types": types}.__getitem__
+        "dushapley.games.callables.import_module", {"pydvl.valuation.types": types}.__getitem__
     )
     theirs = type("ModelUtility", (Utility,), {"__module__": "pydvl.valuation.utility"})
     v = ds.value(ds.games.from_utility(theirs(), 4), "exact")

@@ -23,7 +23,7 @@ from dushapley.games import (
     saturating,
 )
 from dushapley.games.size import bounds as size_strata
-from dushapley.games.size import du as du_closed
+from dushapley.games.size import closed_forms as du_closed
 from dushapley.games.size import exact as size_values
 
 ENUMERATE = {"by": "enumeration"}

@@ -18,8 +18,7 @@ import dushapley as ds
 from dushapley.estimators.calibration import student
 from dushapley.games import Regressogram
 from dushapley.games.model.scoring.jackknife import GROUPS
-from dushapley.games.model.scoring.metrics import ROW_METRICS
-from dushapley.games.model.scoring.scorer import Scorer
+from dushapley.games.model.scoring.scorer import ROW_METRICS, Scorer
 from dushapley.report import summarize
 from dushapley.results.influence import influence_error
 from dushapley.results.uncertainty import half_width, remedy

@@ -13,7 +13,7 @@ import pytest
 
 import dushapley as ds
 from dushapley.errors import InvalidSettlement
-from dushapley.games.base import Training
+from dushapley.games.policy import Training
 from dushapley.settlement.comparison import first_difference
 from dushapley.settlement.settlement import seal
 from dushapley.settlement.verification import file_hashes, verify

@@ -88,7 +88,7 @@ class BoostedTreesGame(RowsGame):
         self.xp = self.numbers.xp
         self.take = np.take_along_axis if self.xp is np else self.xp.take_along_dim
         X = np.concatenate([owners.X[j] for j in self.order])
-        targets = np.concatenate([self._target(j) for j in self.order])
+        targets = np.concatenate([self.labels[j] for j in self.order])
         edges = quantile_edges(X, self.boosting.bins)
         codes = codes_of(X, edges)
         self.test_codes = self.numbers.index(codes_of(X_test, edges).T)

@@ -45,7 +45,7 @@ class ClassifierGame(RowsGame):
         block: int = 4096,
     ) -> None:
         super().__init__(owners)
-        codes = [self._target(j).astype(np.int64) for j in range(self.n_players)]
+        codes = [self.labels[j].astype(np.int64) for j in range(self.n_players)]
         self.n_classes = 1 + max(int(y_test.max()), *(int(c.max()) for c in codes))
         self.numbers = numbers_for(device, self.precision)
         self.program = Program(

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.owners import Owners
-from dushapley.games.nearest import DEFAULT_K
+from dushapley.games.knn import DEFAULT_K
 
 
 def knn_point_sums(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K) -> FloatArray:

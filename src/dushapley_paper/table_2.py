@@ -13,8 +13,8 @@ import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
 from dushapley.engine.value import value
+from dushapley.games.knn import knn_values
 from dushapley.games.model.batched.recipe import Recipe
-from dushapley.games.nearest import knn_values
 from dushapley_paper.accuracy import du_evaluations
 from dushapley_paper.cases import TABLES, TableMissing, device_name, gpu
 from dushapley_paper.classifiers import ManyOwnersGame

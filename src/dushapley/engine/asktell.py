@@ -29,7 +29,8 @@ from dushapley.engine.plan import Plan
 from dushapley.engine.transcript import Transcript
 from dushapley.errors import InvalidOption, ProtocolViolated
 from dushapley.estimators.method import Method
-from dushapley.games.base import Answers, Outcome, Training
+from dushapley.games.base import Answers, Outcome
+from dushapley.games.policy import Training
 from dushapley.hashing import package_version, sha256
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.schema import (

@@ -40,7 +40,8 @@ from dushapley.engine.plan import Plan
 from dushapley.engine.transcript import Transcript
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.estimators.exact import coalition_weights
-from dushapley.games.base import Scores, Training
+from dushapley.games.base import Scores
+from dushapley.games.policy import Training
 from dushapley.protocol import Estimate
 from dushapley.results.influence import covariance_of, influence_error
 from dushapley.results.uncertainty import MOST_JOINT, std_errors_of, variances_of, with_errors

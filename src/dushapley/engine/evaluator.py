@@ -26,9 +26,9 @@ from dushapley.engine.plan import Plan, trainings_each
 from dushapley.engine.probes import Probes, Task, no_pools, together
 from dushapley.engine.progress import Progress
 from dushapley.engine.transcript import Transcript
-from dushapley.errors import LedgerUnreadable, ProtocolViolated, UtilityFailed
-from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored
-from dushapley.games.model.training import of_another_limit
+from dushapley.errors import LedgerUnreadable, ProtocolViolated
+from dushapley.games.base import Answers, Game, Outcome, Scores, is_scored
+from dushapley.games.policy import Training, nobody_failed, still_counts
 from dushapley.games.rows import blocks
 from dushapley.protocol import Ask, Estimate
 from dushapley.results.influence import influence_error
@@ -176,10 +176,7 @@ class Evaluator:
         """Whether what was stored counts today: failures follow today's policy and limits."""
         if found is None or found.failure is None:
             return found is not None
-        training = self.game.training
-        if training is None or training.on_failure == "raise":
-            return False
-        return not of_another_limit(found.failure, training.limits)
+        return still_counts(found.failure, self.game.training)
 
     def take(self) -> Numbered | None:
         """The next block to compute, taking rounds ahead to fill it; None: none for now."""
@@ -245,11 +242,7 @@ class Evaluator:
         refuse_non_finite(task.queries, known, self.game.names)
         for place in answers.failures:
             if task.numbers[place] == 0:
-                raise UtilityFailed(
-                    f"The utility of nobody's data failed with {answers.failures[place]}, so that "
-                    "no failure can count as it. Give nobody's data a number (empty=...), or pass "
-                    "on_failure='raise'."
-                )
+                raise nobody_failed(answers.failures[place])
         self._record(
             [self.transcript.keys[n] for n in task.numbers.tolist()], task.queries, answers
         )

@@ -11,7 +11,7 @@ from dushapley.protocol import Conversation, Problem
 def knn(problem: Problem) -> Conversation:
     """Exact values of the K-nearest-neighbour game on the owners' rows, K = 5.
 
-    The game answers by its own formula, see `dushapley.games.nearest.knn_values`; a game without
+    The game answers by its own formula, see `dushapley.games.knn.knn_values`; a game without
     rows and a test set is refused before anything is paid. For another K, make a `KNNGame`.
 
     Cost: no evaluation. Of a `KNNGame` these are the Shapley values; of any other game with rows

@@ -18,13 +18,13 @@ from dushapley.federated.schema import Table
 from dushapley.federated.sums import summed_owners
 from dushapley.federated.traffic import bytes_each, in_words
 from dushapley.federated.transport import Transport
-from dushapley.games.base import Answers, Outcome, Training
+from dushapley.games.base import Answers, Outcome, average
 from dushapley.games.model.batched.recipe import Optimizer, Recipe, Steps
 from dushapley.games.model.batched.reference import SoftmaxRegression
 from dushapley.games.model.catalogue import in_words as described
 from dushapley.games.model.game import LIFTED, ModelGame
 from dushapley.games.model.scoring.scorer import Scorer, best_constant
-from dushapley.games.model.training import average
+from dushapley.games.policy import Training
 from dushapley.games.rows import RowsGame, blocks
 from dushapley.hashing import content_hash, digest
 from dushapley.protocol import Estimate

@@ -2,14 +2,15 @@
 
 from importlib import import_module
 
-from dushapley.games.base import Answers, Game, Outcome, Scores, TableGame, Training
-from dushapley.games.callables import CallableGame, as_game
+from dushapley.games.base import Answers, Game, Outcome, Scores, TableGame
+from dushapley.games.callables import CallableGame, as_game, from_utility
 from dushapley.games.classic import ClassicGame, airport, glove, voting
 from dushapley.games.derived import DerivedGame
 from dushapley.games.knn import KNNGame
 from dushapley.games.many.streamed import StreamedGame
 from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
+from dushapley.games.policy import Training
 from dushapley.games.rows import DatasetGame, RowsGame
 from dushapley.games.size.curves import (
     LearningCurve,
@@ -25,7 +26,6 @@ from dushapley.games.size.regression import (
     epsilon_from_gamma,
     gamma_from_privacy,
 )
-from dushapley.games.utilities import from_utility
 from dushapley.hashing import digest
 
 _MODELS = {

@@ -7,20 +7,27 @@ between takes that part of them. A coalition is a row of zeros and ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
-from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
+from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery
 from dushapley.games.many.marginals import Marginals
+from dushapley.games.policy import Training, counted_failure, nobody_failed
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.terminal import printable
 from dushapley.validation import check_names, check_sizes, is_partial, pool_name
+
+LEAST = 1e-4
+"""Part of the variance of repeats that is theirs at least, however lucky the test rows are."""
+MOST_SCORES = 2048
+"""Entries kept of a score that is known test row by test row: at most 16 KB a training."""
 
 
 class Scores:
@@ -97,7 +104,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers(Sequence[Outcome]):
+class Answers:
     """What some pools came to.
 
     Attributes
@@ -131,11 +138,13 @@ class Answers(Sequence[Outcome]):
             return found
         if isinstance(found, np.ndarray):
             return cls(np.asarray(found, dtype=np.float64))
-        known = [o.scores for o in found if o.scores is not None]
         spreads = [np.nan if o.spread is None else o.spread for o in found]
+        rows = max((len(o.scores) for o in found if o.scores is not None), default=0)
+        unknown = np.full(rows, np.nan)
+        scores = [unknown if o.scores is None else o.scores for o in found]
         return cls(
             np.array([o.value for o in found], dtype=np.float64),
-            Scores(_stacked(found, len(known[0]))) if known else None,
+            Scores(np.stack(scores)) if rows else None,
             {place: o.failure for place, o in enumerate(found) if o.failure is not None},
             None if np.isnan(spreads).all() else np.array(spreads),
         )
@@ -143,15 +152,10 @@ class Answers(Sequence[Outcome]):
     def __len__(self) -> int:
         return len(self.values)
 
-    @overload
-    def __getitem__(self, place: int) -> Outcome: ...
+    def __iter__(self) -> Iterator[Outcome]:
+        return map(self.__getitem__, range(len(self)))
 
-    @overload
-    def __getitem__(self, place: slice) -> list[Outcome]: ...
-
-    def __getitem__(self, place: int | slice) -> Outcome | list[Outcome]:
-        if isinstance(place, slice):
-            return [self[k] for k in range(*place.indices(len(self)))]
+    def __getitem__(self, place: int) -> Outcome:
         scores = None if self.scores is None else self.scores.matrix()[place]
         known = scores is not None and not np.isnan(scores).any()
         spread = np.nan if self.spread is None else float(self.spread[place])
@@ -161,68 +165,6 @@ class Answers(Sequence[Outcome]):
             scores if known else None,
             None if np.isnan(spread) else spread,
         )
-
-
-def _stacked(found: Sequence[Outcome], rows: int) -> FloatArray:
-    """Scores of outcomes, one row each; not numbers where one has none."""
-    return np.stack([np.full(rows, np.nan) if o.scores is None else o.scores for o in found])
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a training may take at most.
-
-    Attributes
-    ----------
-    timeout
-        Seconds of one training.
-    memory
-        Bytes that trainings may take beyond the data itself.
-    trainings
-        Trainings that one question costs.
-    """
-
-    timeout: float | None = None
-    memory: int | None = None
-    trainings: int = 1
-
-    @property
-    def any(self) -> bool:
-        """Whether there is any limit."""
-        return self.timeout is not None or self.memory is not None
-
-    def seconds(self, questions: int) -> float:
-        """Seconds that so many questions may take."""
-        assert self.timeout is not None
-        return self.timeout * self.trainings * questions
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """How a game's utilities come about, where they are more than arithmetic.
-
-    Attributes
-    ----------
-    limits
-        The most that a training may take; the executor sees to it.
-    repeats
-        Trainings of each pool, of which its utility is the mean.
-    deterministic
-        Whether training has no error, since another seed would train the same models. None:
-        unknown; the engine compares a few pools under other seeds (see `Game.reseeded`).
-    on_failure
-        What a training that fails counts as: an error ("raise"), or u(nobody) ("empty").
-    shift
-        How far one test row may move a utility, 0 where that is not known; None where utilities
-        are no scores on a test set. Where they are, its error is unknown unless answers have
-        scores by row.
-    """
-
-    limits: Limits = Limits()
-    repeats: int = 1
-    deterministic: bool | None = None
-    on_failure: str = "raise"
-    shift: float | None = None
 
 
 class Game(ABC):
@@ -313,11 +255,7 @@ class Game(ABC):
         if failed:
             nobody = Answers.of(self.evaluate(np.zeros((1, self.n_players), dtype=np.bool_), None))
             if nobody.failures:
-                raise UtilityFailed(
-                    f"The utility of nobody's data failed with {nobody.failures[0]}, so that no "
-                    "failure can count as it. Give nobody's data a number (empty=...), or pass "
-                    "on_failure='raise'."
-                )
+                raise nobody_failed(nobody.failures[0])
             answers.values[failed] = nobody.values
         return answers.values
 
@@ -329,15 +267,8 @@ class Game(ABC):
         self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
     ) -> Answers:
         """What pools count as whose training failed: an error, or u(nobody), by policy."""
-        if self.training is None or self.training.on_failure == "raise":
-            if isinstance(error, UtilityFailed):
-                raise error
-            raise UtilityFailed(
-                f"The utility of {pool_name(queries[0], self.names)} failed with "
-                f"{type(error).__name__}: {error}. {cure or 'Mend the model or the data'}, or pass "
-                f"on_failure='empty' to count such pools as u(nobody).{hint}"
-            ) from error
-        cause = failure_cause(error)
+        pool = pool_name(queries[0], self.names)
+        cause = counted_failure(self.training, pool, error, cure, hint)
         unknown = np.full(len(queries), np.nan)
         return Answers(unknown, failures=dict.fromkeys(range(len(queries)), cause))
 
@@ -434,16 +365,65 @@ def is_scored(game: Game) -> bool:
     return game.training is not None and game.training.shift is not None
 
 
-def failure_cause(error: BaseException) -> str:
-    """A failure in one line that is equal for equal causes."""
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
-
-
 def _each_row(matrix: np.ndarray[Any, Any]) -> list[bytes]:
     """Bytes of every row."""
     width = matrix.shape[1] * matrix.itemsize
     names: list[bytes] = np.ascontiguousarray(matrix).view(f"V{width}").ravel().tolist()
     return names
+
+
+def average(scored: list[tuple[float, FloatArray | None]]) -> Outcome:
+    """Mean of repeated trainings, their rows and their spread."""
+    values = np.array([value for value, _ in scored])
+    rows = [row for _, row in scored if row is not None]
+    mean = float(values.mean()) if len(values) > 1 else scored[0][0]
+    if not np.isfinite(mean):
+        raise ArithmeticError(f"the score is {mean}")
+    return Outcome(
+        mean,
+        scores=grouped(np.mean(rows, axis=0) if len(rows) > 1 else rows[0]) if rows else None,
+        spread=_spread(values, rows) if len(values) > 1 else None,
+    )
+
+
+def _spread(values: FloatArray, rows: list[FloatArray]) -> float:
+    """Standard deviation of repeats; of equal ones it is 0, not what rounding makes of it.
+
+    Without what repeats differ in by the luck of these test rows (the interaction of an analysis
+    of variance), which the error of the test set counts already.
+    """
+    if not (values != values[0]).any():
+        return 0.0
+    variance = float(values.var(ddof=1))
+    if len(rows) == len(values) and rows[0].ndim == 1 and len(rows[0]) > 1:
+        away = np.array(rows) - np.mean(rows, axis=0)
+        away -= away.mean(axis=1, keepdims=True)
+        n = away.shape[1]
+        luck = float((away**2).sum()) / ((len(values) - 1) * (n - 1) * n)
+        variance = max(variance - luck, LEAST * variance)
+    return float(np.sqrt(variance))
+
+
+def grouped(rows: FloatArray, most: int = MOST_SCORES) -> FloatArray:
+    """Scores of test rows, or of at most `most` random groups of them; columns are kept apart.
+
+    A group's entry is m + (n_g·G/n)(m_g − m), m the mean, m_g and n_g mean and rows of the group:
+    same mean as the rows, and the mean's standard error is still that of independent entries.
+    """
+    if len(rows) <= most:
+        return rows
+    order, starts = _groups(len(rows), most)
+    mean = rows.mean(axis=0)
+    sums = np.add.reduceat((rows - mean)[order], starts, axis=0)
+    return np.asarray(mean + sums * (most / len(rows)))
+
+
+@lru_cache(maxsize=8)
+def _groups(rows: int, groups: int) -> tuple[IntArray, IntArray]:
+    """Rows in the order of their random groups, the same for all pools, and where groups begin."""
+    group = np.random.default_rng(0).permutation(rows) % groups
+    order = np.argsort(group, kind="stable")
+    return order, np.searchsorted(group[order], np.arange(groups))
 
 
 class TableGame(Game):

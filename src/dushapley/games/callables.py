@@ -1,20 +1,73 @@
-"""Functions of boolean matrices as games: one's own, or shapiq's."""
+"""Functions as games: of boolean matrices, as shapiq's are, or of sets of indices, as pyDVL's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Literal
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from functools import partial
+from importlib import import_module
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Answers, Game
-from dushapley.games.policy import PolicyGame
-from dushapley.hashing import digest
+from dushapley.games.base import Answers, Game, Outcome, average
+from dushapley.games.model.training import seeded_generators
+from dushapley.games.policy import Training, agreed, time_limit
+from dushapley.hashing import digest, whole_number
 from dushapley.validation import check_whole, pool_name
+
+
+class PolicyGame(Game):
+    """A game whose pools are answered one by one, by a function that may fail.
+
+    Subclasses write `answer`, and set `training` when they are made.
+    """
+
+    training: Training
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing was agreed, so that pools may be asked as they come."""
+        plain = self.training.on_failure == "raise" and not self.training.limits.any
+        return plain and self.training.repeats == 1
+
+    @property
+    def averaged(self) -> tuple[int, ...]:
+        """What repeats add to the key of a pool: other numbers than a single answer."""
+        return () if self.training.repeats == 1 else (self.training.repeats,)
+
+    @abstractmethod
+    def answer(self, query: BoolArray, draw: int | None) -> float:
+        """The utility of one pool, asked once."""
+
+    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+        """Each pool by itself; without any policy a number is a number, even if it is not one."""
+        ids = [None] * len(queries) if draws is None else draws.tolist()
+        pools = list(zip(queries, ids, strict=True))
+        if self.is_plain:
+            return Answers(np.array([self.answer(query, draw) for query, draw in pools]))
+        return Answers.of([self._outcome(query, draw) for query, draw in pools])
+
+    def _outcome(self, query: BoolArray, draw: int | None) -> Outcome:
+        key = self.keys(query[None], None if draw is None else np.array([draw]))[0].hex()
+        names = [f"{repeat} {key}" for repeat in range(self.training.repeats)]
+        try:
+            return average([(self._once(query, draw, name), None) for name in names])
+        except InvalidGame:
+            raise
+        except (Exception, SystemExit) as error:
+            return self.failed(query[None], error)[0]
+
+    def _once(self, query: BoolArray, draw: int | None, name: str) -> float:
+        seconds, alone = self.training.limits.timeout, self.training.repeats == 1
+        seeded = nullcontext() if alone else seeded_generators(whole_number(name, 4))
+        limited = nullcontext() if seconds is None else time_limit(seconds)
+        with seeded, limited:
+            return self.answer(query, draw)
 
 
 class CallableGame(PolicyGame):
@@ -74,7 +127,7 @@ class CallableGame(PolicyGame):
             )
         self._set_owners(sizes, names, check_whole(n_players, "n_players"))
         self.function, self.cheap = function, cheap
-        self._agree(on_failure, timeout, memory, repeats)
+        self.training = agreed(on_failure, timeout, memory, repeats, deterministic=repeats == 1)
         self.block = 1 if self.training.limits.any else check_whole(block, "block")
         if fingerprint is not None:
             self.fingerprint = digest("callable", fingerprint, self.n_players, *self.averaged)
@@ -134,3 +187,82 @@ def as_game(game: object, n_players: int | None = None) -> Game:
             "(or use CallableGame(function, n_players))."
         )
     return CallableGame(game, known)
+
+
+def from_utility(
+    utility: Callable[[Any], float],
+    owners: int | Mapping[str, Sequence[int]],
+    *,
+    sample: Callable[[IntArray], Any] | None = None,
+    fingerprint: str | None = None,
+) -> CallableGame:
+    """The game of a utility that is called on a set of indices, as pyDVL's are.
+
+    A pool is worth u(union of its owners' indices): one call of the utility. Owners may be single
+    data points, or own several.
+
+    Parameters
+    ----------
+    utility
+        Any callable that takes indices and gives a number. It must know what no index is worth.
+    owners
+        Indices by owner's name, none of them twice; or a number I, for owners who have one index
+        each, 0 to I−1.
+    sample
+        What the utility is called with, made from the indices in ascending order. None: the
+        indices; for a utility of pyDVL, its own `Sample` of them.
+    fingerprint
+        As in `dushapley.CallableGame`: names the utility, which a ledger needs.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> rows = [3.0, 1.0, 2.0, 5.0]
+    >>> game = ds.games.from_utility(
+    ...     lambda indices: max((rows[i] for i in indices), default=0.0),
+    ...     {"north": [0, 1], "south": [2], "west": [3]})
+    >>> ds.value(game, "exact").values.round(3).tolist()
+    [1.167, 0.667, 3.167]
+    """
+    held, called_with = holdings(owners), sample
+    if sample is None and type(utility).__module__.partition(".")[0] == "pydvl":
+        called_with = partial(import_module("pydvl.valuation.types").Sample, None)
+
+    def worth(pools: BoolArray) -> FloatArray:
+        return np.array([_worth(pool) for pool in pools], dtype=np.float64)
+
+    def _worth(pool: BoolArray) -> float:
+        members = [held[name] for name, present in zip(held, pool, strict=True) if present]
+        indices = np.sort(np.concatenate(members)) if members else np.array([], dtype=np.int64)
+        return float(utility(indices if called_with is None else called_with(indices)))
+
+    sizes: ArrayLike = [len(indices) for indices in held.values()]
+    return CallableGame(
+        worth, len(held), sizes, names=tuple(held), fingerprint=fingerprint, block=1
+    )
+
+
+def holdings(owners: int | Mapping[str, Sequence[int]]) -> dict[str, IntArray]:
+    """Indices by owner, each held by one of them."""
+    if isinstance(owners, Mapping):
+        held = {str(name): np.asarray(list(mine)) for name, mine in owners.items()}
+    elif isinstance(owners, int) and not isinstance(owners, bool) and owners > 0:
+        held = {f"index {i}": np.array([i]) for i in range(owners)}
+    else:
+        raise InvalidGame(
+            f"The owners are {owners!r:.60}; a number of owners with an index each is needed, or "
+            "indices by owner's name: {'north': [0, 1], 'south': [2]}."
+        )
+    empty = [name for name, mine in held.items() if mine.ndim != 1 or mine.dtype.kind not in "iu"]
+    if empty or not held:
+        raise InvalidGame(
+            f"Owner {empty[0]!r} does not hold a list of whole numbers."
+            if empty
+            else "There are no owners: give indices by owner's name."
+        )
+    every, counts = np.unique(np.concatenate(list(held.values())), return_counts=True)
+    if (counts > 1).any():
+        raise InvalidGame(
+            f"Index {every[counts > 1][0]} belongs to two owners. Give every index to one of them."
+        )
+    return held

@@ -1,95 +1,196 @@
-"""Games of somebody's function: what counts when it fails, takes too long, or is left to chance."""
+"""What a failed training counts as, and the limits of time and memory under which it fails."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from contextlib import nullcontext
-from typing import Literal
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
 
-import numpy as np
-
-from dushapley.arrays import BoolArray, IntArray, Queries
 from dushapley.errors import InvalidGame, UtilityFailed
-from dushapley.games.base import Answers, Game, Limits, Outcome, Training
-from dushapley.games.model import training
-from dushapley.games.model.randomness import seeded_generators
-from dushapley.hashing import whole_number
-from dushapley.validation import check_choice, check_whole
+from dushapley.validation import check_choice, check_whole, is_number, is_whole, refuse
+
+LONGEST = 1e8
+"""Seconds that an alarm can wait, and then some: three years."""
 
 
-class PolicyGame(Game):
-    """A game whose pools are answered one by one, by a function that may fail.
+class TimedOut(Exception):
+    """A training took longer than it may."""
 
-    Subclasses write `answer`, and call `_agree` when they are made.
+
+class OutOfMemory(Exception):
+    """A training took more memory than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a training may take at most.
+
+    Attributes
+    ----------
+    timeout
+        Seconds of one training.
+    memory
+        Bytes that trainings may take beyond the data itself.
+    trainings
+        Trainings that one question costs.
     """
 
-    training: Training
-
-    def _agree(
-        self,
-        on_failure: Literal["raise", "empty"],
-        timeout: float | None,
-        memory: int | None,
-        repeats: int,
-        *,
-        deterministic: bool = True,
-        shift: float | None = None,
-    ) -> None:
-        """Check what was agreed, and keep it."""
-        check_choice(on_failure, "on_failure", ("raise", "empty"))
-        limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
-        training.refuse_impossible(limits)
-        chance = deterministic and limits.trainings == 1
-        self.training = Training(limits, limits.trainings, chance, on_failure, shift)
+    timeout: float | None = None
+    memory: int | None = None
+    trainings: int = 1
 
     @property
-    def is_plain(self) -> bool:
-        """Whether nothing was agreed, so that pools may be asked as they come."""
-        agreed = self.training
-        return agreed.on_failure == "raise" and not agreed.limits.any and agreed.repeats == 1
+    def any(self) -> bool:
+        """Whether there is any limit."""
+        return self.timeout is not None or self.memory is not None
 
-    @property
-    def averaged(self) -> tuple[int, ...]:
-        """What repeats add to the key of a pool: other numbers than a single answer."""
-        return () if self.training.repeats == 1 else (self.training.repeats,)
-
-    @abstractmethod
-    def answer(self, query: BoolArray, draw: int | None) -> float:
-        """The utility of one pool, asked once."""
-
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
-        """Each pool by itself; without any policy a number is a number, even if it is not one."""
-        ids = [None] * len(queries) if draws is None else draws.tolist()
-        pools = list(zip(queries, ids, strict=True))
-        if self.is_plain:
-            return Answers(np.array([self.answer(query, draw) for query, draw in pools]))
-        return Answers.of([self._outcome(query, draw) for query, draw in pools])
-
-    def _outcome(self, query: BoolArray, draw: int | None) -> Outcome:
-        try:
-            return self._average(query, draw)
-        except InvalidGame:
-            raise
-        except (Exception, SystemExit) as error:
-            inner, memory = _cause(error), self.training.limits.memory
-            if isinstance(inner, MemoryError) and memory is not None:
-                error = inner = training.out_of_memory(memory)
-            raising = self.training.on_failure == "raise"
-            return self.failed(query[None], error if raising else inner)[0]
-
-    def _average(self, query: BoolArray, draw: int | None) -> Outcome:
-        key = self.keys(query[None], None if draw is None else np.array([draw]))[0].hex()
-        names = [f"{repeat} {key}" for repeat in range(self.training.repeats)]
-        return training.average([(self._once(query, draw, name), None) for name in names])
-
-    def _once(self, query: BoolArray, draw: int | None, name: str) -> float:
-        alone = self.training.repeats == 1
-        seeded = nullcontext() if alone else seeded_generators(whole_number(name, 4))
-        with seeded, training.time_limit(self.training.limits.timeout):
-            return self.answer(query, draw)
+    def seconds(self, questions: int) -> float:
+        """Seconds that so many questions may take."""
+        assert self.timeout is not None
+        return self.timeout * self.trainings * questions
 
 
-def _cause(error: BaseException) -> BaseException:
-    """What happened, without our own words around it."""
-    inner = error.__cause__
-    return inner if isinstance(error, UtilityFailed) and inner is not None else error
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a game's utilities come about, where they are more than arithmetic.
+
+    Attributes
+    ----------
+    limits
+        The most that a training may take; the executor sees to it.
+    repeats
+        Trainings of each pool, of which its utility is the mean.
+    deterministic
+        Whether training has no error, since another seed would train the same models. None:
+        unknown; the engine compares a few pools under other seeds (see `Game.reseeded`).
+    on_failure
+        What a training that fails counts as: an error ("raise"), or u(nobody) ("empty").
+    shift
+        How far one test row may move a utility, 0 where that is not known; None where utilities
+        are no scores on a test set. Where they are, its error is unknown unless answers have
+        scores by row.
+    """
+
+    limits: Limits = Limits()
+    repeats: int = 1
+    deterministic: bool | None = None
+    on_failure: str = "raise"
+    shift: float | None = None
+
+
+def counted_failure(
+    training: Training | None, pool: str, error: BaseException, cure: str = "", hint: str = ""
+) -> str:
+    """Cause of a failure that counts as u(nobody); raise where a failure is an error.
+
+    Causes are told without our own words around them, and a lack of memory by its limit.
+    """
+    policy = training or Training()
+    cause = (isinstance(error, UtilityFailed) and error.__cause__) or error
+    if isinstance(cause, MemoryError) and policy.limits.memory is not None:
+        error = cause = out_of_memory(policy.limits.memory)
+    if policy.on_failure == "empty":
+        return failure_cause(cause)
+    if isinstance(error, UtilityFailed):
+        raise error
+    raise UtilityFailed(
+        f"The utility of {pool} failed with {type(error).__name__}: {error}. "
+        f"{cure or 'Mend the model or the data'}, or pass on_failure='empty' to count such pools "
+        f"as u(nobody).{hint}"
+    ) from error
+
+
+def nobody_failed(cause: str) -> UtilityFailed:
+    """The error where u(nobody), as which failures count, is unknown itself."""
+    return UtilityFailed(
+        f"The utility of nobody's data failed with {cause}, so that no failure can count as it. "
+        "Give nobody's data a number (empty=...), or pass on_failure='raise'."
+    )
+
+
+def still_counts(cause: str, training: Training | None) -> bool:
+    """Whether a stored failure counts today: under today's policy and limits."""
+    if training is None or training.on_failure == "raise":
+        return False
+    limits = training.limits
+    late = limits.timeout and failure_cause(timed_out(limits.timeout))
+    large = limits.memory and failure_cause(out_of_memory(limits.memory))
+    limited = cause.startswith((TimedOut.__name__, OutOfMemory.__name__))
+    return not limited or cause in (late, large)
+
+
+def failure_cause(error: BaseException) -> str:
+    """A failure in one line that is equal for equal causes."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def out_of_memory(size: int) -> OutOfMemory:
+    """The failure of a training that was given so many bytes."""
+    return OutOfMemory(f"more than {size / 1e6:g} MB")
+
+
+def timed_out(seconds: float) -> TimedOut:
+    """The failure of a training that was given so many seconds."""
+    return TimedOut(f"no result within {seconds:g} s")
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TimedOut` inside the block once its time is up.
+
+    Works by an alarm signal: the training is interrupted when it next returns to Python, so a
+    single call into compiled code is not cut short.
+    """
+
+    def ring(_number: int, _frame: object) -> None:
+        raise timed_out(seconds)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def agreed(
+    on_failure: str,
+    timeout: float | None,
+    memory: int | None,
+    repeats: int,
+    *,
+    deterministic: bool | None = None,
+    shift: float | None = None,
+) -> Training:
+    """How a game trains; refuse limits that make no sense, or that cannot be kept here."""
+    check_choice(on_failure, "on_failure", ("raise", "empty"))
+    timed, sized = timeout is not None, memory is not None
+    alarm = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+    refuse(
+        InvalidGame,
+        (
+            timed and not is_number(timeout, above=0, most=LONGEST),
+            f"timeout is {timeout!r}; it must be a positive number of seconds (at most "
+            f"{LONGEST:g}), or None for no limit.",
+        ),
+        (
+            timed and not alarm,
+            "timeout= works by an alarm signal, which exists only on Unix and in the main thread. "
+            "Leave it out here, or run in workers (n_jobs=2).",
+        ),
+        (
+            sized and not is_whole(memory, least=1),
+            f"memory is {memory!r}; it must be a positive whole number of bytes, or None.",
+        ),
+        (
+            sized and (sys.platform != "linux" or find_spec("resource") is None),
+            "memory= needs Linux, which can refuse memory to a process. Leave it out here.",
+        ),
+    )
+    limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
+    return Training(limits, limits.trainings, deterministic, on_failure, shift)

@@ -18,8 +18,8 @@ from dushapley.data.owners import Owners
 from dushapley.data.rows import joined, take
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Game
-from dushapley.games.nearest import DEFAULT_K, KNN_NOTE, content_order, knn_estimate
-from dushapley.games.policy import PolicyGame
+from dushapley.games.callables import PolicyGame
+from dushapley.games.policy import agreed
 from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, pool_name
@@ -59,7 +59,7 @@ class RowsGame(Game):
         self._set_owners(owners.sizes, owners.names)
         seen: Counter[str] = Counter()
         self.ranks = [(seen[h], seen.update((h,)))[0] for h in owners.hashes]
-        self.order = content_order(owners)
+        self.order, self.labels = content_order(owners), owners.labels()
         # what each whole owner writes into the name of a pool
         self._lines = np.array([f"{owners.hashes[j]}\n".encode() for j in self.order])
 
@@ -82,6 +82,8 @@ class RowsGame(Game):
             return None
         if self.owners.reduced is not None:
             return None  # sums have no neighbours
+        from dushapley.games.knn import DEFAULT_K, KNN_NOTE, knn_estimate
+
         estimate = knn_estimate(self.owners, self.X_test, self.y_test, DEFAULT_K)
         return replace(estimate, notes=(KNN_NOTE,))
 
@@ -111,19 +113,22 @@ class RowsGame(Game):
 
     def pool(self, counts: IntArray, draw: int | None) -> tuple[Rows, Array | None]:
         """Rows and targets of one pool, in the order of content."""
-        parts = [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
-        parts = parts or [(0, slice(0))]  # no rows, of the right type
+        parts = self._parts(counts, draw) or [(0, slice(0))]  # no rows, of the right type
         X = joined([take(self.owners.X[j], rows) for j, rows in parts])
-        unlabelled = self.owners.y[0] is None
-        return X, None if unlabelled else np.concatenate([self._target(j)[r] for j, r in parts])
+        labels = self.labels
+        return X, np.concatenate([labels[j][rows] for j, rows in parts]) if labels else None
+
+    def _parts(self, counts: IntArray, draw: int | None) -> list[tuple[int, IntArray | slice]]:
+        """Owners of a pool and which of their rows it holds, in the order of content."""
+        return [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
 
     def weights(self, counts: IntArray, draw: int | None) -> FloatArray | None:
         """The weights of a pool's rows, where rows have weights."""
         held = self.owners.weights
         if held is None:
             return None
-        rows = [(j, self.rows_of(j, int(counts[j]), draw)) for j in self.order if counts[j] > 0]
-        return np.concatenate([held[j][taken] for j, taken in rows] or [np.empty(0)])
+        parts = self._parts(counts, draw)
+        return np.concatenate([held[j][rows] for j, rows in parts] or [np.empty(0)])
 
     def each(self, queries: Queries, draws: IntArray | None) -> Iterator[tuple[IntArray, Any]]:
         """Rows taken of each owner and draw id, pool by pool."""
@@ -138,11 +143,6 @@ class RowsGame(Game):
             if counts[j] > 0:
                 part[self.rows_of(j, int(counts[j]), draw)] = True
         return mask
-
-    def _target(self, owner: int) -> Array:
-        target = self.owners.y[owner]
-        assert target is not None
-        return target
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         if queries.dtype != np.bool_:
@@ -164,6 +164,11 @@ class RowsGame(Game):
                 drawn = f"{counts[j]} {draw} {DRAWING}"
                 parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {drawn}")
         return sha256("\n".join(parts))
+
+
+def content_order(owners: Owners) -> list[int]:
+    """Owners in the order of their content; equal ones in the order given."""
+    return sorted(range(len(owners)), key=lambda j: (owners.hashes[j], j))
 
 
 def drawn_rows(draw: int | None, name: str, count: int, size: int) -> IntArray | slice:
@@ -194,8 +199,8 @@ def refuse_other_things(owners: Any, game: str) -> None:
     """Refuse what is not `Owners`: a mapping of arrays, say, is not checked yet."""
     if not isinstance(owners, Owners):
         raise InvalidGame(
-            f"{game} was given {type(owners).__name__} as its owners; it needs Owners. Make them "
-            "with ds.Owners.from_arrays({name: (X, y)}), from_frame or from_files."
+            f"{game} was given {type(owners).__name__} as its owners; pass Owners. Make them with "
+            "ds.Owners.from_arrays({name: (X, y)}), from_frame or from_files."
         )
 
 
@@ -253,17 +258,17 @@ class DatasetGame(PolicyGame, RowsGame):
         repeats: int = 1,
         deterministic: bool | None = None,
     ) -> None:
-        if not isinstance(owners, Owners) or not callable(utility):
-            raise InvalidGame(
-                f"Found {type(owners).__name__} and {type(utility).__name__}; pass Owners "
-                "(ds.Owners.from_arrays({name: (X, y)})) and a function utility(X, y) -> number."
-            )
         super().__init__(owners)
+        if not callable(utility):
+            raise InvalidGame(
+                f"Found {type(utility).__name__} as the utility; pass a function utility(X, y) -> "
+                "number."
+            )
         check_choice(deterministic, "deterministic", (True, False, None))
         self.stated = deterministic
         # it may well train and test, and does not say how
-        said = bool(deterministic)
-        self._agree(on_failure, timeout, memory, repeats, deterministic=said, shift=0.0)
+        said = bool(deterministic) and repeats == 1
+        self.training = agreed(on_failure, timeout, memory, repeats, deterministic=said, shift=0.0)
         self.utility = utility
         self.notes = (*owners.notes, *copied_rows(owners))
         content = ("dataset game", fingerprint, *self.averaged)

@@ -31,11 +31,12 @@ from dushapley.engine.diagnosis.difference import (
     some_rows,
     told_apart,
 )
-from dushapley.games.base import Answers, Game, Limits, Outcome, Training, failure_cause
+from dushapley.games.base import Answers, Game, Outcome
 from dushapley.games.model import training
 from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
 from dushapley.games.model.scoring.scorer import constant_label
+from dushapley.games.policy import Limits, Training, failure_cause
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import sha256, whole_number
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dushapley.engine.executors.base import Executor, OutOfTime
 from dushapley.errors import InvalidOption
-from dushapley.games.base import Limits
+from dushapley.games.policy import Limits
 from dushapley.validation import is_whole
 
 __all__ = ["EXECUTORS", "Executor", "OutOfTime", "check_executor", "check_limits", "make_executor"]

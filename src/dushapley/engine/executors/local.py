@@ -33,7 +33,7 @@ from dushapley.engine.executors.worker import (
 )
 from dushapley.errors import WorkersLost
 from dushapley.games.base import Answers, Game
-from dushapley.games.model.training import timed_out
+from dushapley.games.policy import timed_out
 from dushapley.processes import Child, ChildEnded
 
 GRACE = 2.0

@@ -23,8 +23,9 @@ import numpy as np
 
 from dushapley.arrays import IntArray, Queries
 from dushapley.errors import DUShapleyError, InvalidGame, UtilityFailed, WorkersDiffer
-from dushapley.games.base import Answers, Game, Limits
+from dushapley.games.base import Answers, Game
 from dushapley.games.model.identity import ELSEWHERE, is_own, own_code
+from dushapley.games.policy import Limits
 from dushapley.hashing import MISSING, versions
 from dushapley.processes import Child, ChildEnded, limit_memory
 

@@ -23,7 +23,7 @@ import numpy as np
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.games.many.marginals import Marginals
 from dushapley.games.model.additive.model import solve
-from dushapley.games.model.additive.path import recognised
+from dushapley.games.model.additive.path import after_scaler, recognised
 from dushapley.games.model.scoring.scorer import constant_label
 
 if TYPE_CHECKING:
@@ -258,18 +258,15 @@ def newton_marginals(game: ModelGame) -> NewtonMarginals | None:
     two = game.classes is not None and len(game.classes) == 2
     if not (plain and once and two and all(map(_is_finite, (game.X_test, *game.owners.X)))):
         return None
-    piped = recognised(game.model) == "sklearn.Pipeline"
-    *before, last = [step for _, step in game.model.steps] if piped else [game.model]
-    scalers = ["sklearn.StandardScaler"] if before else []
-    if recognised(last) != "sklearn.LogisticRegression" or [*map(recognised, before)] != scalers:
+    last, scaled = after_scaler(game.model)
+    if recognised(last) != "sklearn.LogisticRegression":
         return None
     options = last.get_params(deep=False)
     usual = options["fit_intercept"] and options["class_weight"] is None and not options["l1_ratio"]
     usual = usual and options.get("penalty") in ("l2", "deprecated") and not options["dual"]
-    whole = all(scaler.with_mean and scaler.with_std for scaler in before)
-    if not (usual and whole) or options["solver"] == "liblinear":
+    if not usual or options["solver"] == "liblinear":
         return None
-    return NewtonMarginals(game, 1 / float(options["C"]), scaled=bool(before))
+    return NewtonMarginals(game, 1 / float(options["C"]), scaled=scaled)
 
 
 def _is_finite(X: object) -> bool:

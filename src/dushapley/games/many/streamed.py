@@ -15,11 +15,12 @@ from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.data.summaries import regression_statistics
 from dushapley.errors import InvalidGame, InvalidOwners
-from dushapley.games.base import Game, Training
+from dushapley.games.base import Game
 from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.model.additive.path import AdditivePath
 from dushapley.games.model.additive.regression import LinearModel
 from dushapley.games.model.game import ModelGame
+from dushapley.games.policy import Training
 from dushapley.hashing import digest
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,8 +20,7 @@ from dushapley.arrays import Array
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidOption
-from dushapley.games.model.encoding import input_tags
-from dushapley.games.model.scoring.metrics import ROW_METRICS, full_name
+from dushapley.games.model.scoring.scorer import ROW_METRICS, full_name
 from dushapley.validation import suggestion
 
 Task = Literal["classification", "regression"]
@@ -189,16 +189,13 @@ def guess_task(y: Array) -> Task:
 
 def has_holes(blocks: Sequence[Array], dates: Sequence[int] = ()) -> bool:
     """Whether some number or date is missing (missing text is a category of its own)."""
-    if any(is_sparse(b) for b in blocks):
-        return any(b.dtype.kind == "f" and bool(np.isnan(b.data).any()) for b in blocks)
-    days = [b[:, list(dates)] for b in blocks if b.dtype.kind == "O" and dates]
-    if any(cell is None or cell != cell for b in days for cell in b.flat):
+    if any(np.isnan(b.data if is_sparse(b) else b).any() for b in blocks if b.dtype.kind == "f"):
         return True
-    numbers = [b for b in blocks if b.dtype.kind == "f"]
-    cells = (cell for b in blocks if b.dtype.kind == "O" for cell in b.flat)
-    return any(bool(np.isnan(b).any()) for b in numbers) or any(
-        isinstance(cell, float) and cell != cell for cell in cells
-    )
+    mixed = [b for b in blocks if b.dtype.kind == "O"]
+    days = (cell for b in mixed if dates for cell in b[:, list(dates)].flat)
+    if any(cell is None or cell != cell for cell in days):
+        return True
+    return any(isinstance(cell, float) and cell != cell for b in mixed for cell in b.flat)
 
 
 def make_model(
@@ -236,7 +233,7 @@ def make_model(
     if scaled == "once":
         return scaled_once(name, model, owners)
     steps: list[Any] = [StandardScaler(with_mean=not sparse)] if scaled else []
-    if missing and not takes_holes(model):
+    if missing and not getattr(input_tags(model), "allow_nan", False):
         steps = [EmptyAsZero(), SimpleImputer(), *steps]
     elif missing and type(model).__name__.startswith("HistGradientBoosting"):
         steps.insert(0, EmptyAsZero())
@@ -269,9 +266,13 @@ def scaled_once(name: str, model: Any, owners: Owners | None) -> Any:
     return model.set_params(learning_rate=rate, l2=(1 + two) / float(owners.sizes.sum()))
 
 
-def takes_holes(model: Any) -> bool:
-    """Whether a model says that missing numbers are welcome."""
-    return bool(getattr(input_tags(model), "allow_nan", False))
+def input_tags(model: Any) -> Any | None:
+    """What a model says of the rows that it takes, by scikit-learn's tags; older ones lack them."""
+    from sklearn.utils import get_tags
+
+    with suppress(AttributeError, TypeError):
+        return get_tags(model).input_tags
+    return None
 
 
 def made_from(path: str) -> Any:

@@ -1,24 +1,43 @@
-"""Tables of text, dates and numbers as numbers, by skrub, always in the same way."""
+"""Owners, model and test set that understand each other, whatever the tables hold.
+
+Tables of text, dates and numbers become numbers by skrub, always in the same way, or reach the
+model as they are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dushapley.arrays import Array
+from dushapley.arrays import Array, Rows
+from dushapley.data.formats.objects import as_rows, as_table, missing_targets
 from dushapley.data.owners import Owners
-from dushapley.data.rows import joined
-from dushapley.errors import InvalidOwners
+from dushapley.data.rows import count, frozen, is_sparse, is_table, joined
+from dushapley.data.tables import aligned, aligned_frame
+from dushapley.errors import InvalidGame, InvalidOwners
+from dushapley.games.model.catalogue import (
+    MODELS,
+    Choice,
+    choose,
+    has_holes,
+    input_tags,
+    made_from,
+    make_model,
+)
+from dushapley.games.model.scoring.abilities import own_score, speaks, takes_columns
+from dushapley.games.model.scoring.scorer import full_name
+from dushapley.games.rows import refuse_other_things
 from dushapley.hashing import digest
+from dushapley.validation import check_choice, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
+ENCODES = ("none", "pooled", "training")
 OURS = ("sklearn.", "dushapley.")
 NOISE = 1e-6
 """Spread below which a component of a text (of order 1) is rounding error."""
@@ -59,7 +78,12 @@ class Encoding:
         pooled = joined([owners.X[j] for j in order])
         self.vectorizer = vectorizer()
         encoded = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
-        self.outputs = without_noise(encoded, self.vectorizer)
+        # text of few words spans fewer directions than the encoder gives back: the rest are
+        # rounding errors, which a scaler would blow up to the size of everything else
+        texts = self.vectorizer.kind_to_columns_["high_cardinality"]
+        made = {name for text in texts for name in self.vectorizer.input_to_outputs_[text]}
+        noise = {name for name in made if np.std(encoded[name].to_numpy(np.float64)) < NOISE}
+        self.outputs = [name for name in encoded.columns if name not in noise]
         self.name = digest("skrub", str(self.columns), *sorted(owners.hashes))
 
     def __call__(self, X: Array) -> Array:
@@ -112,15 +136,6 @@ def _reads_columns(step: Any) -> bool:
     return encodes and not hasattr(step, "predict")
 
 
-def input_tags(model: Any) -> Any | None:
-    """What a model says of the rows that it takes, by scikit-learn's tags; older ones lack them."""
-    from sklearn.utils import get_tags
-
-    with suppress(AttributeError, TypeError):
-        return get_tags(model).input_tags
-    return None
-
-
 def _estimators(value: Any) -> list[Any]:
     """Estimators in a parameter: one, or a list of (name, estimator)."""
     if isinstance(value, (list, tuple)):
@@ -142,18 +157,6 @@ def encoding_pipeline(model: Any, columns: Mapping[str, str]) -> Any:
     reader = FunctionTransformer(as_frame, kw_args={"columns": dict(columns)})
     # text of few words leaves columns of rounding errors, which a scaler would blow up
     return make_pipeline(reader, vectorizer(), VarianceThreshold(NOISE**2), model)
-
-
-def without_noise(encoded: pd.DataFrame, fitted: Any) -> list[str]:
-    """Columns but for those of a text that hold only rounding errors.
-
-    Text of few different words spans fewer directions than the encoder gives back. The rest are
-    numbers of 1e-8, which a scaler would blow up to the size of everything else.
-    """
-    texts = fitted.kind_to_columns_["high_cardinality"]
-    outputs = {name for text in texts for name in fitted.input_to_outputs_[text]}
-    noise = {name for name in outputs if np.std(encoded[name].to_numpy(np.float64)) < NOISE}
-    return [name for name in encoded.columns if name not in noise]
 
 
 def vectorizer() -> Any:
@@ -180,3 +183,183 @@ def as_frame(X: Array, columns: Mapping[str, str]) -> pd.DataFrame:
         if kind in readers:
             table[name] = readers[kind](table[name])
     return table
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a model game is made of, checked: rows as the model sees them, and the model itself.
+
+    `notes` say how tables reached the model.
+    """
+
+    owners: Owners
+    model: Any
+    scoring: Any
+    X_test: Rows
+    y_test: Array
+    encoding: Encoding | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> Array | None:
+        """All labels that owners or test set hold, where the model is a classifier."""
+        from sklearn.base import is_classifier
+
+        if not is_classifier(self.model):
+            return None
+        return np.unique(np.concatenate([self.y_test, *self.owners.labels()]))
+
+
+def prepare(
+    owners: Owners,
+    model: Any,
+    X_test: Any,
+    y_test: ArrayLike,
+    *,
+    scoring: Any,
+    task: str,
+    encode: Any,
+) -> Prepared:
+    """Encode the rows, and make the model and its score where they are given by name."""
+    refuse_other_things(owners, "ModelGame")
+    if owners.y[0] is None:
+        raise InvalidGame("The owners have no targets; a model needs them: pass {name: (X, y)}.")
+    if not isinstance(model, str):
+        _check_model(model)
+        if task != "auto":
+            raise InvalidGame(f"task is {task!r}, which is for models by name; leave it out.")
+    how = _way(owners, model, encode)
+    targets, scoring = np.array(as_table(y_test)), full_name(scoring)
+    if not takes_columns(model):
+        owners, targets = replace(owners, y=tuple(map(_flat, owners.y))), _flat(targets)
+    handed = owners.frames if how == "none" else None
+    given = _test_rows(owners, X_test, tables=handed is not None)
+    pooled, rows, encoding = owners, given, None
+    if handed is not None:
+        pooled = replace(owners, X=handed)
+    elif is_mixed(owners) and how not in ("training", "none"):
+        encoding = how if isinstance(how, Encoding) else Encoding(owners)
+        pooled, rows = encoding.encode(owners), encoding(np.asarray(given, dtype=object))
+    if isinstance(model, str):
+        choice = choose(owners, model, task, scoring)
+        scoring = choice.scoring
+        model = _made(choice, owners, pooled, given, tables=handed is not None)
+    notes: tuple[str, ...] = ()
+    if handed is not None:
+        step = f"since its {type(column_reader(model)).__name__} selects or encodes columns itself"
+        why = "because encode='none'" if column_reader(model) is None else step
+        notes = (f"The model was handed the tables as they are (encode='none'), {why}.",)
+    if is_mixed(owners) and how == "training":
+        model = encoding_pipeline(model, owners.columns or {})
+        notes = ("Text and dates were encoded afresh in every training.",)
+    parts = Prepared(replace(pooled, frames=None), model, scoring, rows, targets, encoding, notes)
+    _check_test_set(pooled, rows, targets)
+    _check_model(model)
+    _check_labels(parts.classes)
+    return parts if scoring is not None else replace(parts, scoring=own_score(model))
+
+
+def _test_rows(owners: Owners, X_test: Any, *, tables: bool) -> Any:
+    """Rows of the test set with the owners' columns: as a table, or as an array."""
+    given = as_table(X_test)
+    if tables and not is_table(given):
+        raise InvalidGame(
+            "The model is handed tables, since it selects or encodes columns itself, but the test "
+            f"set is {type(given).__name__}. Pass X_test as a table with the owners' columns."
+        )
+    if tables:
+        return aligned_frame(given, owners.columns or {}, "The test table").reset_index(drop=True)
+    if owners.columns is not None and is_table(given):
+        given = aligned(given, owners.columns, "The test table")
+    rows = as_rows("test set", given)
+    rows = rows.to_numpy() if is_table(rows) else rows
+    if rows.ndim == 0:
+        raise InvalidGame(f"The test set is {X_test!r}; rows of features are needed.")
+    return rows
+
+
+def _made(choice: Choice, owners: Owners, pooled: Owners, given: Rows, *, tables: bool) -> Any:
+    """The model of a name, in which holes are filled but where a path is handed tables."""
+    if tables and choice.model not in MODELS:
+        return made_from(choice.model)
+    kinds = (owners.columns or {}).values()
+    dates = [position for position, kind in enumerate(kinds) if kind == "date"]
+    sparse = is_sparse(given)
+    return make_model(
+        choice.model,
+        choice.task,
+        missing=has_holes([*owners.X, *([] if tables else [given])], dates),
+        sparse=sparse,
+        owners=None if owners.reduced or sparse or tables else pooled,
+    )
+
+
+def _way(owners: Owners, model: Any, encode: Any) -> Any:
+    """How tables reach the model: as was asked, or as its first step makes right."""
+    if encode is not None and not isinstance(encode, Encoding):
+        check_choice(encode, "encode", ENCODES)
+    if encode is not None:
+        return encode
+    by_path = isinstance(model, str) and owners.frames is not None and "." in model
+    made = made_from(model) if by_path else model
+    return "pooled" if column_reader(made) is None else "none"
+
+
+def _flat(y: Any) -> Any:
+    """Targets without the column that a single one of them may come in."""
+    column = y is not None and y.ndim == 2 and y.shape[1] == 1
+    return frozen(y[:, 0].copy()) if column else y
+
+
+def _check_test_set(owners: Owners, X: Rows, y: Array) -> None:
+    """Refuse a test set that does not fit the owners' rows; freeze one that does."""
+    frozen(X), frozen(y)  # one test set for all trainings, and the caller's stays as it was
+    columns, known = owners.X[0].shape[1:], owners.labels()
+    refuse(
+        InvalidGame,
+        (
+            is_sparse(X) != is_sparse(owners.X[0]),
+            f"The test set has rows of type {type(X).__name__}, the owners' are "
+            f"{type(owners.X[0]).__name__}; both need to be sparse, or neither.",
+        ),
+        (
+            X.shape[1:] != columns,
+            f"The test set has rows of shape {X.shape[1:]}, the owners' have {columns}; both need "
+            "the same columns.",
+        ),
+        (
+            count(X) == 0 or y.ndim == 0 or count(X) != len(y),
+            f"The test set has {count(X)} rows and {len(y) if y.ndim else 0} targets; each row "
+            "needs one target.",
+        ),
+        (
+            owners.reduced is None and y.shape[1:] != known[0].shape[1:],
+            f"The test set has targets of shape {y.shape[1:]}, the owners' have "
+            f"{known[0].shape[1:] if known else ()}; both need as many.",
+        ),
+        (
+            bool(y.ndim) and missing_targets(y).any(),
+            "The test set has targets that are missing or infinite; drop those rows.",
+        ),
+    )
+
+
+def _check_labels(classes: Array | None) -> None:
+    """Refuse targets between whole numbers as classes, as scikit-learn does."""
+    labels = [] if classes is None or classes.dtype.kind not in "fO" else classes.tolist()
+    between = [y for y in labels if isinstance(y, float) and not y.is_integer()]
+    if between:
+        raise InvalidGame(
+            f"The model is a classifier, but the targets are continuous: {between[0]:g} is one of "
+            f"{len(labels)} values. Pass a regressor; or classes as whole numbers or text."
+        )
+
+
+def _check_model(model: Any) -> None:
+    for needed in ("fit", "predict", "get_params", "set_params"):
+        if isinstance(model, type) or not speaks(model, needed):
+            raise InvalidGame(
+                f"Found {model!r} as the model, which has no {needed}(). Pass an unfitted "
+                "scikit-learn estimator or pipeline, for example LogisticRegression(), or one of "
+                "dushapley.models() by name."
+            )

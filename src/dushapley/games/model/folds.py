@@ -11,11 +11,11 @@ import numpy as np
 from dushapley.arrays import Array, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners, folds
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Answers, Game, Outcome, Training
+from dushapley.games.base import Answers, Game, Outcome, grouped
 from dushapley.games.derived import DerivedGame
 from dushapley.games.model.game import ModelGame
-from dushapley.games.model.scoring.metrics import few
-from dushapley.games.model.training import grouped
+from dushapley.games.model.scoring.scorer import few
+from dushapley.games.policy import Training
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest
 
@@ -123,9 +123,11 @@ class FoldsGame(RowsGame):
             return None
         if min(map(len, rows)) < 2:  # a row alone in its fold differs from the others' mean only
             return grouped(np.concatenate(rows))
-        total, entries = sum(map(len, rows)), list(zip(self.parts, rows, strict=True))
-        mean = float(sum(part * row.mean() for part, row in entries))
-        spread = [part * total / len(row) * away_from_mean(row) for part, row in entries]
+        total = sum(map(len, rows))
+        mean = float(sum(part * row.mean() for part, row in zip(self.parts, rows, strict=True)))
+        # deviations are too small by √(1 − 1/n) where each fold has its own mean
+        away = [few(len(row)) * (row - row.mean()) for row in rows]
+        spread = [part * total / len(a) * a for part, a in zip(self.parts, away, strict=True)]
         return grouped(mean + np.concatenate(spread))
 
 
@@ -140,8 +142,3 @@ class OwnSeed(DerivedGame):
         own, voice = self.base.evaluate(queries, draws)
         others = [game.evaluate(queries, draws)[0] for game in self.folds.games[1:]]
         return Answers.of([self.folds._combine([own, *others]), voice])
-
-
-def away_from_mean(row: FloatArray) -> FloatArray:
-    """Deviations, which are too small by √(1 − 1/n) when each fold has its own mean."""
-    return np.asarray((row - row.mean()) * few(len(row)))

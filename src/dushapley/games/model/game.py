@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -17,53 +18,38 @@ from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_table, joined, take
 from dushapley.errors import InvalidGame, SharedRows
-from dushapley.games.base import (
-    Answers,
-    Game,
-    Limits,
-    Outcome,
-    Scores,
-    Training,
-    failure_cause,
-)
+from dushapley.games.base import Answers, Game, Outcome, Scores, average
 from dushapley.games.derived import DerivedGame
 from dushapley.games.many.marginals import Marginals
 from dushapley.games.many.newton import newton_marginals
-from dushapley.games.model.additive.path import AdditivePath
+from dushapley.games.model.additive.path import AdditivePath, additive_path
 from dushapley.games.model.batched.arithmetic import BACKENDS
-from dushapley.games.model.encoding import Encoding
+from dushapley.games.model.batched.path import BatchedPath, NetworkPath, gradient_path
+from dushapley.games.model.encoding import Encoding, prepare
 from dushapley.games.model.identity import Indescribable, describe, packages_of
-from dushapley.games.model.paths import FastPath, fast_path
-from dushapley.games.model.preparation import prepare
-from dushapley.games.model.randomness import (
-    behaviour,
-    known_chance,
-    refuse_drifting,
-    seeded,
-    seeds_by_pool,
-    voice_of,
-)
+from dushapley.games.model.scoring.abilities import refuse_unable, weight_option
 from dushapley.games.model.scoring.scorer import (
     Scorer,
     best_constant,
     constant_label,
     is_own_function,
-    weight_option,
+    own,
 )
 from dushapley.games.model.training import (
     Fresh,
     Trained,
-    average,
-    out_of_memory,
-    refuse_impossible,
+    fresh,
+    known_chance,
+    refuse_drifting,
     train,
+    voice_of,
 )
+from dushapley.games.policy import Training, agreed, failure_cause
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import content_hash, digest, sha256, versions, whole_number
 from dushapley.validation import (
     check_choice,
     check_seed,
-    check_whole,
     is_number,
     is_whole,
 )
@@ -83,8 +69,17 @@ LIFTED = (
     'Pools whose model is worse than none count as nobody\'s (at_least="empty"): nobody would '
     "deploy such a model."
 )
+UNSEEN = (
+    "{} of {} test rows have a class that no owner has ({!r}, say), which no model here can "
+    "predict: is it spelt as the owners spell it?"
+)
 ENDLESS = ("r2", "explained_variance", "d2_", "neg_")
 """How names of scores begin that have no lower end."""
+FastPath = AdditivePath | BatchedPath | NetworkPath
+MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, gradient_path]
+"""Makers of fast paths, which answer the pools of a game by other arithmetic than fitting the model
+pool by pool: sums of sufficient statistics, many small models in one batch, an accelerator. The
+first that takes the game has it; the path's `name` is part of the ledger's key."""
 
 
 class ModelGame(RowsGame):
@@ -144,10 +139,10 @@ class ModelGame(RowsGame):
         first step selects or encodes columns itself (`ColumnTransformer`, `OneHotEncoder`, a
         function or transformer of one's own), else "pooled"; the notes say which.
     backend
-        Arithmetic of the fast paths (see `dushapley.games.model.paths`): "numpy" (float64), or
-        "torch" (on a GPU where there is one: TF32 there, float32 on a CPU), "torch:float16",
-        "torch:float32" or "torch:float64". Part of the ledger's key; a note says what coarse
-        numbers cost.
+        Arithmetic of the fast paths (sums over rows, many small models in one batch): "numpy"
+        (float64), or "torch" (on a GPU where there is one: TF32 there, float32 on a CPU),
+        "torch:float16", "torch:float32" or "torch:float64". Part of the ledger's key; a note says
+        what coarse numbers cost.
     fast
         Whether fast paths may be used; False fits every pool by the model itself.
     fingerprint
@@ -206,12 +201,11 @@ class ModelGame(RowsGame):
             raise InvalidGame(
                 f"repeats is {repeats:,}; at most {MOST_REPEATS:,} trainings a pool are averaged."
             )
-        check_choice(on_failure, "on_failure", ("raise", "empty"))
         check_choice("empty" if at_least is None else at_least, "at_least", ("empty",))
         check_choice(backend, "backend", BACKENDS)
+        check_choice(deterministic, "deterministic", (True, False, None))
         check_choice(fast, "fast", (True, False))
-        limits = Limits(timeout, memory, check_whole(repeats, "repeats"))
-        refuse_impossible(limits)
+        training = agreed(on_failure, timeout, memory, repeats)
         parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
         super().__init__(parts.owners)
         self.model, self.scoring, self.encoding = parts.model, parts.scoring, parts.encoding
@@ -219,21 +213,24 @@ class ModelGame(RowsGame):
         self.seed, self.backend, self.at_least = check_seed(seed, InvalidGame), backend, at_least
         refuse_drifting(self.model)
         self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
-        self.scorer.refuse_unable(self.model)
+        refuse_unable(self.scorer, self.model)
         self.weight_option = weight_option(self.model, weighted=self.owners.weights is not None)
-        self.training = Training(limits, limits.trainings, None, on_failure, self.scorer.shift)
-        self._makers = [self._maker(repeat) for repeat in range(limits.trainings)]
+        self.training = replace(training, shift=self.scorer.shift)
+        self._makers = [self._maker(repeat) for repeat in range(training.repeats)]
         self.nobody = empty_outcome(empty, self.scorer, self._makers[0])
         self._train_by(fast_path(self) if fast else None)
         sums = self.path is not None and self.path.cheap
-        said = known_chance(self.model, deterministic)
+        known = known_chance(self.model)
+        said = known if deterministic is None else deterministic
         if deterministic is None and said and is_own_function(self.scoring):
             said = None  # it may draw as well
         self.training = replace(self.training, deterministic=True if sums else said)
         self.notes = (*parts.notes, *self._notes())
-        if deterministic and not sums and known_chance(self.model) is not True:
+        if deterministic and not sums and not known:
             self.notes = (*self.notes, STATED)
-        self.packages = self._packages()
+        arithmetic = backend.partition(":")[0] if self.path is not None else "numpy"
+        made_of = packages_of(self.model, self.scoring, sys.modules.get(arithmetic))
+        self.packages = made_of | versions([] if self.encoding is None else ["skrub", "pandas"])
         self._identify(self._describe(fingerprint), on_failure, self.nobody.value)
 
     def _told(self) -> tuple[str, ...]:
@@ -276,8 +273,7 @@ class ModelGame(RowsGame):
         return other
 
     def _maker(self, repeat: int) -> Fresh:
-        open_seeds = seeds_by_pool(self.model, repeated=self.training.repeats > 1 or repeat > 0)
-        return Fresh(seeded(self.model, self.seed, repeat), open_seeds)
+        return fresh(self.model, self.seed, repeat, repeated=self.training.repeats > 1)
 
     @property
     def is_endless(self) -> bool:
@@ -306,23 +302,20 @@ class ModelGame(RowsGame):
         else:
             pools = zip(queries, self.each(queries, draws), strict=True)
             found = Answers.of([self.outcome(query, *taken) for query, taken in pools])
-        return found if self.at_least is None else self._lifted(found)
+        return self._lifted(found)
 
     def _lifted(self, found: Answers) -> Answers:
-        """Nobody's utility and scores instead of lower ones."""
-        low = found.values < self.nobody.value
-        values = np.where(low, self.nobody.value, found.values)
-        if found.scores is None or not low.any():
-            return replace(found, values=values)
-        coefficients = found.scores.coefficients.copy()
-        coefficients[low] = self._nobody_scores(found.scores)
-        return replace(found, values=values, scores=Scores(coefficients, found.scores.basis))
-
-    def _nobody_scores(self, scores: Scores) -> FloatArray | float:
-        """Coefficients of nobody's scores."""
-        if isinstance(self.path, AdditivePath):
-            return self.path.nobody
-        return self.nobody.value if self.nobody.scores is None else self.nobody.scores
+        """Nobody's utility and scores instead of lower ones, where these count at least."""
+        nobody, low = self.nobody, found.values < self.nobody.value
+        if self.at_least is None or not low.any():
+            return found
+        values, scores = np.where(low, nobody.value, found.values), found.scores
+        if scores is not None:
+            known: FloatArray | float = nobody.value if nobody.scores is None else nobody.scores
+            coefficients = scores.coefficients.copy()
+            coefficients[low] = self.path.nobody if isinstance(self.path, AdditivePath) else known
+            scores = Scores(coefficients, scores.basis)
+        return replace(found, values=values, scores=scores)
 
     def marginals(self) -> Marginals | None:
         if isinstance(self.path, AdditivePath):
@@ -358,7 +351,6 @@ class ModelGame(RowsGame):
             only = Trained(self.scorer(constant_label(y[0], self.classes)), [])
             return [only] * len(makers)
         name = self._key(counts.tolist(), draw).hex()
-        tables = (self.X_test, X) if listen else ()
         weights = self.weights(counts, draw)
         options = {} if weights is None else {self.weight_option: weights}
         return [
@@ -368,7 +360,7 @@ class ModelGame(RowsGame):
                 self.scorer,
                 seed=whole_number(f"{self.seed} {repeat} {name}", 4),
                 seconds=self.training.limits.timeout,
-                listen=lambda model: behaviour(model, *tables),
+                tables=(self.X_test, X) if listen else (),
                 options=options,
             )
             for repeat, make in enumerate(makers, first)
@@ -376,9 +368,6 @@ class ModelGame(RowsGame):
 
     def fail(self, query: Array, error: BaseException) -> Outcome:
         """What a pool counts as whose training failed."""
-        memory = self.training.limits.memory
-        if isinstance(error, MemoryError) and memory is not None:
-            error = out_of_memory(memory)
         arrays = self.owners.columns is not None and not is_table(self.X_test)
         empty = self._empty_in(query) if isinstance(error, ValueError) else ""
         return self.failed(query[None], error, empty, HANDED_ARRAYS * arrays)[0]
@@ -413,20 +402,15 @@ class ModelGame(RowsGame):
             notes.append(LIFTED)
         if self.encoding is not None:
             notes.append("Text and dates were encoded once, on the pooled rows of all owners.")
-        notes += unseen_classes(self.owners, self.y_test, self.classes)
+        if self.classes is not None and self.y_test.ndim == 1:
+            unseen = self.y_test[~np.isin(self.y_test, np.concatenate(self.owners.labels()))]
+            if len(unseen):
+                notes.append(UNSEEN.format(len(unseen), len(self.y_test), unseen.tolist()[0]))
         notes += [*self.owners.notes, *copied_rows(self.owners)]
         for note in tested_rows(self.owners, self.X_test, self.y_test):
             notes.append(note)
             warnings.warn(note, SharedRows, stacklevel=3)
         return tuple(notes)
-
-    def _packages(self) -> dict[str, str]:
-        """All that computes here, by name and version."""
-        arithmetic = self.backend.partition(":")[0] if self.path is not None else "numpy"
-        encoder = () if self.encoding is None else ("skrub", "pandas")
-        return packages_of(self.model, self.scoring, sys.modules.get(arithmetic)) | versions(
-            encoder
-        )
 
     def _describe(self, fingerprint: str | None) -> str | None:
         """What must be equal for trainings on equal pools to be interchangeable."""
@@ -468,25 +452,17 @@ class Reseeded(DerivedGame):
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Answers to one pool."""
-        (taken,) = self.game.each(queries, draws)
-        voice, own = self._trained(*taken)
-        if self.seed:
-            return Answers.of([voice])
-        found = Answers.of([own])
-        (own,) = found if self.game.at_least is None else self.game._lifted(found)
-        return Answers.of([own, voice])
-
-    def _trained(self, counts: IntArray, draw: int | None) -> tuple[Outcome, Outcome]:
         game, seed = self.game, self.seed
+        ((counts, draw),) = game.each(queries, draws)
+        voice = Outcome(float("nan"), "no model is trained on a single class")
         try:
             (trained,) = game._train(counts, draw, [game._maker(seed)], first=seed, listen=True)
             own = average([trained.score])
+            if trained.said:
+                voice = Outcome(voice_of(trained.score[0], trained.said))
         except (Exception, SystemExit) as error:
-            failed = Outcome(float("nan"), failure_cause(error))
-            return failed, failed
-        if not trained.said:
-            return Outcome(float("nan"), "no model is trained on a single class"), own
-        return Outcome(voice_of(trained.score[0], trained.said)), own
+            own = voice = Outcome(float("nan"), failure_cause(error))
+        return Answers.of([voice] if seed else [*game._lifted(Answers.of([own])), voice])
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         """Keys of their own."""
@@ -496,7 +472,7 @@ class Reseeded(DerivedGame):
 def empty_outcome(empty: Any, scorer: Scorer, make: Fresh) -> Outcome:
     """What nobody's data is worth."""
     if empty == "constant":
-        found = blind_score(scorer, make) if scorer.is_own else best_constant(scorer)
+        found = blind_score(scorer, make) if scorer.black_box is own else best_constant(scorer)
         return average([found])
     if empty == "zero":
         return Outcome(0.0)
@@ -534,15 +510,12 @@ def in_types_of(first: Rows, table: Rows) -> Rows:
     return ordered.astype(first.dtypes.to_dict()).reset_index(drop=True)
 
 
-def unseen_classes(owners: Owners, y_test: Array, classes: Array | None) -> list[str]:
-    """A note where the test set holds labels that nobody has: no model can predict them."""
-    if classes is None or y_test.ndim > 1:
-        return []
-    unseen = ~np.isin(y_test, np.concatenate(owners.labels()))
-    if not unseen.any():
-        return []
-    return [
-        f"{int(unseen.sum())} of {len(y_test)} test rows have a class that no owner has "
-        f"({y_test[unseen].tolist()[0]!r}, say), which no model here can predict: is it spelt as "
-        "the owners spell it?"
-    ]
+def fast_path(game: ModelGame) -> FastPath | None:
+    """The first fast path that takes this game, or None: then each pool is fitted by itself.
+
+    All of them are arithmetic on arrays of rows that weigh the same.
+    """
+    if game.owners.weights is not None or not isinstance(game.X_test, np.ndarray):
+        return None
+    paths = (maker(game) for maker in MAKERS)
+    return next((path for path in paths if path is not None), None)

@@ -1,53 +1,199 @@
-"""One training after another: fresh models, generators seeded, a time limit.
+"""One training after another, and chance in it: where seeds are, and whether they matter.
 
-And what comes of them: repeats averaged, test rows in groups, failures in one line.
+A model may be seeded by parameters (`random_state`) or draw from the generators of the whole
+process. Both are set before every training from the game's seed, the pool's content and the repeat;
+so a training has the same bits wherever and whenever it runs, another repeat is another draw of
+chance, and so is another pool: one seed for all of them would move all pools that hold an owner
+together, which no spread of repeats could tell. Whether chance matters at all is seen by training a
+few pools under two seeds (`voice_of`), unless no part of the model takes a seed.
+
+This library's own gradient models are the exception: pools that are trained together start from the
+same weights in each repeat.
 """
 
 from __future__ import annotations
 
-import signal
+import inspect
+import random
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.util import find_spec
+from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray, Rows
+from dushapley.arrays import Array, FloatArray, Rows
+from dushapley.data.rows import take
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Limits, Outcome, failure_cause
-from dushapley.games.model.randomness import derived_seeds, seeded_generators
-from dushapley.validation import is_number, is_whole, refuse
+from dushapley.games.policy import time_limit
+from dushapley.hashing import content_hash, whole_number
 
-LONGEST = 1e8
-"""Seconds that an alarm can wait, and then some: three years."""
-LEAST = 1e-4
-"""Part of the variance of repeats that is theirs at least, however lucky the test rows are."""
-MOST_SCORES = 2048
-"""Entries kept of a score that is known test row by test row: at most 16 KB a training."""
-
-
-class TimedOut(Exception):
-    """A training took longer than it may."""
+SEEDS = ("random_state", "random_seed", "seed")
+"""What parameters that seed a model are called."""
+VOICES = ("predict", "predict_proba", "decision_function")
+"""What a fitted model can say of rows."""
+MOST_ROWS = 2000
+"""Rows on which two trainings of a pool are compared, of the test set and of the pool each."""
 
 
-class OutOfMemory(Exception):
-    """A training took more memory than it may."""
+def fresh(model: Any, seed: int, repeat: int, *, repeated: bool) -> Fresh:
+    """A maker of copies of the model in which every seed, nested ones too, is fixed.
+
+    Those left open are derived from the game's seed, the repeat and the parameter's name. Those
+    that are set are those of the first training; repeats take others, or there would be nothing to
+    see in them. Pools take others still, see `seeds_by_pool`.
+    """
+    from sklearn.base import clone
+
+    unset = [name for name, state in random_states(model).items() if state is None or repeat]
+    template = clone(model).set_params(**derived_seeds(unset, f"{seed} {repeat}"))
+    return Fresh(template, seeds_by_pool(model, repeated=repeated or repeat > 0))
 
 
-def out_of_memory(size: int) -> OutOfMemory:
-    """The failure of a training that was given so many bytes."""
-    return OutOfMemory(f"more than {size / 1e6:g} MB")
+def seeds_by_pool(model: Any, *, repeated: bool) -> tuple[str, ...]:
+    """Names of the seeds that every pool has its own of.
+
+    Those left open; where trainings are repeated those that are set as well. Never those of this
+    library's models, whose pools share the weights they start from.
+    """
+    parts = {"": model, **model.get_params(deep=True)}
+    return tuple(
+        name
+        for name, state in random_states(model).items()
+        if (state is None or repeated) and not _is_ours(parts[name.rpartition("__")[0]])
+    )
 
 
-def timed_out(seconds: float) -> TimedOut:
-    """The failure of a training that was given so many seconds."""
-    return TimedOut(f"no result within {seconds:g} s")
+def derived_seeds(names: Iterable[str], seed: int | str) -> dict[str, int]:
+    """Seeds of these parameters, from the seed of one training."""
+    return {name: whole_number(f"{seed} {name}", 4) >> 1 for name in names}  # 31 bits
+
+
+def _is_ours(model: Any) -> bool:
+    return type(model).__module__.split(".")[0] == "dushapley"
+
+
+def random_states(model: Any) -> dict[str, Any]:
+    """All parameters that seed some part of the model."""
+    return {
+        name: value
+        for name, value in model.get_params(deep=True).items()
+        if name.rpartition("__")[2] == SEEDS[0]
+        or (name.rpartition("__")[2] in SEEDS and (value is None or type(value) is int))
+    }
+
+
+def refuse_drifting(model: Any) -> None:
+    """Refuse a seed that changes with every training."""
+    for name, state in random_states(model).items():
+        if state is not None and not isinstance(state, int):
+            raise InvalidGame(
+                f"{name} is a {type(state).__name__}, which changes with every training, so that "
+                "equal pools would differ in worth. Pass an integer, or leave it out: the game's "
+                "own seed then sets it."
+            )
+
+
+SEEDED = ("sag", "saga", "liblinear")
+"""Solvers of scikit-learn's linear models that draw; others do not use their `random_state`."""
+LINEAR = ("LogisticRegression", "Ridge", "RidgeClassifier")
+PLAIN = (type(None), bool, int, float, str, list, tuple, dict, np.ndarray, np.generic, type)
+"""Types of parameters that draw nothing; a function or a splitter might."""
+
+
+def known_chance(model: Any) -> bool | None:
+    """Whether another seed trains the same model; None: unknown.
+
+    It is known of this library's models, of scikit-learn's where no part takes a seed or uses it,
+    and of those that draw where a few pools may not show it.
+    """
+    parts = [model, *model.get_params(deep=True).values()]
+    parts = [part for part in parts if hasattr(part, "get_params")]
+    if all(map(_draws_nothing, parts)):
+        return True
+    return False if _is_ours(model) or any(map(_draws_rarely, parts)) else None
+
+
+def _draws_nothing(part: Any) -> bool:
+    """Whether a single estimator of scikit-learn or ours takes no seed, or does not use it."""
+    own = part.get_params(deep=False)
+    if _is_ours(part):
+        whole = type(part).__name__ == "SoftmaxRegression" and part.batch_size is None
+        return whole or not random_states(part)
+    plain = all(isinstance(v, PLAIN) or hasattr(v, "get_params") for v in own.values())
+    searched = any(name.startswith("param_") for name in own)  # which may set seeded solvers
+    if type(part).__module__.split(".")[0] != "sklearn" or searched or not plain:
+        return False
+    unused = type(part).__name__ in LINEAR and own["solver"] not in SEEDED
+    return unused or not any(seed in own for seed in SEEDS)
+
+
+def _draws_rarely(part: Any) -> bool:
+    """Whether an estimator draws in some pools only, or mostly chooses the same.
+
+    Trees break ties by their seed; others choose among candidates, by folds or columns by a noise;
+    PCA draws from 501 rows on, until there are ten for each column.
+    """
+    from sklearn.ensemble import BaseEnsemble
+    from sklearn.tree import BaseDecisionTree
+
+    own = part.get_params(deep=False)
+    searched = "random_state" in own and any(name.startswith("param_") for name in own)
+    sized = own.get("svd_solver") == "auto" and isinstance(own.get("n_components"), Integral)
+    tied = isinstance(part, (BaseDecisionTree, BaseEnsemble))
+    return searched or sized or tied or any(map(_is_left_to_chance, own.values()))
+
+
+def _is_left_to_chance(value: Any) -> bool:
+    """Whether a parameter is a function that takes a seed, or a splitter that shuffles without."""
+    if hasattr(value, "get_n_splits"):
+        return bool(getattr(value, "shuffle", True)) and getattr(value, "random_state", 0) is None
+    function = inspect.isfunction(value) or isinstance(value, partial)
+    return function and "random_state" in inspect.signature(value).parameters
+
+
+@contextmanager
+def seeded_generators(seed: int) -> Iterator[None]:
+    """Python's, numpy's and (where it is loaded) torch's generators from this seed.
+
+    Afterwards they are as they were before.
+    """
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one is meant
+    torch = sys.modules.get("torch")
+    forked: Any = nullcontext()
+    if torch is not None:  # states of accelerators only where they are in use
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        forked = torch.random.fork_rng(devices=list(devices))
+    with forked:
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        if torch is not None:
+            torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
+
+
+def behaviour(model: Any, *tables: Rows) -> list[Array]:
+    """All that a fitted model says of these rows: labels, probabilities, scores."""
+    said = []
+    for rows in (take(table, slice(MOST_ROWS)) for table in tables):
+        for voice in VOICES:
+            with suppress(Exception):  # a model may have a voice that it cannot raise
+                said.append(np.asarray(getattr(model, voice)(rows.copy())))
+    return said
+
+
+def voice_of(score: float, said: list[Array]) -> float:
+    """A number that two trainings share only if score and predictions agree to the last bit."""
+    content = [content_hash(np.atleast_1d(array), None) for array in said]
+    return float(whole_number(f"{score!r} {' '.join(content)}", 6))
 
 
 @dataclass(frozen=True)
@@ -92,18 +238,19 @@ def train(
     *,
     seed: int,
     seconds: float | None,
-    listen: Callable[[Any], list[Array]] = lambda _: [],
+    tables: Sequence[Rows] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Trained:
-    """Fit and score a fresh model.
+    """Fit and score a fresh model, and have it say all that it can of `tables`.
 
     One that loads torch only while it is trained could not be seeded: it is trained again.
     """
     while True:
         loaded = "torch" in sys.modules
-        with seeded_generators(seed), time_limit(seconds):
+        limited = nullcontext() if seconds is None else time_limit(seconds)
+        with seeded_generators(seed), limited:
             model = fitted(lambda: make(seed), *rows, options or {})
-            trained = Trained(score(model), listen(model))
+            trained = Trained(score(model), behaviour(model, *tables))
         if loaded or "torch" not in sys.modules:
             return trained
 
@@ -130,115 +277,3 @@ def fitted(make: Callable[[], Any], X: Rows, y: Array, options: Mapping[str, Any
         with suppress(Exception):
             return Decoded(make().fit(X, codes, **options), classes)
         raise
-
-
-@contextmanager
-def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise `TimedOut` inside the block once its time is up.
-
-    Works by an alarm signal: the training is interrupted when it next returns to Python, so a
-    single call into compiled code is not cut short.
-    """
-    if seconds is None:
-        yield
-        return
-
-    def ring(_number: int, _frame: object) -> None:
-        raise timed_out(seconds)
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def refuse_impossible(limits: Limits) -> None:
-    """Refuse limits that make no sense, or that this thread and system cannot keep."""
-    timed, sized = limits.timeout is not None, limits.memory is not None
-    alarm = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
-    refuse(
-        InvalidGame,
-        (
-            timed and not is_number(limits.timeout, above=0, most=LONGEST),
-            f"timeout is {limits.timeout!r}; it must be a positive number of seconds (at most "
-            f"{LONGEST:g}), or None for no limit.",
-        ),
-        (
-            timed and not alarm,
-            "timeout= works by an alarm signal, which exists only on Unix and in the main thread. "
-            "Leave it out here, or run in workers (n_jobs=2).",
-        ),
-        (
-            sized and not is_whole(limits.memory, least=1),
-            f"memory is {limits.memory!r}; it must be a positive whole number of bytes, or None.",
-        ),
-        (
-            sized and (sys.platform != "linux" or find_spec("resource") is None),
-            "memory= needs Linux, which can refuse memory to a process. Leave it out here.",
-        ),
-    )
-
-
-def of_another_limit(failure: str, limits: Limits) -> bool:
-    """Whether a stored failure is of a limit that is no longer today's."""
-    late = limits.timeout and failure_cause(timed_out(limits.timeout))
-    large = limits.memory and failure_cause(out_of_memory(limits.memory))
-    limited = failure.startswith((TimedOut.__name__, OutOfMemory.__name__))
-    return limited and failure not in (late, large)
-
-
-def average(scored: list[tuple[float, FloatArray | None]]) -> Outcome:
-    """Mean of repeated trainings, their rows and their spread."""
-    values = np.array([value for value, _ in scored])
-    rows = [row for _, row in scored if row is not None]
-    mean = float(values.mean()) if len(values) > 1 else scored[0][0]
-    if not np.isfinite(mean):
-        raise ArithmeticError(f"the score is {mean}")
-    return Outcome(
-        mean,
-        scores=grouped(np.mean(rows, axis=0) if len(rows) > 1 else rows[0]) if rows else None,
-        spread=_spread(values, rows) if len(values) > 1 else None,
-    )
-
-
-def _spread(values: FloatArray, rows: list[FloatArray]) -> float:
-    """Standard deviation of repeats; of equal ones it is 0, not what rounding makes of it.
-
-    Without what repeats differ in by the luck of these test rows (the interaction of an analysis
-    of variance), which the error of the test set counts already.
-    """
-    if not (values != values[0]).any():
-        return 0.0
-    variance = float(values.var(ddof=1))
-    if len(rows) == len(values) and rows[0].ndim == 1 and len(rows[0]) > 1:
-        away = np.array(rows) - np.mean(rows, axis=0)
-        away -= away.mean(axis=1, keepdims=True)
-        n = away.shape[1]
-        luck = float((away**2).sum()) / ((len(values) - 1) * (n - 1) * n)
-        variance = max(variance - luck, LEAST * variance)
-    return float(np.sqrt(variance))
-
-
-def grouped(rows: FloatArray, most: int = MOST_SCORES) -> FloatArray:
-    """Scores of test rows, or of at most `most` random groups of them; columns are kept apart.
-
-    A group's entry is m + (n_g·G/n)(m_g − m), m the mean, m_g and n_g mean and rows of the group:
-    same mean as the rows, and the mean's standard error is still that of independent entries.
-    """
-    if len(rows) <= most:
-        return rows
-    order, starts = _groups(len(rows), most)
-    mean = rows.mean(axis=0)
-    sums = np.add.reduceat((rows - mean)[order], starts, axis=0)
-    return np.asarray(mean + sums * (most / len(rows)))
-
-
-@lru_cache(maxsize=8)
-def _groups(rows: int, groups: int) -> tuple[IntArray, IntArray]:
-    """Rows in the order of their random groups, the same for all pools, and where groups begin."""
-    group = np.random.default_rng(0).permutation(rows) % groups
-    order = np.argsort(group, kind="stable")
-    return order, np.searchsorted(group[order], np.arange(groups))

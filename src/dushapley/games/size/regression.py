@@ -24,9 +24,8 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import InvalidGame, InvalidOption
 from dushapley.games.base import Game
-from dushapley.games.size.closed_forms import Part, solve
+from dushapley.games.size.closed_forms import Part, du_by_precision, solve
 from dushapley.games.size.curves import LearningCurve
-from dushapley.games.size.du import du_by_precision
 from dushapley.games.size.exact import exact_by_kinds
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate

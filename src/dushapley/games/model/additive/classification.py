@@ -11,6 +11,7 @@ import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.data.summaries import Statistics, classification_statistics
+from dushapley.games.base import grouped
 from dushapley.games.model.additive.model import (
     EPSILON,
     KEPT,
@@ -20,7 +21,6 @@ from dushapley.games.model.additive.model import (
     least_norm,
     solve,
 )
-from dushapley.games.model.training import grouped
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -76,6 +76,8 @@ class ClassModel(Additive):
 
     kind = "classification"
     most = 64
+    is_scatter_shared = False
+    """Whether second moments are a matrix of all classes, or squares of each class."""
     least_rows = 0
     """Rows for each class of a pool that no model is fitted to."""
 
@@ -86,14 +88,8 @@ class ClassModel(Additive):
         self.regularisation, self.standardised = regularisation, standardised
         self.classes, self.reduce = np.asarray(game.classes), classification_statistics
         self.rows = np.asarray(game.X_test, dtype=np.float64) - self.origin
-        squares = len(self.classes) * (1 + len(self.origin)) + self.squares_at
-        self.powers = np.concatenate([np.arange(len(self.classes)), squares])
-        self.width = int(self.powers[-1]) + 1
-
-    @property
-    @abstractmethod
-    def squares_at(self) -> IntArray:
-        """Places of sums of squares in the rest of a vector; the last of them ends it."""
+        c, d = len(self.classes), len(self.origin)
+        self.width = c + c * d + (d if self.is_scatter_shared else c) * d
 
     def vector(self, statistics: Statistics) -> FloatArray:
         held = statistics.arrays
@@ -192,11 +188,8 @@ class Discriminant(ClassModel):
     without shrinkage a singular one is inverted in the directions it knows.
     """
 
+    is_scatter_shared = True
     least_rows = 1
-
-    @property
-    def squares_at(self) -> IntArray:
-        return (len(self.origin) + 1) * np.arange(len(self.origin))
 
     def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
         second = held["scatter"].copy()
@@ -270,10 +263,6 @@ class NaiveBayes(ClassModel):
     every variance raised by `regularisation` times the largest variance of a feature in the pool.
     Rows that are all equal tell nothing: such a pool predicts its larger class.
     """
-
-    @property
-    def squares_at(self) -> IntArray:
-        return np.arange(len(self.classes) * len(self.origin))
 
     def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
         squares = np.zeros_like(sums)

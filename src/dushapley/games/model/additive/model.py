@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
+from dushapley.arrays import Array, BoolArray, FloatArray
 from dushapley.data.summaries import Kind, Statistics
-from dushapley.games.model.training import grouped
+from dushapley.games.base import grouped
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -46,16 +46,12 @@ class Additive(ABC):
         Makes statistics of one owner's name, rows and targets.
     width
         K, the numbers of a vector.
-    powers
-        Where a vector holds counts and sums of squares, beside which all else is small. None: it
-        holds none.
     """
 
     kind: ClassVar[Kind]
     most: int = 1024
     reduce: Callable[[str, Array, Any], Statistics]
     width: int
-    powers: IntArray | None = None
 
     def __init__(self, game: ModelGame) -> None:
         assert game.scorer.metric is not None

@@ -10,12 +10,11 @@ import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Answers, Scores
+from dushapley.games.base import MOST_SCORES, Answers, Scores
 from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.model.additive.classification import Discriminant, NaiveBayes
 from dushapley.games.model.additive.model import Additive
 from dushapley.games.model.additive.regression import ERROR_SCORES, Bins, LinearModel
-from dushapley.games.model.training import MOST_SCORES
 from dushapley.games.rows import blocks
 from dushapley.validation import is_number
 
@@ -28,8 +27,6 @@ FAR = 1e100
 """Features from here on have squares that sums cannot hold."""
 MASKS = 2**24
 """Marks of drawn rows that are held at a time: 16 MB."""
-MUCH = 1 / 8
-"""What is left of a sum of squares, at least, where rows are taken out of it."""
 FEW_BYTES, MANY_TIMES = 2**27, 8
 """Sums of all owners may take this much memory, or this many times that of the rows."""
 
@@ -144,10 +141,13 @@ class AdditivePath:
 
     def _sums(self, counts: IntArray, draws: IntArray) -> FloatArray:
         """Sums of drawn rows, shape (pools, numbers)."""
-        step = max(1, MASKS // len(self.features))
-        cuts = [slice(start, start + step) for start in range(0, len(counts), step)]
-        marked = ((counts[cut], self._marked(counts[cut], draws[cut])) for cut in cuts)
-        return np.stack([self._sum(*pool) for some in marked for pool in zip(*some, strict=True)])
+        step, sums = max(1, MASKS // len(self.features)), []
+        for start in range(0, len(counts), step):
+            some = slice(start, start + step)
+            for marks in self._marked(counts[some], draws[some]):
+                rows = self.features.take(np.flatnonzero(marks), axis=0)
+                sums.append(self.model.summed(rows))
+        return np.stack(sums)
 
     @cached_property
     def features(self) -> FloatArray:
@@ -165,24 +165,6 @@ class AdditivePath:
             if len(asked):
                 part[asked] = self.game.masks_of(j, counts[asked, j], draws[asked])
         return marks
-
-    def _sum(self, counts: IntArray, marks: BoolArray) -> FloatArray:
-        """Sum up the rows that are marked, or take the others out of a sum, if these are fewer.
-
-        Not where little would be left of it: that would lose digits.
-        """
-        order, vectors = self.summed
-        sizes = self.game.sizes[order].astype(np.int64)
-        drawn, powers = counts[order] > 0, self.model.powers
-        if powers is not None and 2 * counts.sum() > sizes[drawn].sum():
-            whole = vectors @ drawn.astype(np.float64)
-            left = whole - self._over(np.repeat(drawn, sizes) & ~marks)
-            if (left[powers] >= MUCH * whole[powers]).all():
-                return left
-        return self._over(marks)
-
-    def _over(self, marks: BoolArray) -> FloatArray:
-        return self.model.summed(self.features.take(np.flatnonzero(marks), axis=0))
 
     def marginals(self) -> SumsMarginals:
         """Every owner's marginal around a pool, from its sums."""
@@ -247,8 +229,7 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
         or not all(isinstance(label, str) for label in objects)
     ):
         return None
-    rule = _RULES.get(recognised(game.model))
-    model = rule(game, game.model.get_params(deep=False)) if rule else None
+    model = additive_model(game)
     if model is None or _too_wide(game, model):
         return None
     path = AdditivePath(game, model)
@@ -277,67 +258,68 @@ def recognised(model: Any) -> str:
     return f"{type(model).__module__.split('.')[0]}.{type(model).__name__}"
 
 
-def _scaled(game: ModelGame, pipeline: dict[str, Any]) -> Additive | None:
-    """A model behind a scaler, which knows the means and variances of a pool from its sums."""
-    steps = [step for _, step in pipeline["steps"]]
-    rule = _SCALED.get(recognised(steps[-1]))
-    if rule is None or [recognised(step) for step in steps[:-1]] != ["sklearn.StandardScaler"]:
-        return None
-    scaler, options = (step.get_params(deep=False) for step in steps)
-    if not (scaler["with_mean"] and scaler["with_std"] and options.get("fit_intercept", True)):
-        return None
-    return rule(game, options, standardised=True)
+def after_scaler(model: Any) -> tuple[Any, bool]:
+    """The last step of a model, and whether columns are scaled before it; None after other steps.
+
+    A `StandardScaler` tells means and variances of a pool, which are known from its sums.
+    """
+    if recognised(model) != "sklearn.Pipeline":
+        return model, False
+    *before, last = (step for _, step in model.steps)
+    plain = [recognised(step) for step in before] == ["sklearn.StandardScaler"]
+    return last if plain and before[0].with_mean and before[0].with_std else None, True
 
 
-def _ridge(
-    game: ModelGame, options: dict[str, Any], *, standardised: bool = False
-) -> Additive | None:
-    """Ridge regression, and least squares, which has no penalty."""
-    alpha, solver = options.get("alpha", 0.0), options.get("solver", "auto")
-    penalised = "alpha" not in options or is_number(alpha, above=0)
+def additive_model(game: ModelGame) -> Additive | None:
+    """Make the additive model that computes what a model of scikit-learn or ours does."""
+    last, scaled = after_scaler(game.model)
+    rule = _RULES.get(recognised(last))
+    return None if rule is None else rule(game, last.get_params(deep=False), scaled)
+
+
+def _ridge(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
+    alpha, intercept = options["alpha"], bool(options["fit_intercept"])
     # other solvers stop when they are near
-    if options["positive"] or not penalised or solver not in ("auto", "svd", "cholesky"):
+    exact = options["solver"] in ("auto", "svd", "cholesky") and not options["positive"]
+    if not exact or not is_number(alpha, above=0) or (scaled and not intercept):
         return None
-    intercept = bool(options["fit_intercept"])
-    return LinearModel(game, float(alpha), intercept=intercept, standardised=standardised)
+    return LinearModel(game, float(alpha), intercept=intercept, standardised=scaled)
 
 
-def _discriminant(
-    game: ModelGame, options: dict[str, Any], *, standardised: bool = False
-) -> Additive | None:
+def _least_squares(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
+    if options["positive"] or scaled:
+        return None
+    return LinearModel(game, 0.0, intercept=bool(options["fit_intercept"]))
+
+
+def _discriminant(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
     shrinkage = options["shrinkage"]
     plain = options["priors"] is None and options["covariance_estimator"] is None
     # without shrinkage few rows are singular up to rounding, which decides
     known = shrinkage or game.owners.reduced is not None
     if not plain or options["solver"] != "lsqr" or isinstance(shrinkage, str) or not known:
         return None
-    return Discriminant(game, float(shrinkage or 0.0), standardised=standardised)
+    return Discriminant(game, float(shrinkage or 0.0), standardised=scaled)
 
 
-def _naive_bayes(
-    game: ModelGame, options: dict[str, Any], *, standardised: bool = False
-) -> Additive | None:
+def _naive_bayes(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
     # for areas scikit-learn ranks by probabilities, of which many round to the same 1
     smoothing, ranked = float(options["var_smoothing"]), game.scoring.startswith("roc_auc")
     if options["priors"] is not None or ranked or smoothing <= 0:
         return None
-    return NaiveBayes(game, smoothing, standardised=standardised)
+    return NaiveBayes(game, smoothing, standardised=scaled)
 
 
-def _regressogram(game: ModelGame, options: dict[str, Any]) -> Additive | None:
-    edges = np.asarray(options["edges"], dtype=np.float64)
-    return Bins(game, edges, int(options["column"])) if game.scoring in ERROR_SCORES else None
+def _regressogram(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
+    if scaled or game.scoring not in ERROR_SCORES:
+        return None
+    return Bins(game, np.asarray(options["edges"], dtype=np.float64), int(options["column"]))
 
 
-_SCALED: dict[str, Callable[..., Additive | None]] = {
+_RULES: dict[str, Callable[[ModelGame, dict[str, Any], bool], Additive | None]] = {
     "sklearn.Ridge": _ridge,
+    "sklearn.LinearRegression": _least_squares,
     "sklearn.LinearDiscriminantAnalysis": _discriminant,
     "sklearn.GaussianNB": _naive_bayes,
-}
-"""Models that are additive behind a scaler as well."""
-_RULES: dict[str, Callable[[ModelGame, dict[str, Any]], Additive | None]] = {
-    **_SCALED,
-    "sklearn.Pipeline": _scaled,
-    "sklearn.LinearRegression": _ridge,
     "dushapley.Regressogram": _regressogram,
 }

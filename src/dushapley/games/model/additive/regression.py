@@ -11,6 +11,7 @@ import numpy as np
 from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
 from dushapley.data.summaries import Statistics, bin_statistics, regression_statistics
 from dushapley.errors import InvalidGame
+from dushapley.games.base import MOST_SCORES, grouped
 from dushapley.games.model.additive.model import (
     ELIMINATE_UP_TO,
     EPSILON,
@@ -22,7 +23,6 @@ from dushapley.games.model.additive.model import (
     solve,
     unscaled,
 )
-from dushapley.games.model.training import MOST_SCORES, grouped
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
@@ -42,7 +42,7 @@ def error_parts(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """One of `ERROR_SCORES` by test row, as a + b·e² + c·(y − ȳ)², e the row's error: a, b and c.
 
-    As in `dushapley.games.model.scoring.metrics`: the influence of a row on the score. Of a mean of
+    As in `dushapley.games.model.scoring.scorer`: the influence of a row on the score. Of a mean of
     squared errors and the `variance` of the test targets it makes the score.
     """
     nothing, one = np.zeros_like(mse), np.ones_like(mse)
@@ -82,8 +82,7 @@ class LinearModel(Additive):
         self.reduce, self.variance = regression_statistics, float(y.var())
         self.rows = self.features(game.X_test, y)
         self.squares = (y - y.mean()) ** 2
-        p = self.rows.shape[1]
-        self.width, self.powers = p**2, (p + 1) * np.arange(p)
+        self.width = self.rows.shape[1] ** 2
 
     @cached_property
     def moments(self) -> FloatArray:

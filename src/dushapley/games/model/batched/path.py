@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
-from dushapley.games.base import Answers, Outcome, Scores
+from dushapley.games.base import Answers, Outcome, Scores, average, grouped
 from dushapley.games.model.batched.arithmetic import COST, Arithmetic, arithmetic, on_others
 from dushapley.games.model.batched.program import Judge, Program, Trained, joined
 from dushapley.games.model.batched.recipe import (
@@ -28,7 +28,6 @@ from dushapley.games.model.batched.recipe import (
     whole_memberships,
 )
 from dushapley.games.model.scoring.scorer import best_constant
-from dushapley.games.model.training import average, grouped
 from dushapley.games.rows import blocks
 
 if TYPE_CHECKING:
