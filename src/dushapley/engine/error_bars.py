@@ -35,9 +35,8 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.engine.dialogue import Dialogue
+from dushapley.engine.dialogue import Dialogue, Transcript
 from dushapley.engine.plan import Plan
-from dushapley.engine.transcript import Transcript
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.estimators.exact import coalition_weights
 from dushapley.games.base import Scores, Training

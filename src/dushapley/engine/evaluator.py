@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.engine.dialogue import Transcript
 from dushapley.engine.error_bars import Begin, Carrier, by_source, known_weights
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.worker import Numbered, one_blas_thread
@@ -25,7 +26,6 @@ from dushapley.engine.ledger import Ledger, Row, roster_of
 from dushapley.engine.plan import Plan, trainings_each
 from dushapley.engine.probes import Probes, Task, no_pools, together
 from dushapley.engine.progress import Progress
-from dushapley.engine.transcript import Transcript
 from dushapley.errors import LedgerUnreadable, ProtocolViolated, UtilityFailed
 from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored
 from dushapley.games.model.training import of_another_limit

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.engine.transcript import Transcript
+from dushapley.engine.dialogue import Transcript
 from dushapley.protocol import Estimate
 from dushapley.validation import is_partial
 
