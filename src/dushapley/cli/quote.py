@@ -130,9 +130,9 @@ def agree_on_plan(
 ) -> None:
     """Say what will run, and ask if it is likely to be long.
 
-    Two of its trainings are made first and timed, unless --yes was given. Without a terminal, a
-    limit of time is agreement enough. `apart` trainings are not of the plan, and `others` are
-    models and scores that are valued as well.
+    One of its trainings is made first and timed, that of everybody's data, unless --yes was given.
+    Without a terminal, a limit of time is agreement enough. `apart` trainings are not of the plan,
+    and `others` are models and scores that are valued as well.
     """
     game, plan, max_seconds = run.game, run.plan, run.max_seconds
     each = 0.0 if means.yes else run.trial()

@@ -350,6 +350,8 @@ class Transcript:
         self.asked += len(numbers)
 
     def _kept(self, ask: Ask) -> Estimate | None:
+        if ask.so_far is None:
+            return None
         if callable(ask.so_far):
             if self.asked < self._next_look:
                 return None

@@ -83,6 +83,8 @@ class Carrier:
     scores
         Scores of all pools in the order of their numbers, block by block, each with the number it
         begins with; called whenever they are needed.
+    folded
+        Values by test row, where scores were folded as they came.
     """
 
     begin: Begin
@@ -92,10 +94,11 @@ class Carrier:
     transcript: Transcript
     estimate: Estimate
     scores: Callable[[], Iterator[tuple[int, Scores]]]
+    folded: FloatArray | None = None
 
     def errors(self) -> tuple[dict[str, Any], FloatArray | None]:
         """Standard errors by source, and values by test row or group of them, where known."""
-        influence = self.influence()
+        influence = self.influence() if self.folded is None else self.folded
         unmeasured = influence is None and np.isnan(self.transcript.spreads).all()
         if unmeasured and self.training.shift is None:
             return {}, None
