@@ -29,8 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.plan import choose_plan
-from dushapley.engine.probes import probe_pools
+from dushapley.engine.plan import choose_plan, probe_pools
 from dushapley.engine.value import Run
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.games import SmallMLP, SoftmaxRegression

@@ -23,8 +23,7 @@ from dushapley.engine.executors import Executor
 from dushapley.engine.executors.worker import Numbered, one_blas_thread
 from dushapley.engine.history import MOST_POOLS, run_history
 from dushapley.engine.ledger import Ledger, Row, roster_of
-from dushapley.engine.plan import Plan, trainings_each
-from dushapley.engine.probes import Probes
+from dushapley.engine.plan import Plan, Probes, trainings_each
 from dushapley.engine.progress import Progress
 from dushapley.errors import LedgerUnreadable, ProtocolViolated, UtilityFailed
 from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored

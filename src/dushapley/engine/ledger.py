@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -62,8 +61,6 @@ where evaluations.failure is not null
 """  # a failure may be tried again; an answer stands
 PATIENCE = 60
 """Seconds to wait while another run is writing."""
-LONGEST = 8.0
-"""Seconds that a look into the file may take."""
 MOST_LEARNED = 2**12
 """Pools that a run begins with at most; of more, those whose keys come first: a random choice."""
 Row = tuple[bytes, bytes | None, float | None, str | None, float | None, bytes | None]
@@ -84,7 +81,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     """Paid evaluations of one context, on disk.
 
     A ledger may come by mail: nothing in it is executed, since its tables have to be declared as
-    they are here, and no look into it takes longer than `LONGEST`.
+    they are here.
 
     Parameters
     ----------
@@ -157,8 +154,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._db.execute("pragma synchronous = normal")
         with self._db:
             self._db.execute("begin immediate")  # proves now that we may write
-            with at_most(self._db):
-                declared = self._db.execute("select name, sql from sqlite_master").fetchall()
+            declared = self._db.execute("select name, sql from sqlite_master").fetchall()
             if declared and sorted(declared) != sorted(TABLES.items()):
                 self._refuse_foreign(declared)
             for statement in () if declared else TABLES.values():
@@ -335,7 +331,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             yield from self._execute(statement, some)
 
     def _execute(self, statement: str, values: Sequence[object]) -> list[Any]:
-        with self._refusing(), at_most(self._db):
+        with self._refusing():
             return self._db.execute(statement, values).fetchall()
 
     def close(self) -> None:
@@ -431,14 +427,3 @@ def unpacked(body: bytes) -> FloatArray:
     if len(values) != rows:
         raise ValueError("scores are cut short")
     return values
-
-
-@contextmanager
-def at_most(db: sqlite3.Connection, seconds: float = LONGEST) -> Iterator[None]:
-    """Interrupt what takes longer."""
-    until = monotonic() + seconds
-    db.set_progress_handler(lambda: monotonic() > until, 10_000)
-    try:
-        yield
-    finally:
-        db.set_progress_handler(None, 0)

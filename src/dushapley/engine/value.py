@@ -223,7 +223,8 @@ class Run:
         check_limits(self.executor, limits_of(self.game))
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
-        self.plan, self.marginals = with_marginals(self.game, self.plan)
+        if self.plan.method.name == "centres":
+            self.plan, self.marginals = with_marginals(self.game, self.plan)
         self._free = self.game.cheap and self.marginals is None
         self._ignored = self.ledger if self._free else None
         if self._ignored is not None:
@@ -290,17 +291,13 @@ class Run:
         Stopped
             As `value` does.
         """
-        valuation = self._paid_for()
-        object.__setattr__(valuation, "_influence", self.influence)  # for differences; not stored
-        return valuation
-
-    def _paid_for(self) -> Valuation:
-        if self.plan.formula is not None:
-            return self._from_formula(self.plan.formula)
-        if self.ledger is not None and self.paid is None:
+        if self.ledger is not None and self.paid is None and self.plan.formula is None:
             raise ProtocolViolated("The run's ledger is not open; pay inside `with Run(...)`.")
         with ExitStack() as kept:
-            return self._pay(self.converse(), kept)
+            formula = self.plan.formula
+            valuation = self._pay(self.converse(), kept) if formula is None else self._from(formula)
+        object.__setattr__(valuation, "_influence", self.influence)  # for differences; not stored
+        return valuation
 
     def _pay(self, talk: Dialogue, kept: ExitStack) -> Valuation:
         with ExitStack() as stack:
@@ -388,7 +385,7 @@ class Run:
             talk.tell(evaluator.answer(ask))
         return False
 
-    def _from_formula(self, formula: Estimate) -> Valuation:
+    def _from(self, formula: Estimate) -> Valuation:
         self.influence = formula.scores
         with one_blas_thread():
             empty, full = (float(u) for u in self.game(ends(self.game.n_players)))

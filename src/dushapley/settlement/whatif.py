@@ -19,7 +19,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.probes import Probes
+from dushapley.engine.plan import Probes
 from dushapley.engine.value import Run
 from dushapley.errors import InvalidCall
 from dushapley.estimators.calibration import ALIKE
