@@ -17,7 +17,7 @@ import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, one_of
 from dushapley.cli.wording import in_options
-from dushapley.engine import quote as prices
+from dushapley.engine import plan as prices
 from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.executors import check_executor
 from dushapley.engine.plan import choose_plan, generous_budget

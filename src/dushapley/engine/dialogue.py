@@ -280,6 +280,8 @@ class Transcript:
         Rounds as they were answered, and the numbers of their pools.
     keys
         Keys by number.
+    by_key
+        Numbers by key.
     failures
         Why a training failed, by number.
     """
@@ -291,24 +293,19 @@ class Transcript:
         self.keys: list[bytes] = []
         self.failures: dict[int, str] = {}
         self.asked = 0
-        self._by_key: dict[bytes, int] = {}
+        self.by_key: dict[bytes, int] = {}
         self._values = self._spreads = np.empty(0)  # with room to grow
         self._next_look = 0
 
     def number(self, keys: Sequence[bytes]) -> tuple[IntArray, IntArray]:
         """Numbers of these pools, and the places of those that were never asked before."""
-        by_key, first = self._by_key, len(self._by_key)
+        by_key, first = self.by_key, len(self.by_key)
         numbers = np.array([by_key.setdefault(k, len(by_key)) for k in keys], dtype=np.int64)
         before = np.maximum.accumulate(np.append(first - 1, numbers))[:-1]
         new = np.flatnonzero(numbers > before)  # new numbers come in their order
         self.keys += [keys[place] for place in new.tolist()]
         self._make_room(len(by_key))
         return numbers, new
-
-    def number_of(self, key: bytes) -> IntArray | None:
-        """The number of one pool, as an array; None where it was not asked."""
-        number = self._by_key.get(key)
-        return None if number is None else np.array([number])
 
     def _make_room(self, count: int) -> None:
         more = max(2 * count, 2**10) - len(self._values)
@@ -345,20 +342,16 @@ class Transcript:
 
     def add(self, ask: Ask, numbers: IntArray) -> None:
         """Keep one question with the numbers of its answers."""
-        self.asks.append(replace(ask, so_far=self._kept(ask)))
+        so_far = ask.so_far
+        if callable(so_far):
+            due = self.asked >= self._next_look
+            self._next_look = self.asked + self.budget // LOOKS if due else self._next_look
+            so_far = ask.estimate() if due else None
+        if so_far is not None:  # thousands of covariances would be most of a run's memory
+            so_far = replace(so_far, covariance=None, weights=None)
+        self.asks.append(replace(ask, so_far=so_far))
         self.numbers.append(numbers)
         self.asked += len(numbers)
-
-    def _kept(self, ask: Ask) -> Estimate | None:
-        if ask.so_far is None:
-            return None
-        if callable(ask.so_far):
-            if self.asked < self._next_look:
-                return None
-            self._next_look = self.asked + self.budget // LOOKS
-        estimate = ask.estimate()
-        # thousands of covariances would be most of a run's memory
-        return None if estimate is None else replace(estimate, covariance=None, weights=None)
 
     @property
     def n_answers(self) -> int:

@@ -26,7 +26,7 @@ from dushapley.engine.ledger import Ledger, Row, roster_of
 from dushapley.engine.plan import Plan, Probes, trainings_each
 from dushapley.engine.progress import Progress
 from dushapley.errors import LedgerUnreadable, ProtocolViolated, UtilityFailed
-from dushapley.games.base import Answers, Game, Outcome, Scores, Training, is_scored
+from dushapley.games.base import Answers, Game, Outcome, Scores, is_scored
 from dushapley.games.model.training import of_another_limit
 from dushapley.games.rows import blocks
 from dushapley.protocol import Ask, Estimate
@@ -204,17 +204,16 @@ class Evaluator:
 
     def take(self) -> Numbered | None:
         """The next block to compute, taking rounds ahead to fill it; None: none for now."""
-        task = self._probe() if self.probes.waiting else self._cut()
+        if self.probes.waiting:
+            place, seed = self.probes.waiting.popleft()
+            task: Task | None = Task(np.array([place]), self.probes.pools[[place]], seed=seed)
+        else:
+            task = self._cut()
         if task is None:
             return None
         self.n_blocks += 1
         self.out[self.n_blocks] = task
         return self.n_blocks, (task.queries, task.draws, task.seed)
-
-    def _probe(self) -> Task:
-        """The next training under two seeds."""
-        place, seed = self.probes.waiting.popleft()
-        return Task(np.array([place]), self.probes.pools[[place]], seed=seed)
 
     def _cut(self) -> Task | None:
         """The first pools that wait, as many as a block holds or as there are."""
@@ -239,9 +238,7 @@ class Evaluator:
         done = next(self.results, None)
         if done is None:
             self.results = self.executor.run(self.game, self)
-            done = next(self.results, None)
-        if done is None:
-            raise ProtocolViolated("A round waits for answers, and there is nothing to pay.")
+            done = next(self.results)
         position, answers = done
         task = self.out.pop(position)
         if task.seed is None:
@@ -256,13 +253,14 @@ class Evaluator:
         self._record([voice[0]], None, Answers.of([voice[1]]))
         for key, outcome in own:
             self._record([key], task.queries, Answers.of([outcome]))
-        number = self.transcript.number_of(self.probes.own[place])
-        if seed != 0 or number is None or not len(self.transcript.unknown(number)):
+        asked = self.transcript.by_key.get(self.probes.own[place])
+        unpaid = NONE if asked is None else self.transcript.unknown(np.array([asked]))
+        if seed != 0 or not len(unpaid):
             return
         if own:
-            self._learn(number, Answers.of([own[0][1]]))
+            self._learn(unpaid, Answers.of([own[0][1]]))
         else:
-            self.waiting = together([self.waiting, Task(number, task.queries)])
+            self.waiting = together([self.waiting, Task(unpaid, task.queries)])
 
     def _keep(self, task: Task, answers: Answers) -> None:
         """Record a block, and remember what it came to."""
@@ -339,14 +337,10 @@ class Evaluator:
                 members = self.ledger.members_of(self.roster, part[0])
                 keys = self.game.keys(part[0], None)
                 self.ledger.commit(self.ledger.rows(keys, answers, members, scored=False))
-        self._share(asks, np.concatenate(values))
-        self.n_computed += len(queries)
-        self.bar.advance(len(queries))
-
-    def _share(self, asks: list[Ask], values: FloatArray) -> None:
-        """Cut what was computed into the rounds that asked for it."""
+        self.n_computed += start
+        self.bar.advance(start)
         ends = np.cumsum([len(ask.queries) for ask in asks])
-        self.values.extend(np.split(values, ends[:-1]))
+        self.values.extend(np.split(np.concatenate(values), ends[:-1]))
         for ask, worth in zip(asks, self.values, strict=True):
             shown = self.transcript.asked < MOST_POOLS and not self.game.cheap
             if shown or self.folded.needs_questions:
@@ -369,29 +363,26 @@ class Evaluator:
         return {
             "n_computed": self.n_computed,
             "n_distinct": distinct,
-            "n_trainings": trained * trainings_each(self.game) + self._probe_trainings(),
+            "n_trainings": trained * trainings_each(self.game)
+            + self.probes.n_trained(self.transcript.keys),
             "details": details,
             "errors": self.errors(final, begin),
             "failures": {cause: causes.count(cause) for cause in causes},
         }
 
-    def _probe_trainings(self) -> int:
-        """Trainings of probes beside those of pools that the method asked."""
-        if not self.probes.own:
-            return 0
-        answered = set(self.transcript.keys)
-        return self.probes.n_trained(answered)
-
     def errors(self, estimate: Estimate, begin: Begin) -> dict[str, Any]:
         """Standard errors by source of this estimate; none where nothing is trained or tested."""
-        if self.game.training is None:
+        training = self.game.training
+        if training is None:
             return {}
+        if training.deterministic is None:
+            training = replace(training, deterministic=self.probes.concluded())
         with one_blas_thread():
             carrier = Carrier(
                 begin,
                 self.plan,
                 self.game.sizes,
-                self._training(),
+                training,
                 self.transcript,
                 estimate,
                 self._scores,
@@ -400,51 +391,38 @@ class Evaluator:
             errors, self.influence = carrier.errors()
         return errors
 
-    def _training(self) -> Training:
-        """How utilities came about, and what probes have shown of chance in it."""
-        training = self.game.training
-        assert training is not None
-        if training.deterministic is None:
-            return replace(training, deterministic=self.probes.concluded())
-        return training
-
     def _scores(self) -> Iterator[tuple[int, Scores]]:
         """Scores of all pools by number, block by block."""
         if self.executor is None:
             yield from self._scores_again()
             return
+        if self.store is None:
+            return
         self._commit()
         keys, rows = self.transcript.keys[: self.transcript.n_answers], 0
-        for start in range(0, len(keys), AT_ONCE) if self.store is not None else ():
-            stored = self._stored(keys[start : start + AT_ONCE])
+        nobody = self.store.scores(keys[:1]).get(keys[0])
+        for start in range(0, len(keys), AT_ONCE):
+            stored = self.store.scores(keys[start : start + AT_ONCE])
             rows = rows or max(map(len, stored.values()), default=0)
             if rows:
+                if nobody is None:  # fixed beforehand, so the same on every test set
+                    nobody = np.full(rows, self.transcript.at(slice(1))[0])
                 matrix = [
-                    self._row(number, stored.get(key), rows)
+                    self._row(number, stored.get(key), nobody)
                     for number, key in enumerate(keys[start : start + AT_ONCE], start)
                 ]
                 yield start, Scores(np.stack(matrix))
 
-    def _stored(self, keys: list[bytes]) -> dict[bytes, FloatArray]:
-        assert self.store is not None
-        return self.store.scores(keys)
-
-    def _row(self, number: int, stored: FloatArray | None, rows: int) -> FloatArray:
-        """Scores of one pool.
-
-        A utility fixed beforehand (nobody's, number 0) is the same on every test set, and one that
-        failed has nobody's; any other without scores might be anything.
-        """
-        if stored is None and number in self.transcript.failures:
-            number, key = 0, self.transcript.keys[0]
-            stored = self._stored([key]).get(key)
+    def _row(self, number: int, stored: FloatArray | None, nobody: FloatArray) -> FloatArray:
+        """Scores of one pool, nobody's of one that failed; any other without might be anything."""
         if stored is None:
-            return np.full(rows, self.transcript.at(slice(1))[0] if number == 0 else np.nan)
-        if len(stored) != rows:
+            failed = number == 0 or number in self.transcript.failures
+            return nobody if failed else np.full(len(nobody), np.nan)
+        if len(stored) != len(nobody):
             raise LedgerUnreadable(
                 f"The ledger {self.store and self.store.path} is damaged: of some pool it holds "
-                f"{len(stored)} scores, and {rows} of others. It was left alone; name another "
-                "file, and what it held is computed again."
+                f"{len(stored)} scores, and {len(nobody)} of others. It was left alone; name "
+                "another file, and what it held is computed again."
             )
         return stored
 

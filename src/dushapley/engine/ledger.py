@@ -107,27 +107,23 @@ class Ledger(AbstractContextManager["Ledger"]):
         self.path = None if path is None else Path(path).absolute()
         self.context = context
         with self._refusing():
-            self._refuse_other_files()
+            if self.path is not None and self.path.exists():
+                if not self.path.is_file():
+                    raise LedgerUnreadable(
+                        f"{self.path} is not a file, so it is no ledger. Name a file."
+                    )
+                if self.path.stat().st_mode & 0o222 == 0:
+                    raise PermissionError("readonly")
             self._db = sqlite3.connect(
                 self.path or "", timeout=PATIENCE, isolation_level=None, check_same_thread=False
             )
         try:
             with self._refusing():
-                whose = self._set_up()
-            self._refuse_another(whose)
+                self._set_up()
         except BaseException:
             self._db.close()
             raise
         self._file = self._standing()
-
-    def _refuse_another(self, context: str) -> None:
-        if context != self.context:
-            raise LedgerMismatch(
-                f"The ledger {self.path} holds evaluations of another game (context "
-                f"{printable(context)[:12]}…, this game has {self.context[:12]}…): model, its "
-                "code, versions of packages, metric, test data, seed or fingerprint differ. Use "
-                "another file, or the game it was made with."
-            )
 
     def _standing(self) -> int | None:
         """Which file stands under the ledger's name now."""
@@ -135,19 +131,10 @@ class Ledger(AbstractContextManager["Ledger"]):
             return None
         return self.path.stat().st_ino
 
-    def _refuse_other_files(self) -> None:
-        """Refuse devices, pipes and folders, and what is meant to be read only."""
-        if self.path is None or not self.path.exists():
-            return
-        if not self.path.is_file():
-            raise LedgerUnreadable(f"{self.path} is not a file, so it is no ledger. Name a file.")
-        if self.path.stat().st_mode & 0o222 == 0:
-            raise PermissionError("readonly")
+    def _set_up(self) -> None:
+        """Make the tables where there are none.
 
-    def _set_up(self) -> str:
-        """Make the tables where there are none; the context of the file.
-
-        Another database is refused before it is changed.
+        Another database is refused before it is changed, and so is one of another context.
         """
         self._db.execute("pragma cell_size_check = on")
         self._db.execute(f"pragma cache_size = -{_CACHE}")
@@ -164,7 +151,13 @@ class Ledger(AbstractContextManager["Ledger"]):
             ((whose,),) = self._db.execute("select value from meta where name = 'context'")
         with suppress(sqlite3.OperationalError):  # another run that is opening the file does it
             self._db.execute("pragma journal_mode = wal")
-        return str(whose)
+        if whose != self.context:
+            raise LedgerMismatch(
+                f"The ledger {self.path} holds evaluations of another game (context "
+                f"{printable(str(whose))[:12]}…, this game has {self.context[:12]}…): model, its "
+                "code, versions of packages, metric, test data, seed or fingerprint differ. Use "
+                "another file, or the game it was made with."
+            )
 
     def _refuse_foreign(self, declared: list[tuple[str, str | None]]) -> None:
         """Refuse a database that is not a ledger to the letter.

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, Fractions
+from dushapley.engine.executors import make_executor
+from dushapley.engine.executors.base import Listed
 from dushapley.engine.ledger import Ledger
 from dushapley.errors import BudgetTooSmall, InvalidOption, MethodNotApplicable
 from dushapley.estimators.centres import ENOUGH
@@ -40,6 +44,8 @@ PROBED, FEWEST_PROBES = 10, 2
 are needed for it: the grand coalition and a small one."""
 SEEDS = 0, 1
 """Of the models that are compared, the game's own being the first."""
+MOST_TIMED = 32
+"""Pools timed together where pools are trained together."""
 STRETCH = 1.1
 """By how much `auto` exceeds a budget that nobody gave, if all coalitions then fit it."""
 
@@ -422,3 +428,36 @@ class Probes:
     def account(self) -> dict[str, Any]:
         """For the details of a result: what was found, and from how many pools."""
         return {"same under another seed": self.concluded(), "trainings": len(self.pools)}
+
+
+def seconds_of(plan: Plan, game: Game, each: float) -> float:
+    """About how long a plan takes, one evaluation taking `each` seconds."""
+    return each * plan.trainings(game) / max(1, trainings_each(game))
+
+
+def seconds_each(game: Game) -> float:
+    """Mean seconds of three evaluations: one owner, half of them, all; after one that warms up.
+
+    Where pools are trained together, up to `MOST_TIMED` at a time are timed.
+    """
+    known = game.costs(1)  # of a game that cannot be tried for nothing
+    if game.cheap or known:
+        return float(known.get("seconds", 0.0))
+    largest = np.argsort(-game.sizes, kind="stable")
+    seconds = []
+    at_once = min(game.block, MOST_TIMED)
+    with closing(make_executor("local", 1)) as here:  # within the game's limits, as the run itself
+        for count in (1, 1, (game.n_players + 1) // 2, game.n_players):
+            pools = np.zeros((at_once, game.n_players), dtype=np.bool_)
+            pools[:, largest[:count]] = True
+            started = perf_counter()
+            list(here.run(game, Listed([(pools, None, None)])))
+            seconds.append((perf_counter() - started) / at_once)
+    return float(np.mean(seconds[1:]))
+
+
+def workers(n_jobs: int) -> int:
+    """How many workers `n_jobs` asks for."""
+    from joblib import cpu_count
+
+    return int(cpu_count()) if n_jobs == -1 else n_jobs

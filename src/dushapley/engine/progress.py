@@ -46,14 +46,9 @@ class Progress:
         self._bar: Bar | None = None
         self._task: Any = None
         self._cell: Any = None  # of a notebook, which shows the bar instead of a terminal
-        self._shown = 0.0  # when leaders were shown last
+        self.shown = 0.0  # when leaders were shown last
         self._began = self._drawn = monotonic()
         self._answered = self._computed = 0
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether people would see it if other leaders were shown now."""
-        return self._bar is not None and monotonic() - self._shown > FRAME
 
     def __enter__(self) -> Self:
         if self.show:
@@ -83,7 +78,7 @@ class Progress:
         """Show the largest values as they settle, with their total error."""
         if self._bar is None:
             return
-        self._shown = monotonic()
+        self.shown = monotonic()
         best = sorted(range(len(names)), key=lambda i: -so_far.values[i])[:3]
         total = watch.total(so_far)
         leaders = [

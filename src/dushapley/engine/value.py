@@ -33,11 +33,10 @@ from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.executors.worker import limits_of, one_blas_thread
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless
 from dushapley.engine.many import CentresDialogue, CentresDriver, with_marginals
-from dushapley.engine.plan import Plan, choose_plan
-from dushapley.engine.progress import Progress, Stop, Watch
-from dushapley.engine.quote import seconds_each
+from dushapley.engine.plan import Plan, choose_plan, seconds_each
+from dushapley.engine.progress import FRAME, Progress, Stop, Watch
 from dushapley.engine.remarks import judged, remarked
-from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
+from dushapley.errors import InvalidOption, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game
@@ -240,7 +239,11 @@ class Run:
             assert self.game.context is not None  # as `refuse_nameless` saw to
             self.paid = Ledger(self.ledger, self.game.context)
             if self.learn_from_ledger and self.known is None:
-                self._begin_with(paid_pools(self.game, self.paid, self._name()))
+                # what this run was asked for names it, whatever ends it
+                options = json_text(dict(self.plan.options))
+                name = self.plan.method.name
+                run = digest(name, options, self.plan.budget, self.seed).encode()
+                self._begin_with(paid_pools(self.game, self.paid, run))
         return self
 
     def _begin_with(self, known: BoolArray | None) -> None:
@@ -248,11 +251,6 @@ class Run:
         if known is not None and self.plan.formula is None:
             self.known = pools_between(known, self.game.n_players)
             self.plan = replace(self.plan, budget=self.plan.budget + len(self.known))
-
-    def _name(self) -> bytes:
-        """Names this run in its ledger: what it was asked for, whatever ends it."""
-        options = json_text(dict(self.plan.options))
-        return digest(self.plan.method.name, options, self.plan.budget, self.seed).encode()
 
     def __exit__(self, *error: object) -> None:
         if self.paid is not None:
@@ -291,8 +289,6 @@ class Run:
         Stopped
             As `value` does.
         """
-        if self.ledger is not None and self.paid is None and self.plan.formula is None:
-            raise ProtocolViolated("The run's ledger is not open; pay inside `with Run(...)`.")
         with ExitStack() as kept:
             formula = self.plan.formula
             valuation = self._pay(self.converse(), kept) if formula is None else self._from(formula)
@@ -373,7 +369,9 @@ class Run:
         while (ask := talk.ask()) is not None:
             if monotonic() > until:
                 raise OutOfTime
-            wanted = (may_end and watch.is_time(talk.n_told)) or (bar.show and bar.is_stale)
+            wanted = (may_end and watch.is_time(talk.n_told)) or (
+                bar.show and monotonic() - bar.shown > FRAME
+            )
             so_far = ask.estimate() if wanted else None
             if so_far is not None:
                 over = watch.is_over(talk.n_told, so_far)
