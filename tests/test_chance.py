@@ -29,8 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dushapley as ds
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.plan import choose_plan
-from dushapley.engine.probes import probe_pools
+from dushapley.engine.plan import choose_plan, probe_pools
 from dushapley.engine.value import Run
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.games import SmallMLP, SoftmaxRegression
@@ -446,11 +445,9 @@ def test_probes_are_paid_once_and_quoted(tmp_path):
     assert (row["evaluations"], row["trainings"]) == (12, 11)
 
 
-@pytest.mark.parametrize(
-    ("method", "timed"), [("gp", 2), ("loo", 2), ("random", 1), ("du", 2), ("exact", 2)]
-)
+@pytest.mark.parametrize("method", ["gp", "loo", "random", "du", "exact"])
 @pytest.mark.parametrize("said", [None, True])
-def test_pools_that_were_timed_are_not_trained_again_nor_for_nothing(tmp_path, method, timed, said):
+def test_pools_that_were_timed_are_not_trained_again_nor_for_nothing(tmp_path, method, said):
     game = ds.ModelGame(
         owners(6), Counted(), *TEST, deterministic=said, fingerprint=f"timed {said}"
     )
@@ -458,7 +455,7 @@ def test_pools_that_were_timed_are_not_trained_again_nor_for_nothing(tmp_path, m
     Counted.fits = 0
     with Run(game, method, budget=budget, ledger=ledger) as run:
         assert run.trial() > 0
-        assert Counted.fits == timed
+        assert Counted.fits == 1
         result = run.pay()
     plain = ds.value(game, method, budget=budget)
     again = ds.value(game, method, budget=budget, ledger=ledger)
@@ -476,7 +473,7 @@ def test_a_small_pool_that_fails_does_not_end_a_run_that_never_asks_for_it():
 
     game = ds.ModelGame(owners(6), Fussy(), *TEST)
     with Run(game, "loo", budget=100) as run:
-        assert run.trial() > 0  # of the grand coalition, since the smallest owner fails
+        assert run.trial() > 0  # of the grand coalition
         result = run.pay()
     assert result.details["probes"] == {"same under another seed": None, "trainings": 5}
     assert result.errors["training"] is None  # one pool is not enough to know it

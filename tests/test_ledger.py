@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 
 import dushapley as ds
 from dushapley import errors
-from dushapley.engine.ledger import TABLES, at_most, packed, unpacked
+from dushapley.engine.ledger import TABLES, packed, unpacked
 from dushapley.games.base import Answers, Game, Outcome
 from dushapley.games.policy import Training
 from dushapley.hashing import digest
@@ -218,13 +218,6 @@ def test_a_trigger_is_refused(name: str, tmp_path: Path) -> None:
         db.execute(f"create trigger {name} after insert on evaluations begin delete from meta; end")
     with pytest.raises(errors.LedgerUnreadable, match=f"not a ledger: it holds {name}"):
         opened(path)
-
-
-def test_a_look_into_a_file_takes_no_longer_than_it_may(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "l.sqlite")) as db:
-        db.execute(ENDLESS.format("n"))
-        with pytest.raises(sqlite3.OperationalError, match="interrupted"), at_most(db, 0.1):
-            db.execute("select count(*) from n").fetchone()
 
 
 def test_schemas_that_are_not_text_are_refused_in_words(tmp_path: Path) -> None:

@@ -19,10 +19,9 @@ from dushapley import estimators, games, guarantees, report
 from dushapley.data.check import check
 from dushapley.data.owners import Owners
 from dushapley.engine.asktell import AskTell
-from dushapley.engine.compare import compare
+from dushapley.engine.compare import compare, quote
 from dushapley.engine.diagnosis import diagnose
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.quote import quote
 from dushapley.engine.value import value
 from dushapley.errors import DUShapleyError, Stopped
 from dushapley.estimators import methods

@@ -16,7 +16,7 @@ from typer import Option
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, one_of
-from dushapley.engine import quote as prices
+from dushapley.engine import plan as prices
 from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.executors import check_executor
 from dushapley.engine.plan import choose_plan, generous_budget
@@ -117,9 +117,9 @@ def agree_on_plan(
 ) -> None:
     """Say what will run, and ask if it is likely to be long.
 
-    Two of its trainings are made first and timed, unless --yes was given. Without a terminal, a
-    limit of time is agreement enough. `apart` trainings are not of the plan, and `others` are
-    models and scores that are valued as well.
+    One of its trainings is made first and timed, that of everybody's data, unless --yes was given.
+    Without a terminal, a limit of time is agreement enough. `apart` trainings are not of the plan,
+    and `others` are models and scores that are valued as well.
     """
     game, plan, max_seconds = run.game, run.plan, run.max_seconds
     each = 0.0 if means.yes else run.trial()

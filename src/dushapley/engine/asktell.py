@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import BoolArray, Fractions, IntArray, Queries
-from dushapley.engine.dialogue import ROUND, Dialogue, foreseen
+from dushapley.engine.dialogue import ROUND, Dialogue, Transcript, foreseen
 from dushapley.engine.error_bars import Carrier
 from dushapley.engine.executors.worker import one_blas_thread
 from dushapley.engine.history import run_history
 from dushapley.engine.plan import Plan
-from dushapley.engine.transcript import Transcript
 from dushapley.errors import InvalidOption, ProtocolViolated
 from dushapley.estimators.method import Method
 from dushapley.games.base import Answers, Outcome

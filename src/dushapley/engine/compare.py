@@ -1,29 +1,41 @@
-"""Methods side by side at equal budgets."""
+"""Methods side by side: the cost of each on a game, and its error at equal budgets."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dushapley.arrays import FloatArray
-from dushapley.engine.plan import refuse_options_of_auto
+from dushapley.engine.executors import check_executor
+from dushapley.engine.ledger import Ledger, paid_answers, refuse_nameless
+from dushapley.engine.plan import (
+    choose_plan,
+    refuse_options_of_auto,
+    seconds_each,
+    seconds_of,
+    workers,
+)
 from dushapley.engine.value import value
 from dushapley.errors import (
     BudgetTooSmall,
+    DUShapleyError,
     InvalidCall,
     InvalidOption,
     MethodNotApplicable,
 )
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, find
+from dushapley.estimators.registry import methods as named_methods
 from dushapley.games.base import Game
 from dushapley.games.callables import as_game
-from dushapley.validation import spoken
+from dushapley.protocol import Problem
+from dushapley.validation import check_budget, spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +43,17 @@ if TYPE_CHECKING:
 Entry = str | Method | tuple[str | Method, Mapping[str, Any]]
 """A method, or a pair (method, its options)."""
 
-COLUMNS = {
+QUOTED = {
+    "method": "str",
+    "budget": "Int64",
+    "evaluations": "Int64",
+    "trainings": "Int64",
+    "seconds": "float64",
+    "precision": "float64",
+    "summary": "str",
+    "refused": "str",
+}
+COMPARED = {
     "method": "str",
     "budget": "Int64",
     "seed": "Int64",
@@ -42,6 +64,118 @@ COLUMNS = {
     "seconds": "float64",
     "reason": "str",
 }
+
+
+@spoken
+def quote(
+    game: Any,
+    budgets: int | Iterable[int | None] | None = None,
+    *,
+    n_jobs: int = 1,
+    ledger: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """Price every method on a game, before paying for any.
+
+    A few evaluations are made to see how long one takes (see `seconds_each`); nothing else is
+    asked, and nothing is kept. With the ledger of a pilot, a first run of any method with at least
+    two pools an owner, the precision of `gp` at each budget is foreseen from its answers.
+
+    Parameters
+    ----------
+    game
+        What `dushapley.value` takes.
+    budgets
+        Evaluations that the methods may ask, one or several. None: each method's default.
+    n_jobs
+        Workers that would share the work on this machine.
+    ledger
+        File of a pilot's answers; it is only read.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per method and budget: method, budget (missing for the default), evaluations (the
+        most that would be asked; 0 where the game has a formula), trainings (the most that these
+        take, probes for chance included), seconds (about), summary, and refused: why not, for
+        a method that this game or budget rules out. Of a federation also rounds, messages and
+        bytes, in all and per owner, about.
+
+    Examples
+    --------
+    >>> import dushapley as ds
+    >>> game = ds.CallableGame(lambda pools: pools.any(axis=1), n_players=6)
+    >>> frame = ds.quote(game).set_index("method")
+    >>> frame["evaluations"][["exact", "gp", "permutation"]].tolist()
+    [64, 36, 72]
+    >>> frame["refused"]["du"]
+    "du draws part of an owner's rows, but this game knows whole owners only: ..."
+    """
+    import pandas as pd
+
+    played = as_game(game)
+    check_executor("local", n_jobs, None)
+    given = budgets if isinstance(budgets, Iterable) and not isinstance(budgets, str) else [budgets]
+    wanted = [check_budget(budget) for budget in given]
+    each = seconds_each(played) / workers(n_jobs)
+    rows = [
+        {"method": name, "budget": budget, "summary": summary} | _price(played, name, budget, each)
+        for name, summary in named_methods().items()
+        for budget in wanted
+    ]
+    more = dict.fromkeys((name for name in played.costs(0) if name not in QUOTED), "Int64")
+    frame = pd.DataFrame(rows, columns=[*QUOTED, *more]).astype(QUOTED | more)
+    if ledger is not None:
+        planned = frame["evaluations"].notna() & frame["method"].isin(["gp", "auto"])
+        counts = [int(count) for count in frame["evaluations"][planned]]
+        frame.loc[planned, "precision"] = foreseen_precision(played, ledger, counts)
+    return frame
+
+
+def foreseen_precision(
+    game: Game, ledger: str | os.PathLike[str], budgets: list[int]
+) -> list[float]:
+    """How precise `gp` would be at budgets, by the answers that a ledger holds; NaN: unknown."""
+    from dushapley.estimators.gp.foresight import foreseen  # loads scipy
+
+    unknown = [float("nan")] * len(budgets)
+    if game.cheap:
+        return unknown
+    refuse_nameless(game, ledger)
+    assert game.context is not None
+    if not Path(ledger).exists():
+        raise InvalidOption(
+            f"The ledger {str(ledger)!r} does not exist, and quote only reads it: pay for a pilot "
+            "first, which keeps its answers there."
+        )
+    with Ledger(ledger, game.context) as paid:
+        pools, answers = paid_answers(game, paid)
+    everybody = pools.all(axis=1)
+    if not everybody.any():
+        return unknown
+    problem = Problem(
+        game.n_players,
+        game.sizes,
+        game.fractions,
+        budget=max(budgets),
+        empty=0.0,
+        full=float(answers[everybody][0]),
+        options={},
+        rng=np.random.default_rng(0),
+    )
+    found = foreseen(problem, pools[~everybody], answers[~everybody], budgets)
+    return unknown if found is None else list(found)
+
+
+def _price(game: Game, method: str, budget: int | None, each: float) -> dict[str, Any]:
+    """Evaluations and seconds of one method, or why it is refused."""
+    try:
+        plan = choose_plan(game, method, None, budget)
+    except DUShapleyError as error:
+        return {"refused": str(error)}
+    every = 2**game.n_players if plan.enumerates(game.n_players) else plan.budget
+    evaluations = min(plan.budget, every)
+    counts = {"evaluations": evaluations, "trainings": plan.trainings(game)}
+    return {**counts, "seconds": seconds_of(plan, game, each), **game.costs(evaluations)}
 
 
 @spoken
@@ -116,7 +250,7 @@ def compare(
         for budget in dict.fromkeys(budgets)  # the same runs twice would look like twice the seeds
         for row in _runs(played, method, options, budget, numbers, truth, pay)
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    return pd.DataFrame(rows, columns=list(COMPARED)).astype(COMPARED)
 
 
 def refuse_single(name: str, given: object, like: str) -> None:

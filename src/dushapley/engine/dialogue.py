@@ -10,12 +10,13 @@ no bit depends on who was first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, Fractions
+from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray
 from dushapley.engine.plan import Plan, make_plan
 from dushapley.errors import (
     BudgetTooSmall,
@@ -24,6 +25,7 @@ from dushapley.errors import (
     ProtocolViolated,
 )
 from dushapley.estimators.method import Method
+from dushapley.games.base import Answers, Outcome
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 from dushapley.validation import (
     check_fractions,
@@ -38,6 +40,10 @@ from dushapley.validation import (
 
 ROUND = 64
 """Pools of a round, roughly, of methods that ask in rounds; sums are taken round by round."""
+
+
+LOOKS = 64
+"""Estimates on the way that are made only to be shown, at most."""
 
 
 class Dialogue:
@@ -254,3 +260,123 @@ def pools_between(known: BoolArray, n_players: int) -> BoolArray:
     _, first = np.unique(known, axis=0, return_index=True)
     distinct = known[np.sort(first)]
     return np.asarray(distinct[distinct.any(axis=1) & ~distinct.all(axis=1)])
+
+
+class Transcript:
+    """What a run asked, in order, and what the different pools came to.
+
+    A pool has two names here: its key, which is its content (`Game.keys`), and its number, by which
+    it was first asked. Numbers index everything that is known of it.
+
+    Parameters
+    ----------
+    budget
+        How many pools may be asked. Estimates on the way that have to be made are made `LOOKS`
+        times in it: pages show few.
+
+    Attributes
+    ----------
+    asks, numbers
+        Rounds as they were answered, and the numbers of their pools.
+    keys
+        Keys by number.
+    by_key
+        Numbers by key.
+    failures
+        Why a training failed, by number.
+    """
+
+    def __init__(self, budget: int = 0) -> None:
+        self.budget = budget
+        self.asks: list[Ask] = []
+        self.numbers: list[IntArray] = []
+        self.keys: list[bytes] = []
+        self.failures: dict[int, str] = {}
+        self.asked = 0
+        self.by_key: dict[bytes, int] = {}
+        self._values = self._spreads = np.empty(0)  # with room to grow
+        self._next_look = 0
+
+    def number(self, keys: Sequence[bytes]) -> tuple[IntArray, IntArray]:
+        """Numbers of these pools, and the places of those that were never asked before."""
+        by_key, first = self.by_key, len(self.by_key)
+        numbers = np.array([by_key.setdefault(k, len(by_key)) for k in keys], dtype=np.int64)
+        before = np.maximum.accumulate(np.append(first - 1, numbers))[:-1]
+        new = np.flatnonzero(numbers > before)  # new numbers come in their order
+        self.keys += [keys[place] for place in new.tolist()]
+        self._make_room(len(by_key))
+        return numbers, new
+
+    def _make_room(self, count: int) -> None:
+        more = max(2 * count, 2**10) - len(self._values)
+        if count > len(self._values):
+            self._values = np.append(self._values, np.full(more, np.nan))
+            self._spreads = np.append(self._spreads, np.full(more, np.nan))
+
+    def learn(self, numbers: IntArray, answers: Answers) -> None:
+        """Remember what pools came to, without their scores."""
+        self._make_room(int(numbers.max(initial=-1)) + 1)
+        self._values[numbers] = answers.values
+        if answers.spread is not None:
+            self._spreads[numbers] = answers.spread
+        for place, cause in answers.failures.items():
+            self.failures[int(numbers[place])] = cause
+
+    def outcome(self, number: int) -> Outcome | None:
+        """What one pool came to; None where it is still open."""
+        if len(self.unknown(np.array([number]))):
+            return None
+        spread = float(self._spreads[number])
+        known = None if np.isnan(spread) else spread
+        return Outcome(float(self._values[number]), self.failures.get(number), spread=known)
+
+    def unknown(self, numbers: IntArray) -> IntArray:
+        """Those of these numbers whose pools are still open."""
+        without = numbers[np.isnan(self._values[numbers])]
+        return np.setdiff1d(without, list(self.failures)) if self.failures else without
+
+    @property
+    def n_known(self) -> int:
+        """Different pools that are answered."""
+        return int(np.count_nonzero(~np.isnan(self._values))) + len(self.failures)
+
+    def add(self, ask: Ask, numbers: IntArray) -> None:
+        """Keep one question with the numbers of its answers."""
+        so_far = ask.so_far
+        if callable(so_far):
+            due = self.asked >= self._next_look
+            self._next_look = self.asked + self.budget // LOOKS if due else self._next_look
+            so_far = ask.estimate() if due else None
+        if so_far is not None:  # thousands of covariances would be most of a run's memory
+            so_far = replace(so_far, covariance=None, weights=None)
+        self.asks.append(replace(ask, so_far=so_far))
+        self.numbers.append(numbers)
+        self.asked += len(numbers)
+
+    @property
+    def n_answers(self) -> int:
+        """Different pools among those of the questions kept."""
+        return 1 + max((int(numbers.max()) for numbers in self.numbers), default=-1)
+
+    def at(self, numbers: IntArray | slice) -> FloatArray:
+        """Values of pools, those that failed being worth what nobody is."""
+        values = self._values[numbers]
+        failed = np.isnan(values)
+        return np.where(failed, self._values[0], values) if failed.any() else values
+
+    @property
+    def values(self) -> FloatArray:
+        """Values by number, of the pools of the questions kept."""
+        return self.at(slice(self.n_answers))
+
+    @property
+    def spreads(self) -> FloatArray:
+        """Standard deviations between repeated trainings, by number; NaN where unknown."""
+        return self._spreads[: self.n_answers].copy()
+
+    def rows(self, sizes: FloatArray) -> FloatArray:
+        """Rows of each pool, by number."""
+        rows = np.zeros(self.n_answers)
+        for ask, numbers in zip(self.asks, self.numbers, strict=True):
+            rows[numbers] = ask.queries @ sizes
+        return rows

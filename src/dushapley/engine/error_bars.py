@@ -35,9 +35,8 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.engine.dialogue import Dialogue
+from dushapley.engine.dialogue import Dialogue, Transcript
 from dushapley.engine.plan import Plan
-from dushapley.engine.transcript import Transcript
 from dushapley.estimators.calibration import pooled_freedom, pooled_variances, student
 from dushapley.estimators.exact import coalition_weights
 from dushapley.games.base import Scores
@@ -85,6 +84,8 @@ class Carrier:
     scores
         Scores of all pools in the order of their numbers, block by block, each with the number it
         begins with; called whenever they are needed.
+    folded
+        Values by test row, where scores were folded as they came.
     """
 
     begin: Begin
@@ -94,10 +95,11 @@ class Carrier:
     transcript: Transcript
     estimate: Estimate
     scores: Callable[[], Iterator[tuple[int, Scores]]]
+    folded: FloatArray | None = None
 
     def errors(self) -> tuple[dict[str, Any], FloatArray | None]:
         """Standard errors by source, and values by test row or group of them, where known."""
-        influence = self.influence()
+        influence = self.influence() if self.folded is None else self.folded
         unmeasured = influence is None and np.isnan(self.transcript.spreads).all()
         if unmeasured and self.training.shift is None:
             return {}, None

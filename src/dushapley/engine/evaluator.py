@@ -8,7 +8,7 @@ one that comes again is computed again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
@@ -17,21 +17,19 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray, Queries
-from dushapley.engine.error_bars import Begin, Carrier, by_source, known_weights
+from dushapley.engine.dialogue import Transcript
+from dushapley.engine.error_bars import Begin, Carrier, known_weights
 from dushapley.engine.executors import Executor
 from dushapley.engine.executors.worker import Numbered, one_blas_thread
 from dushapley.engine.history import MOST_POOLS, run_history
 from dushapley.engine.ledger import Ledger, Row, roster_of
-from dushapley.engine.plan import Plan, trainings_each
-from dushapley.engine.probes import Probes, Task, no_pools, together
+from dushapley.engine.plan import Plan, Probes, trainings_each
 from dushapley.engine.progress import Progress
-from dushapley.engine.transcript import Transcript
 from dushapley.errors import LedgerUnreadable, ProtocolViolated
 from dushapley.games.base import Answers, Game, Outcome, Scores, is_scored
-from dushapley.games.policy import Training, nobody_failed, still_counts
+from dushapley.games.policy import nobody_failed, still_counts
 from dushapley.games.rows import blocks
 from dushapley.protocol import Ask, Estimate
-from dushapley.results.influence import influence_error
 from dushapley.validation import refuse_non_finite
 
 OFTEN = 0.02
@@ -42,6 +40,7 @@ AT_ONCE = 256
 LEAST_BULK, BULK_BLOCK, BULK_ROUND = 2**15, 2**12, 2**12
 """Pools below which every one is named, pools of a block from which they need not be, and pools of
 a round of so many."""
+NONE = np.zeros(0, dtype=np.int64)
 HELPINGS, MOST_CELLS = 4, 2**26
 """Blocks, and pools times owners, computed at a time without names."""
 
@@ -52,6 +51,37 @@ def is_bulk(game: Game, plan: Plan) -> bool:
     plain = training is not None and training.deterministic is True and not training.limits.any
     large = game.block >= BULK_BLOCK and plan.budget >= LEAST_BULK
     return plain and large and known_weights(plan, game.n_players) is not None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Pools that are computed together: numbers, pools, draws, and under which other seed.
+
+    Of a probe the number is its place among the pools that are probed.
+    """
+
+    numbers: IntArray
+    queries: Queries
+    draws: IntArray | None = None
+    seed: int | None = None
+
+    def part(self, some: slice) -> Task:
+        """Some of these pools."""
+        draws = None if self.draws is None else self.draws[some]
+        return Task(self.numbers[some], self.queries[some], draws)
+
+
+def together(tasks: Sequence[Task]) -> Task:
+    """Return the pools of several tasks as one; whole owners need no draws."""
+    some = [task for task in tasks if len(task.queries)]
+    if len(some) == 1:
+        return some[0]
+    numbers = np.concatenate([task.numbers for task in some])
+    queries = np.concatenate([task.queries for task in some])
+    if all(task.draws is None for task in some):
+        return Task(numbers, queries)
+    draws = [np.zeros(len(t.queries), np.int64) if t.draws is None else t.draws for t in some]
+    return Task(numbers, queries, np.concatenate(draws))
 
 
 class Evaluator:
@@ -94,8 +124,9 @@ class Evaluator:
         self.executor, self.ledger, self.may_ask = executor, ledger, may_ask
         self.store = ledger
         self.transcript = Transcript(plan.budget)
-        self.rounds: deque[Round] = deque()
-        self.waiting = no_pools(game.n_players)
+        self.rounds: deque[tuple[Ask, IntArray]] = deque()  # with the numbers of their pools
+        self.values: deque[FloatArray] = deque()  # of rounds without numbers
+        self.waiting = Task(NONE, np.zeros((0, game.n_players), dtype=np.bool_))
         self.out: dict[int, Task] = {}
         self.results: Iterator[tuple[int, Answers]] = iter(())
         self.unwritten: list[Row] = []
@@ -109,8 +140,8 @@ class Evaluator:
         """Utilities of the pools of the next round."""
         if not self.rounds and not self._take():
             self._add(ask)
-        first = self.rounds[0]
-        if not np.array_equal(first.ask.queries, ask.queries):
+        foreseen, numbers = self.rounds[0]
+        if not np.array_equal(foreseen.queries, ask.queries):
             raise ProtocolViolated(
                 "The method declares that its questions depend on no answer, and asked others than "
                 "were foreseen. Declare it without foreseeable=True."
@@ -118,12 +149,12 @@ class Evaluator:
         if self.executor is None:
             return self._directly(ask)
         self.rounds.popleft()
-        unpaid = first.numbers
+        unpaid = numbers
         while len(unpaid := self.transcript.unknown(unpaid)):
             for _ in range(0, len(np.unique(unpaid)), self.game.block):  # at least so many blocks
                 self._receive()
-        self.transcript.add(ask, first.numbers)
-        return self.transcript.at(first.numbers)
+        self.transcript.add(ask, numbers)
+        return self.transcript.at(numbers)
 
     def _take(self) -> bool:
         """Take a round before its turn, if one is foreseen."""
@@ -136,41 +167,31 @@ class Evaluator:
         """Name the pools of a round, look up those not met before, queue the rest."""
         self.n_taken += len(ask.queries)
         if self.executor is None:
-            self.rounds.append(Round(ask, np.zeros(0, dtype=np.int64)))
+            self.rounds.append((ask, NONE))
             return
         queries, draws = self.game.check(ask.queries, ask.draws)
         keys = self.game.keys(queries, draws)
         numbers, new = self.transcript.number(keys)
-        if self.probes.own:
-            new = self._probed(keys, numbers, new)
-        if self.ledger is not None:
-            new = self._look_up(keys, numbers, new)
+        new = self._look_up(keys, numbers, new)
         if len(new):
             some = None if draws is None else draws[new]
             self.waiting = together([self.waiting, Task(numbers[new], queries[new], some)])
-        self.bar.advance(len(keys) - len(new), found=True)
-        self.rounds.append(Round(ask, numbers))
+        if self.bar.show:
+            self.bar.advance(len(keys) - len(new), found=True)
+        self.rounds.append((ask, numbers))
 
     def _look_up(self, keys: list[bytes], numbers: IntArray, new: IntArray) -> IntArray:
-        """Learn what the ledger knows of new pools; places of those that it does not know."""
-        assert self.ledger is not None
-        stored = self.ledger.read([keys[place] for place in new.tolist()])
-        found = [place for place in new.tolist() if self._stands(stored.get(keys[place]))]
+        """Learn what ledger and probes know of new pools; places of those to be computed."""
+        probed = self.probes.worth
+        known = {} if self.ledger is None else self.ledger.read([keys[place] for place in new])
+        known |= probed
+        found = [place for place in new.tolist() if self._stands(known.get(keys[place]))]
         if found:
-            answers = Answers.of([stored[keys[place]] for place in found])
+            answers = Answers.of([known[keys[place]] for place in found])
             self.transcript.learn(numbers[found], answers)
-        return np.setdiff1d(new, found)
-
-    def _probed(self, keys: list[bytes], numbers: IntArray, new: IntArray) -> IntArray:
-        """Learn what probes know of new pools; places of those that no probe tells of."""
-        others = []
-        for place in new.tolist():
-            outcome = self.probes.worth.get(keys[place])
-            if outcome is not None:
-                self._learn(numbers[[place]], Answers.of([outcome]))
-            elif keys[place] not in self.probes.firsts:
-                others.append(place)
-        return np.array(others, dtype=np.int64)
+            self.n_computed += sum(keys[place] in probed for place in found)
+        coming = [place for place in new.tolist() if keys[place] in self.probes.firsts]
+        return np.setdiff1d(new, found + coming)
 
     def _stands(self, found: Outcome | None) -> bool:
         """Whether what was stored counts today: failures follow today's policy and limits."""
@@ -180,19 +201,23 @@ class Evaluator:
 
     def take(self) -> Numbered | None:
         """The next block to compute, taking rounds ahead to fill it; None: none for now."""
-        task = self.probes.take() if self.probes.waiting else self._cut()
+        if self.probes.waiting:
+            place, seed = self.probes.waiting.popleft()
+            task: Task | None = Task(np.array([place]), self.probes.pools[[place]], seed=seed)
+        else:
+            task = self._cut()
         if task is None:
             return None
         self.n_blocks += 1
         self.out[self.n_blocks] = task
-        return self.n_blocks, task.block
+        return self.n_blocks, (task.queries, task.draws, task.seed)
 
     def _cut(self) -> Task | None:
         """The first pools that wait, as many as a block holds or as there are."""
         block = self.game.block
-        while len(self.waiting) < block and self.may_ask(self.n_taken) and self._take():
+        while len(self.waiting.numbers) < block and self.may_ask(self.n_taken) and self._take():
             pass
-        if not len(self.waiting):
+        if not len(self.waiting.numbers):
             return None
         first = self.waiting.part(slice(block))
         self.waiting = self.waiting.part(slice(block, None))
@@ -201,7 +226,7 @@ class Evaluator:
     @property
     def left(self) -> int:
         """Blocks that may still be asked for, about."""
-        asked = self.plan.budget - self.n_taken + len(self.waiting)
+        asked = self.plan.budget - self.n_taken + len(self.waiting.numbers)
         return -(-asked // self.game.block)
 
     def _receive(self) -> None:
@@ -210,30 +235,29 @@ class Evaluator:
         done = next(self.results, None)
         if done is None:
             self.results = self.executor.run(self.game, self)
-            done = next(self.results, None)
-        if done is None:
-            raise ProtocolViolated("A round waits for answers, and there is nothing to pay.")
+            done = next(self.results)
         position, answers = done
         task = self.out.pop(position)
         if task.seed is None:
             self._keep(task, answers)
         else:
-            self._keep_probe(task, answers)
+            self._keep_probe(task, task.seed, answers)
 
-    def _keep_probe(self, task: Task, answers: Answers) -> None:
+    def _keep_probe(self, task: Task, seed: int, answers: Answers) -> None:
         """Record a probe; what its pool is worth is learnt, or found out, where it was asked."""
-        voice, *own = self.probes.learn(task, answers).items()
+        place = int(task.numbers[0])
+        voice, *own = self.probes.learn(place, seed, answers).items()
         self._record([voice[0]], None, Answers.of([voice[1]]))
         for key, outcome in own:
             self._record([key], task.queries, Answers.of([outcome]))
-        key = self.probes.own[int(task.numbers[0])]
-        number = self.transcript.number_of(key)
-        if task.seed != 0 or number is None or not len(self.transcript.unknown(number)):
+        asked = self.transcript.by_key.get(self.probes.own[place])
+        unpaid = NONE if asked is None else self.transcript.unknown(np.array([asked]))
+        if seed != 0 or not len(unpaid):
             return
         if own:
-            self._learn(number, Answers.of([own[0][1]]))
+            self._learn(unpaid, Answers.of([own[0][1]]))
         else:
-            self.waiting = together([self.waiting, Task(number, task.queries)])
+            self.waiting = together([self.waiting, Task(unpaid, task.queries)])
 
     def _keep(self, task: Task, answers: Answers) -> None:
         """Record a block, and remember what it came to."""
@@ -241,7 +265,7 @@ class Evaluator:
         known[list(answers.failures)] = 0.0
         refuse_non_finite(task.queries, known, self.game.names)
         for place in answers.failures:
-            if task.numbers[place] == 0:
+            if not task.queries[place].any():
                 raise nobody_failed(answers.failures[place])
         self._record(
             [self.transcript.keys[n] for n in task.numbers.tolist()], task.queries, answers
@@ -252,7 +276,8 @@ class Evaluator:
         """Remember what pools came to that were computed now."""
         self.transcript.learn(numbers, answers)
         self.n_computed += len(answers)
-        self.bar.advance(len(answers))
+        if self.bar.show:
+            self.bar.advance(len(answers))
 
     def _record(self, keys: list[bytes], queries: Queries | None, answers: Answers) -> None:
         """Have the ledger keep a block, or a private store its scores."""
@@ -280,28 +305,24 @@ class Evaluator:
 
     def _directly(self, ask: Ask) -> FloatArray:
         """Answers to the oldest round, computed here with others that are foreseen."""
-        if self.rounds[0].values is None:
+        if not self.values:
             fill = max(1, min(HELPINGS * self.game.block, MOST_CELLS // self.game.n_players))
-            while self.game.block >= BULK_BLOCK and self._open_pools() < fill and self._take():
+            start = self.n_taken - len(self.rounds[0][0].queries)
+            while self.game.block >= BULK_BLOCK and self.n_taken - start < fill and self._take():
                 pass
-            self._compute(list(self.rounds))
-        values = self.rounds.popleft().values
-        assert values is not None
+            self._compute([foreseen for foreseen, _ in self.rounds])
+        self.rounds.popleft()
+        values = self.values.popleft()
         shown = self.transcript.asked < MOST_POOLS and not self.game.cheap
         if shown or self.folded.needs_questions:
-            numbers = np.arange(self.transcript.asked, self.transcript.asked + len(values))
+            numbers = self.transcript.asked + np.arange(len(values))
             self.transcript.learn(numbers, Answers(values))
             self.transcript.add(ask, numbers)  # not the round as foreseen, whose estimate is not
         return values
 
-    def _open_pools(self) -> int:
-        return sum(len(round_.ask.queries) for round_ in self.rounds)
-
-    def _compute(self, rounds: list[Round]) -> None:
+    def _compute(self, asks: list[Ask]) -> None:
         """Compute rounds without naming their pools, and fold their scores."""
-        asks = [round_.ask for round_ in rounds]
-        nothing = np.zeros(0, dtype=np.int64)
-        asked = together([Task(nothing, ask.queries, ask.draws) for ask in asks])
+        asked = together([Task(NONE, ask.queries, ask.draws) for ask in asks])
         queries, draws = self.game.check(asked.queries, asked.draws)
         whole = self.game.block >= BULK_BLOCK or not is_scored(self.game)
         step = len(queries) if whole else self.game.block
@@ -311,25 +332,13 @@ class Evaluator:
             values.append(answers.values)
             self.folded.add(asks, start, answers)
             start += len(answers)
-            if self.ledger is not None:
-                self._record_values(part[0], answers)
-        self._share(rounds, np.concatenate(values))
-        self.n_computed += len(queries)
-        self.bar.advance(len(queries))
-
-    def _record_values(self, queries: Queries, answers: Answers) -> None:
-        """Have the ledger keep values alone: scores of a million pools fit nowhere."""
-        assert self.ledger is not None
-        members = self.ledger.members_of(self.roster, queries)
-        keys = self.game.keys(queries, None)
-        self.ledger.commit_values(keys, members, answers.values)
-
-    def _share(self, rounds: list[Round], values: FloatArray) -> None:
-        """Cut what was computed into the rounds that asked for it."""
-        start = 0
-        for round_ in rounds:
-            round_.values = values[start : start + len(round_.ask.queries)]
-            start += len(round_.ask.queries)
+            if self.ledger is not None:  # values alone: scores of a million pools fit nowhere
+                members = self.ledger.members_of(self.roster, part[0])
+                self.ledger.commit_values(self.game.keys(part[0], None), members, answers.values)
+        self.n_computed += start
+        self.bar.advance(start)
+        ends = np.cumsum([len(ask.queries) for ask in asks])
+        self.values.extend(np.split(np.concatenate(values), ends[:-1]))
 
     def account(self, final: Estimate, begin: Begin) -> dict[str, Any]:
         """What was computed, and what else a valuation says of the answers."""
@@ -346,91 +355,66 @@ class Evaluator:
         return {
             "n_computed": self.n_computed,
             "n_distinct": distinct,
-            "n_trainings": trained * trainings_each(self.game) + self._probe_trainings(),
+            "n_trainings": trained * trainings_each(self.game)
+            + self.probes.n_trained(self.transcript.keys),
             "details": details,
             "errors": self.errors(final, begin),
             "failures": {cause: causes.count(cause) for cause in causes},
         }
 
-    def _probe_trainings(self) -> int:
-        """Trainings of probes beside those of pools that the method asked."""
-        if not self.probes.own:
-            return 0
-        answered = set(self.transcript.keys)
-        return self.probes.n_trained(answered)
-
     def errors(self, estimate: Estimate, begin: Begin) -> dict[str, Any]:
         """Standard errors by source of this estimate; none where nothing is trained or tested."""
-        if self.game.training is None:
+        training = self.game.training
+        if training is None:
             return {}
+        if training.deterministic is None:
+            training = replace(training, deterministic=self.probes.concluded())
         with one_blas_thread():
-            if self.folded.sums is not None:
-                return self._folded_errors(estimate)
             carrier = Carrier(
                 begin,
                 self.plan,
                 self.game.sizes,
-                self._training(),
+                training,
                 self.transcript,
                 estimate,
                 self._scores,
+                self.folded.influence(estimate),
             )
             errors, self.influence = carrier.errors()
         return errors
-
-    def _folded_errors(self, estimate: Estimate) -> dict[str, Any]:
-        """Of sampling and test set; pools without names are trained without chance."""
-        self.influence = self.folded.influence(estimate)
-        shift = self._training().shift or 0.0
-        measured = {"test set": influence_error(self.influence, shift)}
-        enumerated = self.plan.enumerates(self.game.n_players)
-        return by_source(estimate, measured, enumerated=enumerated)
-
-    def _training(self) -> Training:
-        """How utilities came about, and what probes have shown of chance in it."""
-        training = self.game.training
-        assert training is not None
-        if training.deterministic is None:
-            return replace(training, deterministic=self.probes.concluded())
-        return training
 
     def _scores(self) -> Iterator[tuple[int, Scores]]:
         """Scores of all pools by number, block by block."""
         if self.executor is None:
             yield from self._scores_again()
             return
+        if self.store is None:
+            return
         self._commit()
         keys, rows = self.transcript.keys[: self.transcript.n_answers], 0
-        for start in range(0, len(keys), AT_ONCE) if self.store is not None else ():
-            stored = self._stored(keys[start : start + AT_ONCE])
+        nobody = self.store.scores(keys[:1]).get(keys[0])
+        for start in range(0, len(keys), AT_ONCE):
+            stored = self.store.scores(keys[start : start + AT_ONCE])
             rows = rows or max(map(len, stored.values()), default=0)
             if rows:
+                if nobody is None:  # fixed beforehand, so the same on every test set
+                    nobody = np.full(rows, self.transcript.at(slice(1))[0])
                 matrix = [
-                    self._row(number, stored.get(key), rows)
+                    self._row(number, stored.get(key), nobody)
                     for number, key in enumerate(keys[start : start + AT_ONCE], start)
                 ]
                 yield start, Scores(np.stack(matrix))
 
-    def _stored(self, keys: list[bytes]) -> dict[bytes, FloatArray]:
-        assert self.store is not None
-        return self.store.scores(keys)
-
-    def _row(self, number: int, stored: FloatArray | None, rows: int) -> FloatArray:
-        """Scores of one pool.
-
-        A utility fixed beforehand (nobody's, number 0) is the same on every test set, and one that
-        failed has nobody's; any other without scores might be anything.
-        """
-        if stored is None and number in self.transcript.failures:
-            number, key = 0, self.transcript.keys[0]
-            stored = self._stored([key]).get(key)
+    def _row(self, number: int, stored: FloatArray | None, nobody: FloatArray) -> FloatArray:
+        """Scores of one pool, nobody's of one that failed; any other without might be anything."""
         if stored is None:
-            return np.full(rows, self.transcript.at(slice(1))[0] if number == 0 else np.nan)
-        if len(stored) != rows:
+            failed = number == 0 or number in self.transcript.failures
+            return nobody if failed else np.full(len(nobody), np.nan)
+        if len(stored) != len(nobody):
             raise LedgerUnreadable(
                 f"The ledger {self.store and self.store.path} is damaged: of some pool it holds "
-                f"{len(stored)} scores, and {rows} of others. It was left alone; name another "
-                "file, and what it held is computed again."
+                f"{len(stored)} scores, and {len(nobody)} of others. It was left alone; name "
+                "another file, and what it held is computed again."
             )
         return stored
 
@@ -455,7 +439,7 @@ class Evaluator:
         """There are no more questions: drain the executor, and commit what is left."""
         self.settle()
         self.may_ask = lambda _: False
-        if not self.out and not len(self.waiting):
+        if not self.out and not len(self.waiting.numbers):
             deque(self.results, maxlen=0)
         self.results = iter(())
         self._commit()
@@ -466,15 +450,6 @@ class Evaluator:
         self._commit()
         if self.store is not None and self.ledger is None:
             self.store.close()
-
-
-@dataclass
-class Round:
-    """A question of the conversation: numbers of its pools, or values of pools without any."""
-
-    ask: Ask
-    numbers: IntArray
-    values: FloatArray | None = None
 
 
 class Folded:
@@ -534,7 +509,8 @@ class Folded:
             self.end_weights += self.weights[:, -2:]
         self.sums += scores.fold(self.weights[:, own], some)
 
-    def influence(self, estimate: Estimate) -> FloatArray:
-        """Values by test row, shape (rows, I)."""
-        assert self.sums is not None
+    def influence(self, estimate: Estimate) -> FloatArray | None:
+        """Values by test row, shape (rows, I); None where nothing was folded."""
+        if self.sums is None:
+            return None
         return (self.sums + self.end_weights @ self.ends).T / (estimate.replicates or 1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.engine.transcript import Transcript
+from dushapley.engine.dialogue import Transcript
 from dushapley.protocol import Estimate
 from dushapley.validation import is_partial
 
@@ -65,31 +65,21 @@ def run_history(sizes: FloatArray, transcript: Transcript, final: Estimate) -> d
     each = [1 << i for i in range(len(sizes))]
     ends = [[(who, b"") for who in each], [(sum(each) ^ who, b"") for who in each]]
     alone, without = ([known[key][1] if key in known else None for key in keys] for keys in ends)
+    steps = _thinned([*steps, (asked, final)], int(np.clip(10_000 // len(sizes), 5, 40)))
+    errors = [estimate.std_errors for _, estimate in steps]
+    points = sorted(zip((pools @ sizes).tolist(), worth.tolist(), strict=True))
+    rows, values_of = zip(*_thinned(points, MOST_POINTS), strict=True)
     return {
-        "history": _history([*steps, (asked, final)]),
-        "curve": _curve(sizes, pools, worth),
+        "history": {
+            "asked": [asked for asked, _ in steps],
+            "values": [estimate.values.tolist() for _, estimate in steps],
+            "std_errors": [None if e is None else e.tolist() for e in errors],
+        },
+        "curve": {"rows": list(rows), "values": list(values_of)},
         "stages": _stages(sizes, places, pools, worth),
         "alone": alone,
         "without": without,
     }
-
-
-def _history(steps: list[tuple[int, Estimate]]) -> dict[str, Any]:
-    """Estimates along the way, thinned evenly; always with the last one."""
-    n_players = len(steps[-1][1].values)
-    chosen = _thinned(steps, int(np.clip(10_000 // n_players, 5, 40)))
-    return {
-        "asked": [asked for asked, _ in chosen],
-        "values": [e.values.tolist() for _, e in chosen],
-        "std_errors": [None if e.std_errors is None else e.std_errors.tolist() for _, e in chosen],
-    }
-
-
-def _curve(sizes: FloatArray, pools: FloatArray, worth: FloatArray) -> dict[str, list[float]]:
-    """Rows and worth of the pools, by rows; thinned evenly."""
-    points = sorted(zip((pools @ sizes).tolist(), worth.tolist(), strict=True))
-    rows, values = zip(*_thinned(points, MOST_POINTS), strict=True)
-    return {"rows": list(rows), "values": list(values)}
 
 
 def _stages(

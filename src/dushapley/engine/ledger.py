@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -63,8 +62,6 @@ where evaluations.failure is not null
 INSERT_VALUES = "insert or ignore into evaluations (key, members, value) values (?, ?, ?)"
 PATIENCE = 60
 """Seconds to wait while another run is writing."""
-LONGEST = 8.0
-"""Seconds that a look into the file may take."""
 MOST_LEARNED = 2**12
 """Pools that a run begins with at most; of more, those whose keys come first: a random choice."""
 Row = tuple[bytes, bytes | None, float | None, str | None, float | None, bytes | None]
@@ -85,7 +82,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     """Paid evaluations of one context, on disk.
 
     A ledger may come by mail: nothing in it is executed, since its tables have to be declared as
-    they are here, and no look into it takes longer than `LONGEST`.
+    they are here.
 
     Parameters
     ----------
@@ -111,27 +108,23 @@ class Ledger(AbstractContextManager["Ledger"]):
         self.path = None if path is None else Path(path).absolute()
         self.context = context
         with self._refusing():
-            self._refuse_other_files()
+            if self.path is not None and self.path.exists():
+                if not self.path.is_file():
+                    raise LedgerUnreadable(
+                        f"{self.path} is not a file, so it is no ledger. Name a file."
+                    )
+                if self.path.stat().st_mode & 0o222 == 0:
+                    raise PermissionError("readonly")
             self._db = sqlite3.connect(
                 self.path or "", timeout=PATIENCE, isolation_level=None, check_same_thread=False
             )
         try:
             with self._refusing():
-                whose = self._set_up()
-            self._refuse_another(whose)
+                self._set_up()
         except BaseException:
             self._db.close()
             raise
         self._file = self._standing()
-
-    def _refuse_another(self, context: str) -> None:
-        if context != self.context:
-            raise LedgerMismatch(
-                f"The ledger {self.path} holds evaluations of another game (context "
-                f"{printable(context)[:12]}…, this game has {self.context[:12]}…): model, its "
-                "code, versions of packages, metric, test data, seed or fingerprint differ. Use "
-                "another file, or the game it was made with."
-            )
 
     def _standing(self) -> int | None:
         """Which file stands under the ledger's name now."""
@@ -139,27 +132,17 @@ class Ledger(AbstractContextManager["Ledger"]):
             return None
         return self.path.stat().st_ino
 
-    def _refuse_other_files(self) -> None:
-        """Refuse devices, pipes and folders, and what is meant to be read only."""
-        if self.path is None or not self.path.exists():
-            return
-        if not self.path.is_file():
-            raise LedgerUnreadable(f"{self.path} is not a file, so it is no ledger. Name a file.")
-        if self.path.stat().st_mode & 0o222 == 0:
-            raise PermissionError("readonly")
+    def _set_up(self) -> None:
+        """Make the tables where there are none.
 
-    def _set_up(self) -> str:
-        """Make the tables where there are none; the context of the file.
-
-        Another database is refused before it is changed.
+        Another database is refused before it is changed, and so is one of another context.
         """
         self._db.execute("pragma cell_size_check = on")
         self._db.execute(f"pragma cache_size = -{_CACHE}")
         self._db.execute("pragma synchronous = normal")
         with self._db:
             self._db.execute("begin immediate")  # proves now that we may write
-            with at_most(self._db):
-                declared = self._db.execute("select name, sql from sqlite_master").fetchall()
+            declared = self._db.execute("select name, sql from sqlite_master").fetchall()
             if declared and sorted(declared) != sorted(TABLES.items()):
                 self._refuse_foreign(declared)
             for statement in () if declared else TABLES.values():
@@ -169,7 +152,13 @@ class Ledger(AbstractContextManager["Ledger"]):
             ((whose,),) = self._db.execute("select value from meta where name = 'context'")
         with suppress(sqlite3.OperationalError):  # another run that is opening the file does it
             self._db.execute("pragma journal_mode = wal")
-        return str(whose)
+        if whose != self.context:
+            raise LedgerMismatch(
+                f"The ledger {self.path} holds evaluations of another game (context "
+                f"{printable(str(whose))[:12]}…, this game has {self.context[:12]}…): model, its "
+                "code, versions of packages, metric, test data, seed or fingerprint differ. Use "
+                "another file, or the game it was made with."
+            )
 
     def _refuse_foreign(self, declared: list[tuple[str, str | None]]) -> None:
         """Refuse a database that is not a ledger to the letter.
@@ -339,7 +328,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             yield from self._execute(statement, some)
 
     def _execute(self, statement: str, values: Sequence[object]) -> list[Any]:
-        with self._refusing(), at_most(self._db):
+        with self._refusing():
             return self._db.execute(statement, values).fetchall()
 
     def close(self) -> None:
@@ -435,14 +424,3 @@ def unpacked(body: bytes) -> FloatArray:
     if len(values) != rows:
         raise ValueError("scores are cut short")
     return values
-
-
-@contextmanager
-def at_most(db: sqlite3.Connection, seconds: float = LONGEST) -> Iterator[None]:
-    """Interrupt what takes longer."""
-    until = monotonic() + seconds
-    db.set_progress_handler(lambda: monotonic() > until, 10_000)
-    try:
-        yield
-    finally:
-        db.set_progress_handler(None, 0)

@@ -26,7 +26,7 @@ from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
 from dushapley.errors import UtilityFailed
-from dushapley.estimators.centres import METHOD, SoFar, by_marginals
+from dushapley.estimators.centres import SoFar, by_marginals
 from dushapley.games.base import Answers, Game, Scores
 from dushapley.games.many.marginals import Marginals
 from dushapley.games.rows import RowsGame
@@ -38,11 +38,11 @@ LARGEST = 1e150
 
 
 def with_marginals(game: Game, plan: Plan) -> tuple[Plan, Marginals | None]:
-    """The plan with the game's marginals, where it asks for them and the game knows them at once.
+    """A plan of centres with the game's marginals, where the game knows them at once.
 
     Sizes of centres are those that they ask for, unless the user has chosen some.
     """
-    asked = plan.method.name == METHOD.name and plan.formula is None and game.n_players > 1
+    asked = plan.formula is None and game.n_players > 1
     marginals = game.marginals() if asked else None
     if marginals is None:
         return plan, None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Container, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
-from dushapley.arrays import Fractions
-from dushapley.engine.probes import probe_pools, probe_trainings
+import numpy as np
+
+from dushapley.arrays import BoolArray, Fractions
+from dushapley.engine.executors import make_executor
+from dushapley.engine.executors.base import Listed
+from dushapley.engine.ledger import Ledger
 from dushapley.errors import BudgetTooSmall, InvalidOption, MethodNotApplicable
 from dushapley.estimators.centres import ENOUGH
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO, FALLBACK, coalition_methods, find
 from dushapley.estimators.semivalues import SHAPLEY, chance_of_joining, not_shapley
-from dushapley.games.base import Game, is_scored
+from dushapley.games.base import Answers, Game, Outcome, is_scored
 from dushapley.hashing import package_version
 from dushapley.protocol import Estimate
 from dushapley.results.uncertainty import MOST_JOINT
@@ -35,6 +42,10 @@ GENEROUS = 300
 PROBED, FEWEST_PROBES = 10, 2
 """One training in ten may be spent on finding out whether training is left to chance, and two pools
 are needed for it: the grand coalition and a small one."""
+SEEDS = 0, 1
+"""Of the models that are compared, the game's own being the first."""
+MOST_TIMED = 32
+"""Pools timed together where pools are trained together."""
 STRETCH = 1.1
 """By how much `auto` exceeds a budget that nobody gave, if all coalitions then fit it."""
 
@@ -304,3 +315,149 @@ def all_coalitions(n_players: int) -> str:
     """The number of all coalitions, in words that stay short."""
     power = f"2^{n_players}"
     return power if n_players > 40 else f"{power} = {2**n_players:,}"
+
+
+def probe_pools(game: Game) -> BoolArray:
+    """Pools to train under two seeds where chance in training is unknown, shape (at most 7, I).
+
+    The grand coalition, the four smallest owners alone and two pairs of them: a seed that breaks
+    ties, as in trees, shows in small pools first; one that splits off rows for early stopping in
+    large ones.
+    """
+    training = game.training
+    if training is None or training.deterministic is not None or training.repeats > 1:
+        return np.zeros((0, game.n_players), dtype=np.bool_)
+    few = np.argsort(game.sizes, kind="stable")[:4].tolist()
+    pairs = [few[:2], few[-2:]] if len(few) > 2 else []
+    members = [[*range(game.n_players)], *([j] for j in few), *pairs]
+    pools = np.zeros((len(members), game.n_players), dtype=np.bool_)
+    for pool, some in zip(pools, members, strict=True):
+        pool[some] = True
+    return pools[: 1 if game.n_players == 1 else None]
+
+
+def probe_trainings(game: Game) -> int:
+    """Return trainings of a probe beside its pool's own; under limits a failed one is repeated."""
+    training = game.training
+    return 2 if training is not None and training.limits.any else 1
+
+
+class Probes:
+    """Trainings that show whether another seed would train other models.
+
+    They are evaluations of `Game.reseeded`, each a task of its own, so that workers share them, and
+    kept like any other. The one under the game's own seed also tells what the pool is worth.
+
+    Parameters
+    ----------
+    game
+        Has the pools.
+    n_pools
+        How many of them the budget allows.
+    ledger
+        Where trainings are kept, if anywhere.
+
+    Attributes
+    ----------
+    voices
+        What the model of each pool predicted, as a number, by seed; shape (2, pools).
+    waiting
+        Trainings that are not handed out yet: a place among the pools, and a seed.
+    firsts
+        Ordinary keys of pools whose training under the game's own seed is still to come.
+    worth
+        What pools are worth that were trained now, by their ordinary keys.
+    """
+
+    def __init__(self, game: Game, n_pools: int, ledger: Ledger | None) -> None:
+        self.pools, self.training = probe_pools(game)[:n_pools], game.training
+        self.own = game.keys(self.pools, None) if n_pools else []
+        self.keys = [game.reseeded(seed).keys(self.pools, None) for seed in SEEDS if n_pools]
+        found = [{} if ledger is None else ledger.read(keys) for keys in self.keys]
+        stored = {key: outcome.value for known in found for key, outcome in known.items()}
+        self.voices = np.array([[stored.get(key, np.inf) for key in keys] for keys in self.keys])
+        self.waiting = deque(
+            (place, seed)
+            for place in range(len(self.pools))
+            for seed in SEEDS
+            if self.voices[seed, place] == np.inf
+        )
+        self.firsts = {self.own[place] for place, seed in self.waiting if seed == 0}
+        self.worth: dict[bytes, Outcome] = {}
+        self.n_failed = 0
+
+    def learn(self, place: int, seed: int, answers: Answers) -> dict[bytes, Outcome]:
+        """Take in a training; what to keep of it, by key.
+
+        Under limits a failure is not what the pool came to: predictions take time, too.
+        """
+        assert self.training is not None
+        stands = self.training.on_failure == "empty" and not self.training.limits.any
+        first, voice = answers[0], answers[len(answers) - 1]
+        self.voices[seed, place] = voice.value
+        kept = {self.keys[seed][place]: Outcome(voice.value, voice.failure)}
+        if seed == 0:
+            own = self.own[place]
+            self.firsts.discard(own)
+            if first.failure is None or stands:
+                kept[own] = self.worth[own] = first
+            else:
+                self.n_failed += 1
+        return kept
+
+    @property
+    def is_open(self) -> bool:
+        """Whether trainings are still to come."""
+        return bool((self.voices == np.inf).any())
+
+    def n_trained(self, answered: Container[bytes]) -> int:
+        """Trainings beside those of pools whose ordinary keys are answered."""
+        own = [key for place, key in enumerate(self.own) if self.voices[0, place] != np.inf]
+        again = int((self.voices[1:] != np.inf).sum())
+        return again + self.n_failed + sum(key not in answered for key in own)
+
+    def concluded(self) -> bool | None:
+        """Whether no seed mattered; None where too few trainings could show it."""
+        if not len(self.pools):
+            return None
+        pairs = self.voices[:, np.isfinite(self.voices).all(axis=0)]
+        if (pairs[0] != pairs[1]).any():
+            return False
+        return True if pairs.shape[1] >= min(2, len(self.pools)) else None
+
+    def account(self) -> dict[str, Any]:
+        """For the details of a result: what was found, and from how many pools."""
+        return {"same under another seed": self.concluded(), "trainings": len(self.pools)}
+
+
+def seconds_of(plan: Plan, game: Game, each: float) -> float:
+    """About how long a plan takes, one evaluation taking `each` seconds."""
+    return each * plan.trainings(game) / max(1, trainings_each(game))
+
+
+def seconds_each(game: Game) -> float:
+    """Mean seconds of three evaluations: one owner, half of them, all; after one that warms up.
+
+    Where pools are trained together, up to `MOST_TIMED` at a time are timed.
+    """
+    known = game.costs(1)  # of a game that cannot be tried for nothing
+    if game.cheap or known:
+        return float(known.get("seconds", 0.0))
+    largest = np.argsort(-game.sizes, kind="stable")
+    seconds = []
+    at_once = min(game.block, MOST_TIMED)
+    with closing(make_executor("local", 1)) as here:  # within the game's limits, as the run itself
+        for count in (1, 1, (game.n_players + 1) // 2, game.n_players):
+            pools = np.zeros((at_once, game.n_players), dtype=np.bool_)
+            pools[:, largest[:count]] = True
+            started = perf_counter()
+            list(here.run(game, Listed([(pools, None, None)])))
+            seconds.append((perf_counter() - started) / at_once)
+    return float(np.mean(seconds[1:]))
+
+
+def workers(n_jobs: int) -> int:
+    """How many workers `n_jobs` asks for."""
+    from joblib import cpu_count
+
+    return int(cpu_count()) if n_jobs == -1 else n_jobs

@@ -43,23 +43,22 @@ class Progress:
     def __init__(self, total: int, *, show: bool | None = None) -> None:
         self.total = total
         self.show = in_notebook() or sys.stderr.isatty() if show is None else show
-        self._bar: Bar | NotebookBar | None = None
+        self._bar: Bar | None = None
         self._task: Any = None
-        self._shown = 0.0  # when leaders were shown last
-        self._began = monotonic()
+        self._cell: Any = None  # of a notebook, which shows the bar instead of a terminal
+        self.shown = 0.0  # when leaders were shown last
+        self._began = self._drawn = monotonic()
         self._answered = self._computed = 0
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether people would see it if other leaders were shown now."""
-        return self._bar is not None and monotonic() - self._shown > FRAME
 
     def __enter__(self) -> Self:
         if self.show:
-            self._bar = NotebookBar() if in_notebook() else terminal_bar()
-            self._task = self._bar.add_task("valuing", total=self.total, left=clock(None))
+            self._began = monotonic()
+            self._bar = terminal_bar(disable=in_notebook())
+            self._task = self._bar.add_task("", total=self.total, left=clock(None))
             self._bar.start()
-        self._began = monotonic()
+            if in_notebook():
+                display = import_module("IPython.display").display
+                self._cell = display(self._words(), raw=True, display_id=True)
         return self
 
     def advance(self, count: int, *, found: bool = False) -> None:
@@ -73,13 +72,13 @@ class Progress:
         if self._bar is not None:
             pace = (monotonic() - self._began) / self._computed if self._computed else None
             left = None if pace is None else pace * max(0, self.total - self._answered)
-            self._bar.update(self._task, completed=self._answered, left=clock(left))
+            self._update(completed=self._answered, left=clock(left))
 
     def show_leaders(self, so_far: Estimate, names: Sequence[str], watch: Watch) -> None:
         """Show the largest values as they settle, with their total error."""
         if self._bar is None:
             return
-        self._shown = monotonic()
+        self.shown = monotonic()
         best = sorted(range(len(names)), key=lambda i: -so_far.values[i])[:3]
         total = watch.total(so_far)
         leaders = [
@@ -89,16 +88,41 @@ class Progress:
         ]
         from rich.markup import escape
 
-        quoted = html.escape if isinstance(self._bar, NotebookBar) else escape
-        self._bar.update(self._task, description=quoted(", ".join(leaders)))  # no name is markup
+        quoted = escape if self._cell is None else html.escape  # no name is markup
+        self._update(description=quoted(", ".join(leaders)))
+
+    def _update(self, **said: Any) -> None:
+        """Show what is new; below a cell a few times a second."""
+        assert self._bar is not None
+        self._bar.update(self._task, **said)
+        if self._cell is not None and monotonic() - self._drawn > FRAME:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._drawn = monotonic()
+        self._cell.update(self._words(), raw=True)
+
+    def _words(self) -> dict[str, str]:
+        """HTML that takes the place of what a cell said before; rich's own needs ipywidgets."""
+        assert self._bar is not None
+        task = self._bar.tasks[0]
+        gone = clock(monotonic() - self._began)
+        text = (
+            f"{task.completed:,}/{self.total:,} evaluations, {gone} gone, {task.fields['left']} "
+            f"left {task.description}"
+        )
+        bar = f"<progress value='{task.completed}' max='{self.total}'></progress> "
+        return {"text/html": bar + text, "text/plain": html.unescape(text)}
 
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if self._cell is not None:
+            self._draw()
 
 
-def terminal_bar() -> Bar:
-    """A line on stderr that is written again and again."""
+def terminal_bar(*, disable: bool) -> Bar:
+    """A line on stderr that is written again and again, unless it is disabled."""
     from rich import progress
     from rich.console import Console
     from rich.table import Column
@@ -113,6 +137,7 @@ def terminal_bar() -> Bar:
         "{task.fields[left]} left ",
         progress.TextColumn("{task.description}", table_column=rest),
         console=Console(stderr=True),
+        disable=disable,
         expand=True,  # a narrow terminal cuts the leaders, never the time left
     )
 
@@ -121,49 +146,6 @@ def in_notebook() -> bool:
     """Whether a notebook's kernel runs this, which shows HTML below the cell."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
-
-
-class NotebookBar:
-    """The same below a notebook's cell: HTML that takes the place of what it said before.
-
-    rich's own bar needs ipywidgets there; this needs nothing but the notebook.
-    """
-
-    def __init__(self) -> None:
-        self._said: dict[str, Any] = {"completed": 0, "description": ""}
-        self._began = self._drawn = monotonic()
-        self._cell: Any = None
-
-    def add_task(self, _: str, *, total: int, left: str) -> int:
-        """What the bar is of; there is one, number 0."""
-        self._said |= {"total": total, "left": left}
-        return 0
-
-    def start(self) -> None:
-        """Show the bar below the cell."""
-        display = import_module("IPython.display").display
-        self._cell = display(self._words(), raw=True, display_id=True)
-
-    def update(self, _: int, **said: Any) -> None:
-        """Remember what is new, and show it, a few times a second."""
-        self._said |= said
-        if monotonic() - self._drawn > FRAME:
-            self._draw()
-
-    def stop(self) -> None:
-        """Show how it ended."""
-        self._draw()
-
-    def _draw(self) -> None:
-        self._drawn = monotonic()
-        self._cell.update(self._words(), raw=True)
-
-    def _words(self) -> dict[str, str]:
-        gone = clock(monotonic() - self._began)
-        text = "{completed:,}/{total:,} evaluations, {gone} gone, {left} left {description}"
-        text = text.format(gone=gone, **self._said)
-        bar = "<progress value='{completed}' max='{total}'></progress> ".format(**self._said)
-        return {"text/html": bar + text, "text/plain": html.unescape(text)}
 
 
 def clock(seconds: float | None) -> str:

@@ -73,10 +73,8 @@ def remarked(valuation: Valuation, game: Game, plan: Plan, known: BoolArray | No
 
 def _wild(valuation: Valuation, game: Game) -> tuple[str, ...]:
     """What must be said where pools worse than nobody's data decide the values."""
-    share = valuation.details.get("below_empty", 0.0)
-    if not is_scored(game) or share < DECIDES:
-        return ()
-    return (WILD,)
+    wild = is_scored(game) and valuation.details.get("below_empty", 0.0) >= DECIDES
+    return (WILD,) if wild else ()
 
 
 def _chance(valuation: Valuation, game: Game, plan: Plan) -> tuple[str, ...]:
@@ -136,38 +134,32 @@ def judged(valuation: Valuation, estimate: Estimate, watch: Watch, *, ended: boo
     ended
         Whether that ended it.
     """
-    if watch.precision is not None:
-        said = _on_precision(valuation, estimate, watch.precision)
-        return replace(valuation, notes=(*valuation.notes, *said))
-    return replace(
-        valuation,
-        notes=(*valuation.notes, *_on_test(valuation, ended)),
-        details={**valuation.details, "stopped_at": valuation.n_evaluations},
+    wish, details = watch.precision, valuation.details
+    if wish is None:
+        details = {**details, "stopped_at": valuation.n_evaluations}
+    said = _missed(valuation, estimate, wish, ended=ended)
+    return replace(valuation, notes=(*valuation.notes, *said), details=details)
+
+
+def _missed(
+    valuation: Valuation, estimate: Estimate, wish: float | None, *, ended: bool
+) -> tuple[str, ...]:
+    """Why what the run was to find was not found, if it was not."""
+    asked = (
+        "The test that was to end the run" if wish is None else f"The wanted precision of {wish:g}"
     )
-
-
-def _on_precision(valuation: Valuation, estimate: Estimate, wish: float) -> tuple[str, ...]:
-    """Why a precision was not reached, if it was not."""
-    asked, total = f"The wanted precision of {wish:g}", valuation.total_errors
+    total = valuation.total_errors
     if valuation.unknown:
-        return (f"{asked} {_unknown(valuation)}",)
-    if total is None or is_within(replace(estimate, std_errors=total), wish):
+        meaning = valuation.interval_meaning
+        return (f"{asked} cannot be judged: the error is {meaning}. {remedy(valuation)}",)
+    if total is None:
+        return ()
+    if wish is None:
+        spent = f"its budget of {valuation.n_evaluations:,} evaluations did"
+        return () if ended else (f"{asked} did not; {spent}. Raise it, or ask for less.",)
+    if is_within(replace(estimate, std_errors=total), wish):
         return ()
     return (f"{asked} {_shortage(valuation, wish, estimate, total)}",)
-
-
-def _on_test(valuation: Valuation, ended: bool) -> tuple[str, ...]:
-    """Why a test of the user's own did not end a run, if it did not."""
-    if valuation.unknown:
-        return (f"The test that was to end the run {_unknown(valuation)}",)
-    if ended or valuation.total_errors is None:
-        return ()
-    spent = f"its budget of {valuation.n_evaluations:,} evaluations did"
-    return (f"The test that was to end the run did not; {spent}. Raise it, or ask for less.",)
-
-
-def _unknown(valuation: Valuation) -> str:
-    return f"cannot be judged: the error is {valuation.interval_meaning}. {remedy(valuation)}"
 
 
 def _shortage(

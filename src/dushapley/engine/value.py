@@ -10,13 +10,10 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
-from itertools import islice
 from time import monotonic, perf_counter
 from typing import Any, Self
 
-import numpy as np
-
-from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import BoolArray, FloatArray
 from dushapley.engine.dialogue import ROUND, Dialogue, ends, foreseen, pools_between
 from dushapley.engine.error_bars import Begin, formula_errors
 from dushapley.engine.evaluator import (
@@ -27,29 +24,26 @@ from dushapley.engine.evaluator import (
     is_bulk,
 )
 from dushapley.engine.executors import (
-    Executor,
     OutOfTime,
     check_executor,
     check_limits,
     make_executor,
 )
-from dushapley.engine.executors.base import Listed, seconds_left
+from dushapley.engine.executors.base import seconds_left
 from dushapley.engine.executors.worker import limits_of, one_blas_thread
-from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless, roster_of
+from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless
 from dushapley.engine.many import CentresDialogue, CentresDriver, with_marginals
-from dushapley.engine.plan import Plan, choose_plan
-from dushapley.engine.probes import Probes
-from dushapley.engine.progress import Progress, Stop, Watch
-from dushapley.engine.quote import seconds_each
+from dushapley.engine.plan import Plan, choose_plan, seconds_each
+from dushapley.engine.progress import FRAME, Progress, Stop, Watch
 from dushapley.engine.remarks import judged, remarked
-from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
+from dushapley.errors import InvalidOption, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
-from dushapley.games.base import Answers, Game
+from dushapley.games.base import Game
 from dushapley.games.callables import as_game
 from dushapley.games.many.marginals import Marginals
 from dushapley.hashing import digest
-from dushapley.protocol import Estimate
+from dushapley.protocol import Ask, Estimate
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import json_text
 from dushapley.validation import check_seed, is_number, spoken
@@ -181,6 +175,8 @@ class Run:
         Evaluations at which a run that is computed again ended.
     plan
         What will run, and why.
+    paid
+        Once entered: the open ledger, for whatever else is measured beside the values.
     influence
         Once paid: values by test row or group of them, shape (rows, I), where they are known.
 
@@ -213,6 +209,7 @@ class Run:
     ends_at: int | None = None
     plan: Plan = field(init=False)
     influence: FloatArray | None = field(init=False, default=None)
+    paid: Ledger | None = field(init=False, default=None)
     n_tried: int = field(init=False, default=0)
     marginals: Marginals | None = field(init=False, default=None)
 
@@ -225,7 +222,8 @@ class Run:
         check_limits(self.executor, limits_of(self.game))
         if self.ledger is not None and not isinstance(self.ledger, str | os.PathLike):
             raise InvalidOption(f"ledger is {self.ledger!r}; pass the path of a file.")
-        self.plan, self.marginals = with_marginals(self.game, self.plan)
+        if self.plan.method.name == "centres":
+            self.plan, self.marginals = with_marginals(self.game, self.plan)
         self._free = self.game.cheap and self.marginals is None
         self._ignored = self.ledger if self._free else None
         if self._ignored is not None:
@@ -234,15 +232,18 @@ class Run:
         self.seed = check_seed(self.seed)
         if self.learn_from_ledger:
             refuse_learning(self.plan, self.ledger or self._ignored)
-        self._paid: Ledger | None = None
         self._begin_with(self.known)
 
     def __enter__(self) -> Self:
         if self.ledger is not None and self.plan.formula is None:
             assert self.game.context is not None  # as `refuse_nameless` saw to
-            self._paid = Ledger(self.ledger, self.game.context)
+            self.paid = Ledger(self.ledger, self.game.context)
             if self.learn_from_ledger and self.known is None:
-                self._begin_with(paid_pools(self.game, self._paid, self._name()))
+                # what this run was asked for names it, whatever ends it
+                options = json_text(dict(self.plan.options))
+                name = self.plan.method.name
+                run = digest(name, options, self.plan.budget, self.seed).encode()
+                self._begin_with(paid_pools(self.game, self.paid, run))
         return self
 
     def _begin_with(self, known: BoolArray | None) -> None:
@@ -251,72 +252,34 @@ class Run:
             self.known = pools_between(known, self.game.n_players)
             self.plan = replace(self.plan, budget=self.plan.budget + len(self.known))
 
-    def _name(self) -> bytes:
-        """Names this run in its ledger: what it was asked for, whatever ends it."""
-        options = json_text(dict(self.plan.options))
-        return digest(self.plan.method.name, options, self.plan.budget, self.seed).encode()
-
-    @property
-    def paid(self) -> Ledger | None:
-        """The open ledger, for whatever else is measured beside the values."""
-        return self._paid
-
     def __exit__(self, *error: object) -> None:
-        if self._paid is not None:
-            self._paid.close()
-            self._paid = None
+        if self.paid is not None:
+            self.paid.close()
+            self.paid = None
 
     def trial(self) -> float:
-        """About the seconds of an evaluation: two are made now, and need not be made again.
+        """Seconds of training on everybody's data, which is done now and need not be done again.
 
-        The smallest pool that the method is sure to ask first, which also loads what trainings
-        need, and the grand coalition. 0 where an evaluation costs nothing, or the ledger has some
-        already: a run that goes on.
+        Nobody's pool is asked before, which loads what trainings need. 0 where an evaluation costs
+        nothing, or the ledger has it already: a run that goes on.
         """
         if self.game.cheap or self.plan.formula is not None:
             return 0.0
         if self.game.block > 1:  # trained together, by arithmetic of our own
             return seconds_each(self.game)
-        everybody = ends(self.game.n_players)[1:].astype(np.float64)
-        if self._paid is None:
-            self._paid = Ledger(None)
-        if self._paid.read(self.game.keys(everybody, None)):
-            return 0.0
-        few, small = float("inf"), self._small_pool()
+        if self.paid is None:
+            self.paid = Ledger(None)
+        seconds, bar = 0.0, Progress(0, show=False)
         with closing(make_executor("local", 1)) as here:  # within the limits of a training
-            if small is not None:
-                few = self._time(here, *small)
-            all_ = self._time(here, everybody)
-        return (min(few, all_) + all_) / 2
-
-    def _time(self, executor: Executor, query: Queries, draws: IntArray | None = None) -> float:
-        """Seconds of computing a pool, which the run then needs no more."""
-        assert self._paid is not None
-        probes = Probes(self.game, self.plan.probes, self._paid)
-        (key,) = self.game.keys(query, draws)
-        probe = probes.first_of(key)  # a pool that is probed is timed as the run would train it
-        block = (query, draws, None) if probe is None else probe.block
-        started = perf_counter()
-        ((_, answers),) = executor.run(self.game, Listed([block]))
-        seconds = perf_counter() - started
-        kept = {key: answers[0]} if probe is None else probes.learn(probe, answers)
-        (members,) = self._paid.members_of(roster_of(self.game), query)
-        named = [members if name == key else None for name in kept]
-        outcomes = Answers.of(list(kept.values()))
-        self._paid.commit(self._paid.rows(list(kept), outcomes, named))
-        self.n_tried += key in kept
+            for pool, probes in zip(ends(self.game.n_players), (0, self.plan.probes), strict=True):
+                plan = replace(self.plan, probes=probes)
+                evaluator = Evaluator(self.game, plan, iter(()), here, self.paid, bar)
+                started = perf_counter()
+                evaluator.answer(Ask(pool[None]))
+                seconds = perf_counter() - started if evaluator.n_computed else 0.0
+                evaluator.close()
+                self.n_tried += evaluator.n_computed
         return seconds
-
-    def _small_pool(self) -> tuple[Queries, IntArray | None] | None:
-        """The pool of fewest rows that the method asks whatever it is told; None: not known."""
-        rounds = list(islice(foreseen(self.converse()), 1, 2))
-        if not rounds:
-            return None
-        queries, draws = self.game.check(rounds[0].queries, rounds[0].draws)
-        rows = queries @ self.game.sizes
-        rows[~queries.any(axis=1)] = np.inf
-        k = int(rows.argmin())
-        return queries[k : k + 1], None if draws is None else draws[k : k + 1]
 
     def pay(self) -> Valuation:
         """Ask, answer and keep until the plan is done; workers live as long as this.
@@ -326,17 +289,11 @@ class Run:
         Stopped
             As `value` does.
         """
-        valuation = self._paid_for()
+        with ExitStack() as kept:
+            formula = self.plan.formula
+            valuation = self._pay(self.converse(), kept) if formula is None else self._from(formula)
         object.__setattr__(valuation, "_influence", self.influence)  # for differences; not stored
         return valuation
-
-    def _paid_for(self) -> Valuation:
-        if self.plan.formula is not None:
-            return self._from_formula(self.plan.formula)
-        if self.ledger is not None and self._paid is None:
-            raise ProtocolViolated("The run's ledger is not open; pay inside `with Run(...)`.")
-        with ExitStack() as kept:
-            return self._pay(self.converse(), kept)
 
     def _pay(self, talk: Dialogue, kept: ExitStack) -> Valuation:
         with ExitStack() as stack:
@@ -364,18 +321,18 @@ class Run:
         here = self.executor == "local" and self.n_jobs == 1 and not watch.may_end
         if self._free or (here and is_bulk(self.game, self.plan)):
             ahead = iter(()) if self.game.cheap else foreseen(talk)
-            return Evaluator(self.game, self.plan, ahead, None, self._paid, bar)
+            return Evaluator(self.game, self.plan, ahead, None, self.paid, bar)
         executor = make_executor(self.executor, self.n_jobs, self.address, until)
         stack.callback(executor.close)
         if self.marginals is not None:
-            return CentresDriver(self.game, self.marginals, executor, self._paid, bar)
+            return CentresDriver(self.game, self.marginals, executor, self.paid, bar)
         several = not here or self.game.block > ROUND
         return Evaluator(
             self.game,
             self.plan,
             foreseen(talk, all_=several),
             executor,
-            self._paid,
+            self.paid,
             bar,
             lambda asked: not watch.is_time(asked),
         )
@@ -408,9 +365,13 @@ class Run:
             return evaluator.errors(so_far, begin)
 
         watch.errors = errors
+        may_end = watch.may_end
         while (ask := talk.ask()) is not None:
-            seconds_left(until)
-            wanted = watch.is_time(talk.n_told) or bar.is_stale
+            if monotonic() > until:
+                raise OutOfTime
+            wanted = (may_end and watch.is_time(talk.n_told)) or (
+                bar.show and monotonic() - bar.shown > FRAME
+            )
             so_far = ask.estimate() if wanted else None
             if so_far is not None:
                 over = watch.is_over(talk.n_told, so_far)
@@ -422,7 +383,7 @@ class Run:
             talk.tell(evaluator.answer(ask))
         return False
 
-    def _from_formula(self, formula: Estimate) -> Valuation:
+    def _from(self, formula: Estimate) -> Valuation:
         self.influence = formula.scores
         with one_blas_thread():
             empty, full = (float(u) for u in self.game(ends(self.game.n_players)))

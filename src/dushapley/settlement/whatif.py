@@ -19,7 +19,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.engine.ledger import Ledger
-from dushapley.engine.probes import Probes
+from dushapley.engine.plan import Probes
 from dushapley.engine.value import Run
 from dushapley.errors import InvalidCall
 from dushapley.estimators.calibration import ALIKE
@@ -366,7 +366,7 @@ def quote_change(
 def _new_probes(run: Run, ledger: Ledger, met: Collection[bytes]) -> int:
     """Count trainings of probes that a ledger lacks, beside those of pools that are met anyway."""
     probes = Probes(run.game, run.plan.probes, ledger)
-    return sum(task.seed != 0 or probes.key_of(task) not in met for task in probes.waiting)
+    return sum(seed != 0 or probes.own[place] not in met for place, seed in probes.waiting)
 
 
 def _rehearse(run: Run, ledger: Ledger, known: dict[bytes, float], new: set[bytes]) -> int:

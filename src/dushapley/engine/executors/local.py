@@ -14,18 +14,18 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
+from time import monotonic
 from typing import Any
 
 from joblib import effective_n_jobs
 
-from dushapley.engine.executors.base import Executor, Feed, seconds_left
+from dushapley.engine.executors.base import Executor, Feed, OutOfTime
 from dushapley.engine.executors.worker import (
     Group,
     Parcel,
     Results,
     TrainingEnded,
     WorkerLost,
-    answers_of,
     hold,
     limits_of,
     one_blas_thread,
@@ -66,8 +66,11 @@ class Local(Executor):
     def _run_here(self, game: Game, feed: Feed) -> Iterator[tuple[int, Answers]]:
         with one_blas_thread():
             while (numbered := feed.take()) is not None:
-                seconds_left(self.until)
-                yield numbered[0], answers_of(game, numbered[1])
+                if monotonic() > self.until:
+                    raise OutOfTime
+                number, (queries, draws, seed) = numbered
+                asked = game if seed is None else game.reseeded(seed)
+                yield number, Answers.of(asked.evaluate(queries, draws))
 
     def count(self) -> int:
         return self.n_jobs
