@@ -30,11 +30,10 @@ import dushapley as ds
 from dushapley import errors
 from dushapley.cli import options as o
 from dushapley.cli.check import Job, check, decide
-from dushapley.cli.compare import compare
-from dushapley.cli.data import Data
 from dushapley.cli.demo import demo
 from dushapley.cli.federate import COMMANDS as FEDERATE
-from dushapley.cli.quote import quote
+from dushapley.cli.job import Data
+from dushapley.cli.quote import compare, quote
 from dushapley.cli.report import report
 from dushapley.cli.reproduce import reproduce
 from dushapley.cli.statistics import statistics
@@ -52,20 +51,22 @@ def methods(json: o.Json = False) -> None:
     output(json_text(known) if json else listed)
 
 
-LISTED = (
-    demo,
-    check,
-    value,
-    report,
-    what_if,
-    verify,
-    quote,
-    compare,
-    methods,
-    statistics,
-    reproduce,
-)
-COMMANDS: dict[str, Callable[..., Any]] = {f.__name__.replace("_", "-"): f for f in LISTED}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    command.__name__.replace("_", "-"): command
+    for command in (
+        demo,
+        check,
+        value,
+        report,
+        what_if,
+        verify,
+        quote,
+        compare,
+        methods,
+        statistics,
+        reproduce,
+    )
+}
 """All commands by name, in the order in which `--help` lists them."""
 WRONG_COMMAND = (
     errors.BudgetTooSmall,
