@@ -320,6 +320,5 @@ def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:
         "cv": f"in {job.cv}-fold cross-validation of the owners’ own rows",
     }
     way = "test" if job.test else "holdout" if job.holdout is not None else "cv"
-    model_name = type(model).__name__
-    facts = {"model": model_name, "score": str(one.scoring), "tested": tested[way]}
+    facts = {"model": type(model).__name__, "score": str(one.scoring), "tested": tested[way]}
     return facts | ({"target": job.target} if job.target else {})

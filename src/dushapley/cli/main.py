@@ -118,9 +118,6 @@ PANEL_OF = {name: title for title, names in PANELS.items() for name in names}
 WORDS = {"bool": " ", "int": "N", "float": "X", "str": "WORD"}
 """What stands for a value of each type, instead of the type."""
 KEYWORD = Parameter.KEYWORD_ONLY
-INTERRUPTED = (
-    "Stopped. What was paid is in the ledger, if there is one; run the same again to go on."
-)
 
 
 def in_panel(option: Parameter, *, grouped: bool) -> Parameter:
@@ -175,7 +172,10 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
                     given["context"] = context
                 command(**given)
             except KeyboardInterrupt:
-                say(INTERRUPTED)
+                say(
+                    "Stopped. What was paid is in the ledger, if there is one; run the same again "
+                    "to go on."
+                )
                 raise typer.Exit(130) from None
 
     with_options.__signature__ = Signature(listed)  # type: ignore[attr-defined]

@@ -317,17 +317,16 @@ def summary(frame: pd.DataFrame) -> str:
         rows.append([str(method), f"{budget:.0f}", *cells])
     titles = ("method", "budget", "asked", title, "rank corr.", "")
     lines = table(titles, rows, left=(0, 5), indent=0, width=columns())
-    several = (WITHIN_NOISE,) if ran["seed"].nunique() > 1 else ()
-    return "\n".join([lines, MEANING[measure], *several])
+    noise = (
+        "±: one standard error of the mean over seeds; methods less than three apart may be equal"
+    )
+    return "\n".join([lines, MEANING[measure], *[noise] * (ran["seed"].nunique() > 1)])
 
 
 MEANING = {
     "relative_mse": "relative MSE: 1 = no better than paying everyone the same",
     "mse": "All reference values are equal, so errors are shown as they are.",
 }
-WITHIN_NOISE = (
-    "±: one standard error of the mean over seeds; methods less than three apart may be equal"
-)
 
 
 def draw(frame: pd.DataFrame, picture: Path, job: str) -> None:
