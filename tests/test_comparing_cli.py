@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dushapley as ds
-from dushapley.cli.compare import doubt, summary
 from dushapley.cli.main import main
+from dushapley.cli.quote import doubt, summary
 
 
 @pytest.fixture

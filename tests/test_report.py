@@ -284,7 +284,7 @@ def test_the_first_sentence_names_score_and_test_set() -> None:
     about = {"score": "accuracy", "tested": "on 1,000 rows of test.csv"}
     summary = report.summarize(v, about=about)
     assert "moves the accuracy on 1,000 rows of test.csv from" in summary["lead"][0]
-    labels = [fact["label"] for fact in summary["facts"]]
+    labels = list(summary["facts"])
     assert labels == ["accuracy on 1,000 rows of test.csv", "owners", "rows"]
     assert report.summarize(v)["lead"][0].startswith("Pooling the data of 3 owners moves the score")
 

@@ -35,7 +35,7 @@ def content(job: Any) -> Content:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SharedRows)
-        owners = job.owners()
+        owners = job.owners
     X_test, y_test = job.test_set(owners)
     held = {name: (X, y) for name, X, y in zip(owners.names, owners.X, owners.y, strict=True)}
     held["test set"] = X_test, y_test

@@ -18,7 +18,7 @@ import typer
 from typer import Exit, Option
 
 from dushapley.cli import options as o
-from dushapley.cli.data import Data
+from dushapley.cli.job import Data
 from dushapley.cli.outputs import Force, Output, refuse_outputs, stamped, write
 from dushapley.data.reading import Reading
 from dushapley.errors import InvalidOption
@@ -31,7 +31,6 @@ CHOICES = (("test", "holdout", "cv"), ("owner", "by_file"), ("ledger", "no_ledge
 """Options of which only one is taken: one that is typed replaces another of the file."""
 READ = "read of the job file"
 DETECTED = ("sep", "encoding", "sheet", "header", "decimal", "thousands")
-MOST_BYTES = 10**6
 
 
 def load(context: typer.Context, path: Path | None) -> Path | None:
@@ -47,8 +46,13 @@ def load(context: typer.Context, path: Path | None) -> Path | None:
                     f"{path} has the key {name.replace('_', '-')!r}, which is not an option of "
                     f"`{context.info_name}`.{hint} Options: {', '.join(names)}."
                 )
+        if not isinstance(keys.get("read", {}), Mapping):
+            raise InvalidOption(
+                f"{path} has read = {keys['read']!r}; it must be a table: [read], and below it "
+                'lines like sep = ";".'
+            )
         if "read" in keys:
-            keys["read"] = context.meta[READ] = Reading.from_keys(table(keys, path)).pairs()
+            keys["read"] = context.meta[READ] = Reading.from_keys(keys["read"]).pairs()
         context.default_map = {name: located(name, value, path) for name, value in keys.items()}
     return path
 
@@ -69,30 +73,16 @@ Job = Annotated[
 def parsed(path: Path) -> dict[str, Any]:
     """The content of a job file."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidOption(f"{path} is larger than {MOST_BYTES:,} bytes: not a job file.")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidOption(f"{path} is not a job file: {error}. It must be TOML.") from error
 
 
-def table(keys: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """The table `[read]`."""
-    if not isinstance(keys["read"], Mapping):
-        raise InvalidOption(
-            f"{path} has read = {keys['read']!r}; it must be a table: [read], and below it lines "
-            'like sep = ";".'
-        )
-    return keys["read"]
-
-
 def located(name: str, value: Any, path: Path) -> Any:
     """A value of the file, paths relative to it."""
-    if name not in PATHS:
-        return value
-    if isinstance(value, list):
-        return [str(path.parent / str(one)) for one in value]
-    return str(path.parent / str(value))
+    if isinstance(value, list) and name in PATHS:
+        return [located(name, one, path) for one in value]
+    return str(path.parent / str(value)) if name in PATHS else value
 
 
 def decide(context: typer.Context, given: dict[str, Any]) -> None:

@@ -267,8 +267,11 @@ class Delivery(Pot):
         record |= {"findings": job.findings.record(), "about": facts}
         record |= {} if growth is None else {"growth": growth}
         settled, refusal = None, None
+        if self.pot is not None and not result.complete:
+            say("Not settled: the run was stopped early.")
         try:
-            settled = self._settle(result, record, diagnosis)
+            if self.pot is not None and result.complete:
+                settled = self.shared(result, record, diagnosis)
         except InvalidSettlement as error:
             refusal = error  # raised once all else is handed over, which was paid for
         if json:
@@ -305,16 +308,6 @@ class Delivery(Pot):
             f"and whoever doubts it:\n  {shlex.join(['dushapley', 'verify', settlement, *files])}"
         )
 
-    def _settle(
-        self, result: ds.Valuation, record: dict[str, Any], diagnosis: Diagnosis | None
-    ) -> ds.Settlement | None:
-        if self.pot is None:
-            return None
-        if not result.complete:
-            say("Not settled: the run was stopped early.")
-            return None
-        return self.shared(result, record, diagnosis)
-
 
 def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:
     """Model, score and what it was measured on, for the page and the record."""
@@ -327,6 +320,5 @@ def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:
         "cv": f"in {job.cv}-fold cross-validation of the owners’ own rows",
     }
     way = "test" if job.test else "holdout" if job.holdout is not None else "cv"
-    model_name = type(model).__name__
-    facts = {"model": model_name, "score": str(one.scoring), "tested": tested[way]}
+    facts = {"model": type(model).__name__, "score": str(one.scoring), "tested": tested[way]}
     return facts | ({"target": job.target} if job.target else {})

@@ -150,8 +150,11 @@ def keep(result: ds.Valuation, folder: Path) -> None:
     result.plot(figure.subplots())
     figure.savefig(picture := BytesIO(), format="png", dpi=120)
     page = report(result, title="Ten hospitals, one model: who contributed how much?")
-    contents: list[str | bytes] = [result.to_json() + "\n", picture.getvalue()]
-    contents.append(stamped(page, DEMO))
+    contents: list[str | bytes] = [
+        result.to_json() + "\n",
+        picture.getvalue(),
+        stamped(page, DEMO),
+    ]
     for name, content in zip(KEPT, contents, strict=True):
         write_whole(folder / name, content)
     say(f"Written to {folder}: {', '.join(KEPT[:-1])} and {KEPT[-1]}")

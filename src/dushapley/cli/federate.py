@@ -39,6 +39,8 @@ RootCertificate = Annotated[
     Option(help="Certificate that vouches for the SuperLink.", metavar="FILE", exists=True),
 ]
 LISTEN = "127.0.0.1:9092"
+HOSPITALS = ("Ashford", "Dunmore", "Cedarville")
+"""Owners of the demo; the second has wrong labels."""
 STARTED = re.compile(r"SuperNode started, process (\d+)")
 
 
@@ -211,6 +213,7 @@ def coordinator(
     """Value owners who keep their rows: ask them in rounds, then settle and report."""
     from dushapley.federated import Federation
     from dushapley.federated.flower.link import Flower, Link
+    from dushapley.federated.traffic import size
 
     link = Link(
         meeting.listen, meeting.insecure, meeting.certificate, meeting.key,
@@ -230,37 +233,25 @@ def coordinator(
         )  # fmt: skip
         say(f"joined: {', '.join(federation.names)}")
         game = training.game(federation, read, asked.seed)
-        say(_agreed(game))
+        say(
+            f"agreed: {int(game.sizes.sum()):,} rows of {game.n_players} owners, "
+            f"{game.agreement.width} columns of numbers; level {game.level}"
+        )
+        for note in game.said:
+            say(f"note: {note}")
         plan = choose_plan(game, asked.method, asked.options, asked.budget)
-        say(_priced(game, plan.budget))
+        price = game.costs(plan.budget)
+        say(
+            f"up to {plan.budget:,} evaluations: about {price['rounds']:,} rounds, "
+            f"{price['messages']:,} messages and {size(price['bytes'])}, "
+            f"{size(price['bytes_per_owner'])} an owner"
+        )
         result = ds.value(
             game, asked.method, options=asked.options, budget=asked.budget, seed=asked.seed,
             ledger=None if game.cheap else ledger,
         )  # fmt: skip
     command = shlex.join(["dushapley", *(context.obj or ())])
     hand_over(result, game, pot, settlement, report, command, json=json)
-
-
-def _agreed(game: ds.FederatedGame) -> str:
-    """What was agreed, in a line or two."""
-    rows = int(game.sizes.sum())
-    notes = "".join(f"\nnote: {note}" for note in game.said)
-    return (
-        f"agreed: {rows:,} rows of {game.n_players} owners, {game.agreement.width} columns of "
-        f"numbers; level {game.level}{notes}"
-    )
-
-
-def _priced(game: ds.FederatedGame, evaluations: int) -> str:
-    """What is going to be asked of everybody, about."""
-    from dushapley.federated.traffic import size
-
-    price = game.costs(evaluations)
-    return (
-        f"up to {evaluations:,} evaluations: about {price['rounds']:,} rounds, "
-        f"{price['messages']:,} messages and {size(price['bytes'])}, "
-        f"{size(price['bytes_per_owner'])} an owner"
-    )
 
 
 def hand_over(
@@ -331,14 +322,12 @@ def demo(
 
 def demo_files(folder: Path) -> tuple[list[Path], Path]:
     """One CSV per hospital and the test file; one of the hospitals has wrong labels."""
-    from dushapley.cli.demo import MISLABELLED, demo_tables
+    from dushapley.cli.demo import demo_tables
 
     tables, test = demo_tables(0)
     folder.mkdir(parents=True, exist_ok=True)
-    names = ("Ashford", MISLABELLED[0], "Cedarville")
-    paths = [folder / f"{name}.csv" for name in names]
-    for name, path in zip(names, paths, strict=True):
-        write_whole(path, tables[name].to_csv(index=False))
+    texts = {name: tables[name].to_csv(index=False) for name in HOSPITALS}
+    paths = [write_whole(folder / f"{name}.csv", text) for name, text in texts.items()]
     return paths, write_whole(folder / "test.csv", test.to_csv(index=False))
 
 

@@ -30,11 +30,10 @@ import dushapley as ds
 from dushapley import errors
 from dushapley.cli import options as o
 from dushapley.cli.check import Job, check, decide
-from dushapley.cli.compare import compare
-from dushapley.cli.data import Data
 from dushapley.cli.demo import demo
 from dushapley.cli.federate import COMMANDS as FEDERATE
-from dushapley.cli.quote import quote
+from dushapley.cli.job import Data
+from dushapley.cli.quote import compare, quote
 from dushapley.cli.report import report
 from dushapley.cli.reproduce import reproduce
 from dushapley.cli.statistics import statistics
@@ -52,20 +51,22 @@ def methods(json: o.Json = False) -> None:
     output(json_text(known) if json else listed)
 
 
-LISTED = (
-    demo,
-    check,
-    value,
-    report,
-    what_if,
-    verify,
-    quote,
-    compare,
-    methods,
-    statistics,
-    reproduce,
-)
-COMMANDS: dict[str, Callable[..., Any]] = {f.__name__.replace("_", "-"): f for f in LISTED}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    command.__name__.replace("_", "-"): command
+    for command in (
+        demo,
+        check,
+        value,
+        report,
+        what_if,
+        verify,
+        quote,
+        compare,
+        methods,
+        statistics,
+        reproduce,
+    )
+}
 """All commands by name, in the order in which `--help` lists them."""
 WRONG_COMMAND = (
     errors.BudgetTooSmall,
@@ -117,9 +118,6 @@ PANEL_OF = {name: title for title, names in PANELS.items() for name in names}
 WORDS = {"bool": " ", "int": "N", "float": "X", "str": "WORD"}
 """What stands for a value of each type, instead of the type."""
 KEYWORD = Parameter.KEYWORD_ONLY
-INTERRUPTED = (
-    "Stopped. What was paid is in the ledger, if there is one; run the same again to go on."
-)
 
 
 def in_panel(option: Parameter, *, grouped: bool) -> Parameter:
@@ -174,7 +172,10 @@ def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
                     given["context"] = context
                 command(**given)
             except KeyboardInterrupt:
-                say(INTERRUPTED)
+                say(
+                    "Stopped. What was paid is in the ledger, if there is one; run the same again "
+                    "to go on."
+                )
                 raise typer.Exit(130) from None
 
     with_options.__signature__ = Signature(listed)  # type: ignore[attr-defined]

@@ -144,7 +144,15 @@ class Means:
                 f"--ledger {self.ledger}: {UNTOLD}, so a ledger could mix up two models. Leave it "
                 "out, or name a model without functions written in place."
             )
-        return announced_ledger(game) if self.ledger is None or game.cheap else self.ledger
+        if self.ledger is not None and not game.cheap:
+            return self.ledger
+        if game.cheap or game.context is None:
+            free = "this model is made of sums, and an evaluation costs nothing"
+            say(f"no ledger: {free if game.cheap else UNTOLD}")
+            return None
+        path = default_ledger(game.context)
+        say(f"ledger: {path} (what is paid is kept; run again to go on)")
+        return path
 
     def ledger_beside(self, game: ds.Game, name: str) -> Path | None:
         """Where another model's work is kept: a ledger is of one model and score."""
@@ -164,7 +172,6 @@ class Means:
         return path
 
 
-FREE = "this model is made of sums, and an evaluation costs nothing"
 UNTOLD = "the model's content cannot be compared between runs"
 
 
@@ -172,16 +179,6 @@ def refuse_unknown(method: str) -> None:
     """Refuse a misspelt method before any file is read."""
     if method != AUTO:
         find(method)
-
-
-def announced_ledger(game: ds.Game) -> Path | None:
-    """The default ledger of this game, after saying where it is."""
-    if game.cheap or game.context is None:
-        say(f"no ledger: {FREE if game.cheap else UNTOLD}")
-        return None
-    path = default_ledger(game.context)
-    say(f"ledger: {path} (what is paid is kept; run again to go on)")
-    return path
 
 
 def default_ledger(context: str) -> Path:

@@ -107,7 +107,9 @@ def refuse_outputs(
     for output in outputs:
         option, path = output.option, output.path
         refuse_unwritable(option, path)
-        hit = next((file for file in read if same_file(path, file)), None)
+        hit = next(
+            (file for file in read if file.exists() and path.exists() and path.samefile(file)), None
+        )
         if hit is not None:
             raise InvalidOption(
                 f"{option} {path} is the input {hit}, which would be overwritten. Name another "
@@ -149,15 +151,13 @@ def refuse_no_folder(option: str, folder: Path) -> None:
 
 def fault_of(path: Path) -> str | None:
     """Why nothing can be written there, as far as it can be told without writing it."""
+    kind, folder = 0, Path(os.path.realpath(path)).parent
     with suppress(FileNotFoundError, NotADirectoryError):
         kind = path.stat().st_mode
-        if stat.S_ISDIR(kind):
-            return "is a folder"
-        if not stat.S_ISREG(kind):
-            return "is not a plain file"
-        if not os.access(path, os.W_OK):
-            return "is read-only"
-    folder = Path(os.path.realpath(path)).parent
+    if stat.S_ISDIR(kind):
+        return "is a folder"
+    if kind and not (stat.S_ISREG(kind) and os.access(path, os.W_OK)):
+        return "is read-only" if stat.S_ISREG(kind) else "is not a plain file"
     if not folder.is_dir():
         return f"cannot be written: there is no folder {path.parent}"
     try_writing(folder)

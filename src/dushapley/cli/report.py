@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date as calendar
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,7 +85,11 @@ def report(
     if payments is not None and payments.suffix.lower() not in TABLES:
         raise InvalidOption(f"--payments {payments} must end in .csv, .xlsx or .parquet.")
     stored = unbroken(settlement)
-    check_growth(stored, shown)
+    if "growth" in shown and not isinstance(stored.record.get("growth"), Mapping):
+        raise InvalidOption(
+            "--letters-show growth: the settlement holds no growth, which `value --growth` "
+            "measures. Run `value` again with --growth, or leave growth out."
+        )
     terms = terms_of(stored.to_dict())
     written = {"--page": page, "--payments": payments}
     outputs = [Output(name, path, job_of(stored), terms) for name, path in written.items() if path]
@@ -123,15 +127,6 @@ def report(
         say("nothing was written; --page FILE, --letters DIR and --payments FILE do that.")
 
 
-def check_growth(stored: Settlement, shown: Collection[str]) -> None:
-    """Refuse letters that are to tell of growth where none was measured."""
-    if "growth" in shown and not isinstance(stored.record.get("growth"), Mapping):
-        raise InvalidOption(
-            "--letters-show growth: the settlement holds no growth, which `value --growth` "
-            "measures. Run `value` again with --growth, or leave growth out."
-        )
-
-
 def unbroken(path: Path) -> Settlement:
     """The settlement, if nothing in its file was changed and its payments follow from its values.
 
@@ -149,7 +144,5 @@ def unbroken(path: Path) -> Settlement:
 
 def job_of(stored: Settlement) -> str:
     """What makes another output one of the same job."""
-    record = stored.record
-    if {"inputs", "job"} <= set(record):
-        return identity(record)
-    return digest("settlement", *stored.valuation.owners)
+    known = {"inputs", "job"} <= set(stored.record)
+    return identity(stored.record) if known else digest("settlement", *stored.valuation.owners)

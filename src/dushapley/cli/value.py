@@ -10,7 +10,6 @@ from math import isfinite
 from time import monotonic
 from typing import Annotated, Any, TypeVar
 
-import numpy as np
 from typer import Context, Exit, Option
 
 import dushapley as ds
@@ -25,12 +24,15 @@ from dushapley.engine.value import Run, check_wishes
 from dushapley.errors import DUShapleyError, Stopped
 from dushapley.games.model.catalogue import Choice
 from dushapley.report.page import MOST_ROWS
+from dushapley.report.summary import models_table
 from dushapley.results.diagnosis import Alternative, Diagnosis
 from dushapley.settlement.growth import measure_growth
 from dushapley.settlement.interactions import Interactions, found_by, method_of_pairs
 from dushapley.terminal import columns, output, printable, say, short_name, table
 
 T = TypeVar("T")
+ASKS_PAIRS = ("exact", "gp")
+"""Methods that ask the very pools that interactions are made of."""
 Others = Sequence[tuple[Choice, ds.ModelGame | ds.FoldsGame]]
 """Other models and scores that were named, with their games."""
 
@@ -118,10 +120,10 @@ def value(
 
 def is_asked_why(asked: bool, n_owners: int) -> bool:
     """Whether reasons are measured: not of more owners than a page has rows for."""
-    if asked and n_owners > MOST_ROWS:
+    too_many = n_owners > MOST_ROWS
+    if asked and too_many:
         say(f"no reasons are measured of more than {MOST_ROWS:,} owners: two trainings each")
-        return False
-    return asked
+    return asked and not too_many
 
 
 def afterwards(what: str, measure: Callable[[], T]) -> T | None:
@@ -169,12 +171,12 @@ def alternatives(
         return ()
     one = one_of(run.game)  # type: ignore[arg-type]  # a job's game is one of models
     chosen = job.pairs[0][0] or type(one.model).__name__
-    found = [_alternative(chosen, one.scoring, result)]
+    valued = [(chosen, one.scoring, result)]
     for choice, game in others:
         say(f"now the same under {choice.model}, {choice.scoring}")
         left = until - monotonic()
         try:
-            valued = ds.value(
+            under = ds.value(
                 game, run.method, options=run.options, budget=run.budget, seed=run.seed,
                 n_jobs=means.jobs, executor=run.executor, address=run.address,
                 max_seconds=max(left, 1e-3) if isfinite(left) else None,
@@ -183,25 +185,22 @@ def alternatives(
         except (DUShapleyError, Stopped) as error:
             say(printable(f"It is left out: {o.in_options(str(error))}"))
             continue
-        found.append(_alternative(choice.model, choice.scoring, valued))
-    return tuple(found)
-
-
-def _alternative(model: str, scoring: object, valued: ds.Valuation) -> Alternative:
-    values = tuple(valued.values.tolist())
-    return Alternative(model, str(scoring), valued.u_empty, valued.u_full, values)
+        valued.append((choice.model, choice.scoring, under))
+    return tuple(
+        Alternative(model, str(scoring), v.u_empty, v.u_full, tuple(v.values.tolist()))
+        for model, scoring, v in valued
+    )
 
 
 def side_by_side(names: Sequence[str], found: Sequence[Alternative]) -> str:
-    """A strip for each owner: its part of all positive values under each model and score."""
-    parts = [np.maximum(one.values, 0) / (np.maximum(one.values, 0).sum() or 1) for one in found]
-    titles = ("owner", *(f"{one.model}, {one.scoring}" for one in found))
-    rows = [
-        [short_name(name), *(f"{part[i]:.1%}" for part in parts)] for i, name in enumerate(names)
-    ]
-    scores = ["everybody's score", *(f"{one.u_full:.4g}" for one in found)]
-    head = "Parts of what is shared, under each model and score; the first pays."
-    return "\n".join([head, table(titles, [*rows, scores], width=columns())])
+    """Each owner's part of all positive values under each model and score, as a table."""
+    models = models_table(names, found)
+    rows = [[short_name(row["name"]), *row["parts"]] for row in models["rows"]]
+    head = (
+        "Parts of what is shared, under each model and score; the first pays. "
+        "Beside its name stands everybody's score."
+    )
+    return "\n".join([head, table(("owner", *models["titles"]), rows, width=columns())])
 
 
 def pairs_cost(plan: Plan, means: o.Means) -> int:
@@ -210,17 +209,13 @@ def pairs_cost(plan: Plan, means: o.Means) -> int:
     None where the ledger has them all: `exact` and `gp` asked the very pools that interactions are
     made of.
     """
-    return 0 if _asked_them(plan) and not means.no_ledger else plan.budget
-
-
-def _asked_them(plan: Plan) -> bool:
-    return plan.method.name in ("exact", "gp")
+    return 0 if plan.method.name in ASKS_PAIRS and not means.no_ledger else plan.budget
 
 
 def measured_pairs(run: Run, result: ds.Valuation) -> Interactions:
     """Interactions, from the pools of a run where its method asked them all."""
     game, plan = run.game, run.plan
-    again = _asked_them(plan) and plan.formula is None
+    again = plan.method.name in ASKS_PAIRS and plan.formula is None
     learned = 0 if run.known is None else len(run.known)
     asked = result.n_evaluations - learned if again else plan.budget
     budget = None if game.cheap else max(asked, 2 * game.n_players + 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -13,9 +12,8 @@ import typer
 from typer import Argument, Exit, Option
 
 from dushapley.cli import options as o
-from dushapley.cli.data import Inputs
 from dushapley.cli.delivery import about, precision_of
-from dushapley.cli.job import Job
+from dushapley.cli.job import Inputs, Job
 from dushapley.cli.quote import agree_on_evaluations
 from dushapley.data.files import SourceFile, opened
 from dushapley.errors import DUShapleyError, InvalidOption, InvalidSettlement
@@ -41,7 +39,6 @@ MONEY = "money"
 """A precision that was typed as an amount; how large is between the command and its pot."""
 FILES = ("files", "test")
 """Fields of a job that are files: recorded by name, and found by whoever verifies."""
-JOB = Finding("job", True, "is what the game was made again by")
 NO_REASONS = Finding(
     "diagnosis", None, "the file holds none: there was no time to measure it, or it was taken out"
 )
@@ -90,8 +87,11 @@ def verify(
         grown = growth_finding(stored, game, trusted, jobs) if found[0].holds else []
         return [*found, intake_finding(stored, job), *about_finding(record, job, game), *grown]
 
-    of_record = {"command": command_finding(stored), "job": JOB, "findings": None, "about": None}
-    of_record |= {"growth": None}
+    of_record = {
+        "command": command_finding(stored),
+        "job": Finding("job", True, "is what the game was made again by"),
+        **dict.fromkeys(("findings", "about", "growth")),
+    }
     verdict = verdict_on(data, inputs.record(), of_values, of_record)
     output(verdict)
     raise Exit(0 if verdict.holds else 1)
@@ -120,23 +120,22 @@ def growth_finding(settled: Settlement, game: Any, ledger: Path | None, jobs: in
 
 def refuse_other_files(files: Sequence[SourceFile], recorded: Sequence[Any]) -> None:
     """Refuse to judge a settlement by files that are not its own: too few, too many, renamed."""
-    given = Counter(file.path.name for file in files)
-    wanted = Counter(entry["name"] for entry in recorded)
-    missing = [entry for entry in recorded if entry["name"] not in given]
+    given = {file.path.name for file in files}
+    wanted = [entry["name"] for entry in recorded]
     extra = [file for file in files if file.path.name not in wanted]
-    if missing:
-        lost = missing[0]
-        kind = "test file" if lost["role"] == "test" else "file"
-        twin = next((f.path for f in extra if f.sha256 == lost["sha256"]), None)
-        raise InvalidSettlement(
-            f"The {kind} {lost['name']!r} of the settlement was not passed, so nothing can be said "
-            "about it yet. "
-            + (f"{twin} has its content: rename it back." if twin else "Name it as well.")
-        )
+    for lost in recorded:
+        if lost["name"] not in given:
+            kind = "test file" if lost["role"] == "test" else "file"
+            twins = [file.path for file in extra if file.sha256 == lost["sha256"]]
+            cure = f"{twins[0]} has its content: rename it back." if twins else "Name it as well."
+            raise InvalidSettlement(
+                f"The {kind} {lost['name']!r} of the settlement was not passed, so nothing can be "
+                f"said about it yet. {cure}"
+            )
     if extra:
         raise InvalidSettlement(
             f"{extra[0].path} is not an input of this settlement, so nothing can be said about it "
-            f"yet. Name its {wanted.total()} files only: {', '.join(map(repr, list(wanted)[:6]))}"
+            f"yet. Name its {len(wanted)} files only: {', '.join(map(repr, wanted[:6]))}"
             + (" ..." if len(wanted) > 6 else "")
         )
 
@@ -225,11 +224,13 @@ def command_finding(stored: Settlement) -> Finding:
     except (ValueError, DUShapleyError) as error:
         return Finding("command", False, f"cannot be read: {error}")
     by_file = "job" in typed  # what is not typed may stand in there
-    wanted = expected(stored)
-    # a budget that was not typed is the command's default, which is recorded as a number
-    unsaid = {name for name in wanted if by_file or name == "budget" or is_older(name, wanted)}
-    differs = [name for name in wanted if not same(asked.get(name), wanted[name])]
-    differs = [name for name in differs if name in typed or name not in unsaid]
+    differs = []
+    for name, thing in expected(stored).items():
+        # a budget that was not typed is the command's default, which is recorded as a number
+        unsaid = by_file or name == "budget" or OLDER.get(name, by_file) == thing
+        number = o.as_number(str(asked.get(name)), int, float)
+        if thing not in (asked.get(name), number) and (name in typed or not unsaid):
+            differs.append(name)
     if differs:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in differs)
         return Finding("command", False, f"the settlement was made with other values of {names}")
@@ -290,33 +291,17 @@ def expected(stored: Settlement) -> dict[str, Any]:
     }
 
 
-def same(typed: Any, wanted: Any) -> bool:
-    """Whether an option that was typed is what is recorded, numbers by what they are."""
-    return bool(typed == wanted or o.as_number(str(typed), int, float) == wanted)
-
-
-def is_older(name: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether an older version took this for an option that was not typed."""
-    return name in OLDER and wanted[name] == OLDER[name]
-
-
 def intake_finding(settlement: Settlement, job: Job) -> Finding:
     """Whether all that was odd in the files is recorded, as it is found again."""
     found = json.loads(json.dumps(job.findings.record()))
     stored = settlement.record.get("findings", ())
-    keys = {_key(one): _in_words(one) for one in (*stored, *found)}
-    here, there = ([_key(one) for one in some] for some in (stored, found))
-    return same_notes("findings", here, there, settlement.valuation.version, keys)
-
-
-def _key(finding: Mapping[str, Any]) -> str:
-    """All of it, to be compared."""
-    return f"{json.dumps(finding, sort_keys=True)} [{finding.get('code')}]"
+    here, there = ([_in_words(one) for one in some] for some in (stored, found))
+    return same_notes("findings", here, there, settlement.valuation.version)
 
 
 def _in_words(finding: Mapping[str, Any]) -> str:
-    """All of it, to be read: the sentence, and what else is recorded."""
+    """All of it, to be read and compared: the sentence, and what else is recorded."""
     named = {"message": "a finding without a sentence", "code": "none"} | dict(finding)
     message, code = named.pop("message"), named.pop("code")
-    rest = ", ".join(f"{name} {thing!r:.60}" for name, thing in sorted(named.items()))
+    rest = ", ".join(f"{name} {thing!r}" for name, thing in sorted(named.items()))
     return f"{message} ({rest}) [{code}]"

@@ -32,19 +32,19 @@ def findings_page(findings: Findings, *, title: str = "What is odd in the files"
     summary = {
         "title": title,
         "lead": [_lead(findings)],
-        "facts": [
-            {"label": "owners", "text": whole(len(owners))},
-            {"label": "rows of owners", "text": whole(sum(owners.values()))},
-            *([{"label": "rows of the test set", "text": whole(tested)}] if tested else []),
-            {"label": "stops", "text": whole(len(findings.stops))},
-            {"label": "notes", "text": whole(len(findings.notes))},
-        ],
+        "facts": {
+            "owners": whole(len(owners)),
+            "rows of owners": whole(sum(owners.values())),
+            "rows of the test set": whole(tested) if tested else "",
+            "stops": whole(len(findings.stops)),
+            "notes": whole(len(findings.notes)),
+        },
         "columns": columns,
         "target": findings.target,
         "rows": rows[:shown],
         "hidden": max(0, len(rows) - shown),
-        "stops": [_told(f) for f in findings.stops],
-        "notes": [_told(f) for f in findings.notes],
+        "stops": findings.stops,
+        "notes": findings.notes,
         "remedies": " ".join(findings.remedies),
         "detected": {
             name: "; ".join(f"{key}: {_in_words(value)}" for key, value in how.items())
@@ -79,10 +79,6 @@ def _lead(findings: Findings) -> str:
     return "Nothing odd was found."
 
 
-def _told(finding: Finding) -> dict[str, Any]:
-    return {"code": finding.code, "message": finding.message, "remedy": finding.remedy or ""}
-
-
 def _row(findings: Findings, holder: str, columns: list[str]) -> dict[str, Any]:
     """One holder's line of the map."""
     own = findings.cells.get(holder, {})
@@ -90,22 +86,18 @@ def _row(findings: Findings, holder: str, columns: list[str]) -> dict[str, Any]:
     for column in columns:
         here = [f for f in findings if f.column == column and f.owner in (holder, None)]
         kind, gone = own.get(column, ("", 0.0))
-        cells.append(
-            {
-                "kind": kind or "–",
-                "missing": percent(gone, 0) if gone else "",
-                "state": "stop" if any(f.severity == "stop" for f in here) else "note" * bool(here),
-                "title": "\n".join(f"{f.code}: {f.message}" for f in here),
-                "codes": sorted({f.code for f in here}),
-            }
-        )
+        missing = percent(gone, 0) if gone else ""
+        cells.append(_marked(here) | {"kind": kind or "–", "missing": missing})
     whole_row = [f for f in findings if f.owner == holder and f.column is None]
+    size = whole(findings.sizes[holder])
+    return _marked(whole_row) | {"name": holder, "size": size, "cells": cells}
+
+
+def _marked(found: list[Finding]) -> dict[str, Any]:
+    """How a part of the map is marked, by what was found there."""
+    stops = any(finding.severity == "stop" for finding in found)
     return {
-        "name": holder,
-        "size": whole(findings.sizes[holder]),
-        "state": "stop"
-        if any(f.severity == "stop" for f in whole_row)
-        else "note" * bool(whole_row),
-        "title": "\n".join(f"{f.code}: {f.message}" for f in whole_row),
-        "cells": cells,
+        "state": "stop" if stops else "note" * bool(found),
+        "title": "\n".join(f"{finding.code}: {finding.message}" for finding in found),
+        "codes": sorted({finding.code for finding in found}),
     }

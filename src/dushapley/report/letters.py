@@ -30,8 +30,9 @@ SHOWN = {
     "growth": "what more rows like its own would earn, if `value --growth` measured it",
 }
 """What a letter says only if asked to."""
-NOT_MEASURED = "What more rows like yours would earn was not measured."
-UNMEASURED = "Why your data are worth this was not measured in this run."
+
+
+UNMEASURED = ["Why your data are worth this was not measured in this run."]
 
 
 def check_shown(show: Collection[str]) -> frozenset[str]:
@@ -103,7 +104,9 @@ def owner_page(
         "interval": summary["interval"],
         "sure": _sure(valuation, row, summary),
         "rule": _rule(settlement, row),
-        "why": [UNMEASURED] if diagnosis is None else [r.text for r in diagnosis.of(owner).reasons],
+        "why": ["Why your data are worth this was not measured in this run."]
+        if diagnosis is None
+        else [r.text for r in diagnosis.of(owner).reasons],
         "numbers": _numbers(valuation, settlement, row, summary, shown),
         "others": _others(summary, owner) if "values" in shown else [],
         "growth": growth_sentences(settlement, owner) if "growth" in shown else [],
@@ -251,7 +254,7 @@ def growth_sentences(settlement: Settlement | None, owner: str) -> list[str]:
     """What more rows would add to an owner's value and payment, or that it was not measured."""
     measured: Any = None if settlement is None else settlement.record.get("growth")
     if settlement is None or not isinstance(measured, Mapping):
-        return [NOT_MEASURED]
+        return ["What more rows like yours would earn was not measured."]
     v = settlement.valuation
     i = v.owners.index(owner)
     gain, errors = float(measured["values"][i]), measured["std_errors"]

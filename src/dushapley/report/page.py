@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,39 +135,25 @@ def embedded(path: str | os.PathLike[str]) -> str:
 def many_page(
     valuation: Valuation, settlement: Settlement | None, *, title: str, date: str = ""
 ) -> dict[str, Any]:
-    """What the template shows, in plain types."""
+    """What the template shows."""
     v = valuation
     order = np.argsort(-v.values, kind="stable")
-    payments = None if settlement is None else [str(p) for p in settlement.payments]
-    rows = [
-        {
-            "rank": rank + 1,
-            "name": printable(v.owners[j]),
-            "value": f"{v.values[j]:.4g}",
-            "error": _error(v, j),
-            "payment": "" if payments is None else payments[j],
-            "rows": f"{v.sizes[j]:,.0f}",
-        }
-        for rank, j in enumerate(order.tolist())
-        if rank < SHOWN or rank >= len(order) - SHOWN
-    ]
+    payments = () if settlement is None else tuple(map(str, settlement.payments))
+    counts, edges = np.histogram(v.values, BINS)
     return {
-        "title": printable(title),
+        "title": title,
         "date": date,
-        "owners": f"{len(order):,}",
-        "method": v.method,
-        "sum": f"{v.values.sum():.4g}",
+        "v": v,
+        "order": order.tolist(),
+        "shown": SHOWN,
+        "error": partial(_error, v),
+        "payments": payments,
         "currency": "" if settlement is None else settlement.currency,
-        "negative": f"{int((v.values < 0).sum()):,}",
-        "median": f"{np.median(v.values):.4g}",
-        "top_tenth": f"{100 * _top_tenth(v.values):.0f}%",
+        "median": float(np.median(v.values)),
+        "top_tenth": _top_tenth(v.values),
         "interval": SAMPLING_ONLY if v.unknown == ("test set",) else v.interval_meaning,
-        "top": rows[:SHOWN],
-        "bottom": rows[SHOWN:],
-        "bars": _bars(v.values),
-        "low": f"{v.values.min():.3g}",
-        "high": f"{v.values.max():.3g}",
-        "notes": [printable(note) for note in v.notes],
+        "bars": list(zip(counts.tolist(), edges[:-1], edges[1:], strict=True)),
+        "highest": int(counts.max()),
         "table": _table(v, order.tolist(), payments),
     }
 
@@ -188,26 +174,17 @@ def _top_tenth(values: np.ndarray[Any, Any]) -> float:
     return float(positive[: -(-len(positive) // 10)].sum()) / total if total else 0.0
 
 
-def _bars(values: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
-    """A histogram, heights in percent of the highest."""
-    counts, edges = np.histogram(values, BINS)
-    return [
-        {
-            "height": round(100 * count / counts.max(), 2),
-            "told": f"{count:,} owners from {low:.3g} to {high:.3g}",
-            "negative": high <= 0,
-        }
-        for count, low, high in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
-    ]
-
-
-def _table(v: Valuation, order: list[int], payments: list[str] | None) -> str:
+def _table(v: Valuation, order: list[int], payments: Sequence[str]) -> str:
     """Everybody's numbers as JSON that may stand in a page; nothing where they are too many."""
     if len(order) > SEARCHED:
         return ""
     rows = [
-        [printable(v.owners[j]), float(f"{v.values[j]:.6g}"), float(v.sizes[j])]
-        + ([] if payments is None else [payments[j]])
+        [
+            printable(v.owners[j]),
+            float(f"{v.values[j]:.6g}"),
+            float(v.sizes[j]),
+            *payments[j : j + 1],
+        ]
         for j in order
     ]
     return json.dumps(rows, ensure_ascii=True).replace("<", "\\u003c")

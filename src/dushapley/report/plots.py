@@ -6,7 +6,6 @@ import io
 import re
 import warnings
 from collections.abc import Callable
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +18,14 @@ if TYPE_CHECKING:
 
 # Drawn in colours that occur nowhere else, which the page then replaces with its variables.
 INK, MUTED, ACCENT, WARN, LINE, PAPER = (f"#01020{k}" for k in range(3, 9))
-VARIABLES = {INK: "--ink", MUTED: "--muted", ACCENT: "--accent", WARN: "--warn", LINE: "--line"}
-VARIABLES[PAPER] = "--paper"
+VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    ACCENT: "--accent",
+    WARN: "--warn",
+    LINE: "--line",
+    PAPER: "--paper",
+}
 WIDTH, HEIGHT, TALL, LINE_TALL = 4.6, 3.0, 0.22, 0.13
 MOST_LABELS, MOST_BANDS, MOST_CELLS_NAMED = 24, 15, 12
 HALF_SHADE = 0.6
@@ -85,7 +90,6 @@ def settling(numbers: dict[str, Any]) -> Drawing:
 
     def draw(ax: Axes) -> None:
         _lines(ax, asked, values.T, numbers, bands=half_width(errors).T)
-        _include(ax, 0.0)
         ax.axhline(0, color=INK, linewidth=0.8)
         ax.locator_params(axis="x", integer=True)
         ax.set(xlabel="evaluations", ylabel="value")
@@ -161,10 +165,11 @@ def size_and_value(numbers: dict[str, Any]) -> Drawing:
         ax.plot([0, end], [0, end], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         colours = [WARN if share < 0 else ACCENT for share in shares]
         ax.scatter(sizes, shares, s=26, color=colours, linewidths=0, gid="marks")
-        _label_points(ax, sizes, shares, numbers["names"], end)
+        named = {k: (float(sizes[k]), float(shares[k])) for k in _labelled(len(sizes))}
+        _label(ax, named, numbers["names"], end)
         ax.axhline(0, color=INK, linewidth=0.8)
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(lambda x, _: _tick(x))
+            axis.set_major_formatter(lambda x, _: f"{100 * x:.3g}%".replace("-", "−"))
         ax.set(xlim=(0, end), xlabel="share of the rows", ylabel=of)
 
     return (
@@ -206,36 +211,28 @@ def trained_and_tested(numbers: dict[str, Any]) -> Drawing:
     )
 
 
-def _tick(share: float) -> str:
-    """A share at a tick, with as many decimals as it has."""
-    return f"{100 * share:.3g}%".replace("-", "−")
-
-
-def _include(ax: Axes, height: float) -> None:
-    """Have the upright axis show this height, so that it is not cut where it would mislead."""
-    low, high = ax.get_ylim()
-    ax.set_ylim(min(low, height), max(high, height))
-
-
-def _label_points(ax: Axes, x: Any, y: Any, names: list[str], end: float) -> None:
-    """Names beside points, moved apart where they would overlap."""
-    chosen = _labelled(len(x))
+def _label(ax: Axes, points: dict[int, tuple[float, float]], names: list[str], end: float) -> None:
+    """Names beside points, moved apart where they would overlap; `end` is where the axis ends."""
     low, high = ax.get_ylim()
     least = 0.055 * (high - low) * _lines_of(names)
-    placed: list[tuple[float, float]] = []
-    for k in sorted(chosen, key=lambda k: (-y[k], k)):
-        near = [at for at, where in placed if abs(where - x[k]) < 0.35 * end]
-        height = min([y[k], *(at - least for at in near if at - y[k] < least)])
-        placed.append((height, float(x[k])))
-        left = x[k] > 0.62 * end
+    heights: dict[int, float] = {}
+    for k in sorted(points, key=lambda k: (-points[k][1], k)):
+        x, y = points[k]
+        near = [heights[j] for j in heights if abs(points[j][0] - x) < 0.35 * end]
+        heights[k] = min([y, *(at - least for at in near if at - y < least)])
+    # pushed down from the top; half of it is taken back
+    back = sum(points[k][1] - height for k, height in heights.items()) / max(2 * len(heights), 1)
+    for k, height in heights.items():
+        x, left = points[k][0], points[k][0] > 0.62 * end
         ax.annotate(
             names[k],
-            (x[k], height),
+            (x, height + back),
             (-6 if left else 6, 0),
             textcoords="offset points",
             fontsize=8,
             ha="right" if left else "left",
             va="center",
+            color=MUTED,
             annotation_clip=False,
             bbox=BEHIND,
         )
@@ -276,32 +273,8 @@ def _lines(
             ax.fill_between(x[known], low[known], high[known], color=colour, alpha=0.1, linewidth=0)
         if k in _labelled(n):
             ends[k] = (float(x[known][-1]), float(line[known][-1]))
-    _label_ends(ax, ends, numbers["names"])
-
-
-def _label_ends(ax: Axes, ends: dict[int, tuple[float, float]], names: list[str]) -> None:
-    """Names at the ends of lines, moved apart where they would overlap."""
-    low, high = ax.get_ylim()
-    least = 0.052 * (high - low) * _lines_of(names)
-    order = sorted(ends, key=lambda k: (-ends[k][1], k))
-    wanted = [ends[k][1] for k in order]
-    # push down from the top, then take half of it back
-    heights = list(accumulate(wanted, lambda above, height: min(height, above - least)))
-    shift = (sum(wanted) - sum(heights)) / max(2 * len(order), 1)
     edge = max((x for x, _ in ends.values()), default=0.0)
-    for k, height in zip(order, heights, strict=True):
-        ax.annotate(
-            names[k],
-            (edge, height + shift),
-            (5, 0),
-            textcoords="offset points",
-            fontsize=8,
-            ha="left",
-            va="center",
-            color=MUTED,
-            annotation_clip=False,
-            bbox=BEHIND,
-        )
+    _label(ax, {k: (edge, y) for k, (_, y) in ends.items()}, numbers["names"], 2 * edge)
 
 
 def _labelled(n: int) -> list[int]:

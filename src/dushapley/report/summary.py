@@ -21,7 +21,7 @@ from dushapley.report.wording import (
 )
 from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
-from dushapley.results.diagnosis import Diagnosis
+from dushapley.results.diagnosis import Alternative, Diagnosis
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import money
@@ -35,6 +35,8 @@ SUMS_ONLY = (
     "kind and who shares rows cannot be told from sums."
 )
 Plain = dict[str, Any]
+COPIED = ("payment_low", "payment_high", "value_low", "value_high")
+"""What the copied table has beside the columns that are seen: ends of intervals."""
 MOST_NAMED = 15
 """Owners whose names stand in figures."""
 LONG_WORD = 22
@@ -81,13 +83,14 @@ def summarize(
         diagnosis = settlement.diagnosis
     expected = expected_by_size(diagnosis)
     rows = _rows(valuation, settlement, order, expected)
+    growth: Any = None if settlement is None else settlement.record.get("growth")
     known = dict(about or {}) if about or settlement is None else recorded_about(settlement)
     return {
         "title": title,
         "lead": _lead(valuation, settlement, rows, known),
         "facts": _facts(valuation, settlement, known),
         "rows": rows,
-        "hidden": [name for name in rows[0]["csv"] if any(row["csv"][name] for row in rows)],
+        "hidden": [name for name in COPIED if rows[0].get(name) is not None],
         "by_size": AT_ONE_PRICE if expected is None else OF_USUAL_KIND,
         "has_error": valuation.total_errors is not None,
         "pot": None if settlement is None else _pot(settlement),
@@ -98,7 +101,7 @@ def summarize(
         "why": why(diagnosis, order),
         "figures": _figures(valuation, settlement, order) | why_figures(diagnosis, order),
         "meaning": meaning(valuation),
-        "method": _method(valuation) | {"grown": _grown(settlement)},
+        "method": _method(valuation) | {"grown": whole(growth["trainings"]) if growth else ""},
         "about": known,
         "record": {} if settlement is None else dict(settlement.record),
         "notes": list(valuation.notes),
@@ -141,12 +144,16 @@ def _rows(
     by_size = size_shares * valuation.values.sum() if expected is None else expected
     place, errors = _axis(valuation, by_size), valuation.total_errors
     digits = decimals_for(valuation.values)
-    shares = _shares(valuation, settlement)
+    shares = np.array((settlement or valuation).shares)
     rows = []
     nothing = "unknown" if valuation.unknown else ""
     for place_of, i in enumerate(int(i) for i in order):
         value = float(valuation.values[i])
         error = None if errors is None else half_width(float(errors[i]))
+        ends = dict.fromkeys(("from", "to", "value_low", "value_high"))
+        if error is not None:
+            low, high = value - error, value + error
+            ends = {"from": place(low), "to": place(high), "value_low": low, "value_high": high}
         row: Plain = {
             "rank": int(valuation.places[i]),
             "name": valuation.owners[i],
@@ -167,29 +174,12 @@ def _rows(
             "zero": place(0.0),
             "by_size_value": float(by_size[i]),
             "by_size_at": place(float(by_size[i])),
-            "csv": _csv(settlement, i, value, error, ranks[place_of]),
-            "from": None if error is None else place(value - error),
-            "to": None if error is None else place(value + error),
+            **ends,
         }
         if settlement is not None:
             row |= _payment(settlement, i)
         rows.append(row)
     return rows
-
-
-def _csv(
-    settlement: Settlement | None, i: int, value: float, error: float | None, ranks: Plain | None
-) -> dict[str, str]:
-    """What the copied table has beside the columns that are seen: ends of all intervals."""
-    low, high = (None, None) if settlement is None else (settlement.low, settlement.high)
-    return {
-        "payment low": "" if low is None else str(low[i]),
-        "payment high": "" if high is None else str(high[i]),
-        "value low": "" if error is None else repr(value - error),
-        "value high": "" if error is None else repr(value + error),
-        "rank low": "" if ranks is None else str(ranks["low"]),
-        "rank high": "" if ranks is None else str(ranks["high"]),
-    }
 
 
 def _payment(settlement: Settlement, i: int) -> Plain:
@@ -277,22 +267,20 @@ def _harm(negative: list[Plain]) -> list[str]:
 
 def _facts(
     valuation: Valuation, settlement: Settlement | None, about: Mapping[str, str]
-) -> list[Plain]:
+) -> dict[str, str]:
     """The few figures to see at a glance; method and cost stand below."""
     ends = np.array([valuation.u_empty, valuation.u_full])
     before, after = (decimal(float(end), decimals_for(ends)) for end in ends)
     label = measured(about, brief=True).removeprefix("the ")
-    score = {"label": label, "text": f"{before} → {after}"}
-    counts = [
-        {"label": "owners", "text": whole(len(valuation.owners))},
-        {"label": "rows", "text": whole(float(valuation.sizes.sum()))},
-    ]
-    if settlement is None:
-        return [score, *counts]
-    pot = f"{money(settlement.pot)} {settlement.currency}".strip()
-    known = settlement.certainty.removeprefix("payments known to ").split(" (")[0]
-    sure = [{"label": "payments known to, 95%", "text": known}] if known else []
-    return [{"label": "pot", "text": pot}, score, *counts, *sure]
+    score = f"{before} → {after}"
+    facts = {"owners": whole(len(valuation.owners)), "rows": whole(float(valuation.sizes.sum()))}
+    if settlement is not None:
+        pot = f"{money(settlement.pot)} {settlement.currency}".strip()
+        known = settlement.certainty.removeprefix("payments known to ").split(" (")[0]
+        facts = {"pot": pot, label: score, **facts, "payments known to, 95%": known}
+    else:
+        facts = {label: score, **facts}
+    return facts
 
 
 def _pot(settlement: Settlement) -> Plain:
@@ -308,16 +296,11 @@ def _pot(settlement: Settlement) -> Plain:
     }
 
 
-def _shares(valuation: Valuation, settlement: Settlement | None) -> FloatArray:
-    """Parts of the pot, or of the sum of the values where there is none."""
-    return valuation.shares if settlement is None else np.array(settlement.shares)
-
-
 def _figures(
     valuation: Valuation, settlement: Settlement | None, order: Sequence[int] | Any
 ) -> Plain:
     """Numbers that the figures draw; owners in the order of the table."""
-    shares = _shares(valuation, settlement)
+    shares = np.array((settlement or valuation).shares)
     trail = valuation.details.get("trail")
     sizes, values = valuation.sizes[order], valuation.values[order]
     figures: Plain = {
@@ -335,20 +318,17 @@ def _figures(
         for name in ("values", "std_errors"):
             steps = trail["history"].get(name) or [None] * len(history["asked"])
             history[name] = [None if step is None else [step[i] for i in order] for step in steps]
+        gains = trail["stages"]["gains"]
+        unknown = [[None] * len(owner) for owner in gains]  # as older files have it
+        errors = trail["stages"].get("std_errors") or unknown
         figures |= {
             "history": history,
             "curve": trail["curve"],
-            "stages": [trail["stages"]["gains"][i] for i in order],
-            "stage_errors": [_stage_errors(trail["stages"], i) for i in order],
+            "stages": [gains[i] for i in order],
+            "stage_errors": [errors[i] for i in order],
             "fitted": trail["stages"]["fitted"],
         }
     return figures
-
-
-def _stage_errors(stages: Mapping[str, Any], i: int) -> list[float | None]:
-    """Standard errors of an owner's gains; older files have none."""
-    known = stages.get("std_errors")
-    return [None] * len(stages["gains"][i]) if known is None else list(known[i])
 
 
 def _figure_names(names: Sequence[str]) -> list[str]:
@@ -356,12 +336,6 @@ def _figure_names(names: Sequence[str]) -> list[str]:
     if len(names) > MOST_NAMED:
         return [str(k + 1) for k in range(len(names))]
     return [wrapped(name) for name in distinct_names(names, NAME_WIDTH)]
-
-
-def _grown(settlement: Settlement | None) -> str:
-    """Trainings of `value --growth`, or nothing."""
-    measured: Any = None if settlement is None else settlement.record.get("growth")
-    return whole(measured["trainings"]) if measured else ""
 
 
 def _method(valuation: Valuation) -> Plain:
@@ -395,30 +369,29 @@ def why(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:
         }
         for one in (diagnosis.owners[int(i)] for i in order)
     ]
+    models = models_table([one.owner for one in diagnosis.owners], diagnosis.alternatives)
     untold = [SUMS_ONLY] if diagnosis.task is None else []
     return {
         "owners": sorted(rows, key=lambda row: not row["accused"]),
         "notes": [*untold, *diagnosis.notes],
         "trainings": diagnosis.trainings,
-        "models": _models(diagnosis, order),
+        "models": models | {"rows": [models["rows"][int(i)] for i in order]} if models else {},
     }
 
 
-def _models(diagnosis: Diagnosis, order: Any) -> dict[str, Any]:
-    """Each owner's part under every model and score, as a table; nothing where one was named."""
-    others = diagnosis.alternatives
-    if len(others) < 2:
+def models_table(names: Sequence[str], found: Sequence[Alternative]) -> dict[str, Any]:
+    """Each owner's part under every model and score; nothing where one was named."""
+    if len(found) < 2:
         return {}
-    gains = [np.maximum(one.values, 0) for one in others]
+    gains = [np.maximum(one.values, 0) for one in found]
     parts = [gain / (gain.sum() or 1.0) for gain in gains]
-    scores = [decimal(one.u_full, decimals_for([one.u_full])) for one in others]
-    return {
-        "titles": [f"{o.model}, {o.scoring} {s}" for o, s in zip(others, scores, strict=True)],
-        "rows": [
-            {"name": diagnosis.owners[int(i)].owner, "parts": [percent(part[i]) for part in parts]}
-            for i in order
-        ],
-    }
+    rows = [
+        {"name": name, "parts": [percent(float(part[i])) for part in parts]}
+        for i, name in enumerate(names)
+    ]
+    scores = [decimal(one.u_full, decimals_for([one.u_full])) for one in found]
+    titles = [f"{one.model}, {one.scoring} {at}" for one, at in zip(found, scores, strict=True)]
+    return {"titles": titles, "rows": rows}
 
 
 def why_figures(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:

@@ -89,9 +89,10 @@ def _fitted(
     """The table with as many columns as there is room for, and the keys of those left out."""
     from rich.cells import cell_len
 
-    left_out: list[str] = []
-    while True:
-        kept = [key for key in titles if key not in left_out]
+    able = [key for key in FIRST_TO_GO if key in titles]
+    text = ""
+    for gone in range(len(able) + 1):
+        kept = [key for key in titles if key not in able[:gone]]
         cells = [[row.get(key, "") for key in kept] for row in rows]
         heads = [titles[key].rstrip() for key in kept]
         text = table(heads, cells, widest=WIDEST_NAME)
@@ -100,8 +101,5 @@ def _fitted(
             text = table(heads, cells, widest=max(NARROWEST_NAME, WIDEST_NAME - over))
             over = max(map(cell_len, text.splitlines())) - (width or 0)
         if over <= 0:
-            return text, left_out
-        more = [key for key in FIRST_TO_GO if key in kept]
-        if not more:
-            return text, left_out
-        left_out.append(more[0])
+            return text, able[:gone]
+    return text, able

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from dushapley.results.valuation import Valuation
 
 NAME_WIDTH, LINE_WIDTH = 60, 22
@@ -31,14 +33,8 @@ def plural(count: int, one: str, many: str) -> str:
 
 
 def wrapped(name: str) -> str:
-    """A name in lines that a figure has room for; long words go on in the next with a hyphen."""
-    lines = [""]
-    for word in name.split():
-        while len(word) > LINE_WIDTH:
-            lines, word = [*lines, f"{word[: LINE_WIDTH - 1]}-"], word[LINE_WIDTH - 1 :]
-        last = f"{lines[-1]} {word}".strip()
-        lines = [*lines[:-1], last] if len(last) <= LINE_WIDTH else [*lines, word]
-    return "\n".join(filter(None, lines))
+    """A name in lines that a figure has room for."""
+    return "\n".join(wrap(name, LINE_WIDTH, break_on_hyphens=False))
 
 
 SHAPLEY = (

@@ -432,22 +432,13 @@ def _coin_slack(stored: Settlement) -> float:
     return float(max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals)))
 
 
-def same_notes(
-    name: str,
-    stored: Sequence[str],
-    again: Sequence[str],
-    version: str,
-    words: Mapping[str, str] | None = None,
-) -> Finding:
-    """Whether none is left out, and none added but on how files lay in their folders.
-
-    `words` tells how each is shown, where that is not its own text.
-    """
+def same_notes(name: str, stored: Sequence[str], again: Sequence[str], version: str) -> Finding:
+    """Whether none is left out, and none added but on how files lay in their folders."""
     if sorted(stored) == sorted(again):
         return Finding(name, True, f"all {len(again)} are there, as they are found again")
 
     def quoted(notes: Sequence[str]) -> str:
-        return " ".join(repr((words or {}).get(note, note)) for note in notes) or "nothing"
+        return " ".join(map(repr, notes)) or "nothing"
 
     if version != (here := versions_here()["dushapley"]):  # which words things in another way
         older = f"they are of version {version!r}, and this is {here!r}"
