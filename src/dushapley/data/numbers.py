@@ -239,14 +239,11 @@ def _different(column: TextColumn, reading: Reading) -> list[Style]:
     ]
     if reading.thousands:  # a mark that is asked for is not a decimal mark
         wanted = [style for style in wanted if style.decimal != reading.thousands] or wanted
-    different: list[Style] = []
-    results: list[Any] = []
+    different: dict[bytes, Style] = {}
     for style in wanted or column.styles:
         numbers = style.plain(column.bare()).cast("float64").to_numpy(zero_copy_only=False)
-        if not any(np.array_equal(numbers, other) for other in results):
-            different.append(style)
-            results.append(numbers)
-    return different
+        different.setdefault(numbers.tobytes(), style)
+    return list(different.values())
 
 
 def _read_points_again(
