@@ -176,7 +176,13 @@ def _fit(column: TextColumn, raw: Raw, account: Account) -> bool:
     fits = column.numeric(STYLES)
     able = np.any([fit for _, fit in fits], axis=0)
     if not able.all():
-        _tell_of_strays(column, able, account)
+        # most rows are numbers, and the words among them hold no digit
+        present, strays = able[column.codes[column.codes >= 0]], np.flatnonzero(~able)
+        words = "".join(column.entries.take(pa.array(strays)).to_pylist())
+        if present.mean() >= 0.5 and not any(map(str.isdigit, words)):
+            count = int((~present).sum())
+            more = f" and text in {count - 1} more rows" * (count > 1)
+            column.tell_of_strays(account, "numbers", strays, more)
         return False
     column.styles = [style for style, fit in fits if fit.all()]
     entries = column.entries.to_pylist()
@@ -194,17 +200,6 @@ def _fit(column: TextColumn, raw: Raw, account: Account) -> bool:
             value=entries[signs.index(True)],
         )
     return bool(column.styles) and not zeros  # codes that begin with 0 are names, not amounts
-
-
-def _tell_of_strays(column: TextColumn, able: Array, account: Account) -> None:
-    """Tell of words among numbers, where most rows are numbers and the words hold no digit."""
-    present = column.codes[column.codes >= 0]
-    strays = np.flatnonzero(~able)
-    words = "".join(column.entries.take(pa.array(strays)).to_pylist())
-    if able[present].mean() >= 0.5 and not any(map(str.isdigit, words)):
-        count = int((~able[present]).sum())
-        more = f" and text in {count - 1} more rows" * (count > 1)
-        column.tell_of_strays(account, "numbers", strays, more)
 
 
 def _chosen_styles(
