@@ -24,6 +24,8 @@ DAYS = (
 TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f",
          "T%H:%M:%S%z", " %H:%M:%S%z", " %I:%M %p", " %I:%M:%S %p")  # fmt: skip
 FORMATS = tuple(day + time for time, day in product(TIMES, DAYS))
+ORDERS = {"d": "day-first", **dict.fromkeys("mbB", "month-first")}
+"""What comes first, by the letter of a format that begins it."""
 PROBED = 20
 SERIAL = (10_000, 80_000)
 """Days since 1899-12-30, as spreadsheets count, of the years 1927 to 2119."""
@@ -112,7 +114,7 @@ def _decided(
     given = [form for form in whole if form == reading.dates]
     if given:
         return given[0], True
-    wanted = [form for form in whole if _order(form) == reading.dates] or list(whole)
+    wanted = [f for f in whole if ORDERS.get(f[1], "iso") == reading.dates] or list(whole)
     different = [f for f in wanted if not moments[f].equals(moments[wanted[0]])]
     if different:
         row = int(np.argmax((moments[wanted[0]] != moments[different[0]]).to_numpy()))
@@ -123,10 +125,6 @@ def _decided(
         remedy = f"--read dates={wanted[0]}"
         _tell_two_ways(column, 0, "does not tell its century", remedy, account)
     return wanted[0], not different and "%y" not in wanted[0]
-
-
-def _order(form: str) -> str:
-    return "day-first" if form.startswith("%d") else "month-first" if form[1] in "mbB" else "iso"
 
 
 def _tell_two_ways(column: TextColumn, entry: int, how: str, remedy: str, account: Account) -> None:

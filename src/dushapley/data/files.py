@@ -180,18 +180,15 @@ def is_hidden(name: str) -> bool:
 
 def skipped_file(path: Path) -> Finding:
     """The finding about something in a folder that is not read, with the reason."""
-    if path.is_dir():
-        reason = "it is a folder inside the folder"
-    elif path.is_symlink() and not path.exists():
-        reason = "it is a link to a file that is not there"
-    elif path.name.startswith("."):
-        reason = "its name begins with a point, which hides it"
-    elif path.name.lower().endswith(STATISTICS):
-        reason = "it holds statistics, beside tables"
-    else:
-        reason = (
-            f"tables do not end in {path.suffix!r}" if path.suffix else "its name has no ending"
-        )
+    reasons = (
+        (path.is_dir(), "it is a folder inside the folder"),
+        (path.is_symlink() and not path.exists(), "it is a link to a file that is not there"),
+        (path.name.startswith("."), "its name begins with a point, which hides it"),
+        (path.name.lower().endswith(STATISTICS), "it holds statistics, beside tables"),
+        (path.suffix, f"tables do not end in {path.suffix!r}"),
+        (True, "its name has no ending"),
+    )
+    reason = next(words for holds, words in reasons if holds)
     return Finding(
         "file-skipped",
         "stop",

@@ -123,8 +123,7 @@ def take_in_table(
         for name in table.columns
         if name not in how.drop and (not how.columns or name in (*how.columns, owner, target))
     ]
-    frame = table if len(kept) == len(table.columns) else table[kept]
-    tables = merged_owners(split_by_owner(frame, owner, target), how)
+    tables = merged_owners(split_by_owner(table[kept], owner, target), how)
     merge_spellings(list(tables.values()), how, target)
     unmarked = mark_positive(tables, how, target)
     return Intake(tables, None, {}, (*account.findings, *unmarked))
@@ -410,22 +409,18 @@ def mark_positive(
         return []  # one label that is not positive is the negative one, whoever has it
     known = {label for labels in own.values() if labels & set(wanted) for label in labels}
     return [
-        _unmarked(name, labels, target, reading)
+        Finding(
+            "label-foreign",
+            "stop",
+            f"{'The test set' if name == TEST else f'Owner {name!r}'} has no label in {target!r} "
+            f"that counts as positive, but {listed(sorted(labels))}: all its rows would count as "
+            "0.",
+            name,
+            target,
+            value=min(labels),
+            remedy=f"--read positive={','.join(reading.positive)},LABEL (with its own that counts "
+            "as 1), or --accept label-foreign",
+        )
         for name, labels in own.items()
         if labels - known and not labels & set(wanted)
     ]
-
-
-def _unmarked(name: str, labels: set[str], target: str, reading: Reading) -> Finding:
-    whose = "The test set" if name == TEST else f"Owner {name!r}"
-    return Finding(
-        "label-foreign",
-        "stop",
-        f"{whose} has no label in {target!r} that counts as positive, but {listed(sorted(labels))}:"
-        " all its rows would count as 0.",
-        name,
-        target,
-        value=min(labels),
-        remedy=f"--read positive={','.join(reading.positive)},LABEL (with its own that counts as "
-        "1), or --accept label-foreign",
-    )

@@ -176,7 +176,13 @@ def _fit(column: TextColumn, raw: Raw, account: Account) -> bool:
     fits = column.numeric(STYLES)
     able = np.any([fit for _, fit in fits], axis=0)
     if not able.all():
-        _tell_of_strays(column, able, account)
+        # most rows are numbers, and the words among them hold no digit
+        present, strays = able[column.codes[column.codes >= 0]], np.flatnonzero(~able)
+        words = "".join(column.entries.take(pa.array(strays)).to_pylist())
+        if present.mean() >= 0.5 and not any(map(str.isdigit, words)):
+            count = int((~present).sum())
+            more = f" and text in {count - 1} more rows" * (count > 1)
+            column.tell_of_strays(account, "numbers", strays, more)
         return False
     column.styles = [style for style, fit in fits if fit.all()]
     entries = column.entries.to_pylist()
@@ -194,17 +200,6 @@ def _fit(column: TextColumn, raw: Raw, account: Account) -> bool:
             value=entries[signs.index(True)],
         )
     return bool(column.styles) and not zeros  # codes that begin with 0 are names, not amounts
-
-
-def _tell_of_strays(column: TextColumn, able: Array, account: Account) -> None:
-    """Tell of words among numbers, where most rows are numbers and the words hold no digit."""
-    present = column.codes[column.codes >= 0]
-    strays = np.flatnonzero(~able)
-    words = "".join(column.entries.take(pa.array(strays)).to_pylist())
-    if able[present].mean() >= 0.5 and not any(map(str.isdigit, words)):
-        count = int((~able[present]).sum())
-        more = f" and text in {count - 1} more rows" * (count > 1)
-        column.tell_of_strays(account, "numbers", strays, more)
 
 
 def _chosen_styles(
@@ -239,14 +234,11 @@ def _different(column: TextColumn, reading: Reading) -> list[Style]:
     ]
     if reading.thousands:  # a mark that is asked for is not a decimal mark
         wanted = [style for style in wanted if style.decimal != reading.thousands] or wanted
-    different: list[Style] = []
-    results: list[Any] = []
+    different: dict[bytes, Style] = {}
     for style in wanted or column.styles:
         numbers = style.plain(column.bare()).cast("float64").to_numpy(zero_copy_only=False)
-        if not any(np.array_equal(numbers, other) for other in results):
-            different.append(style)
-            results.append(numbers)
-    return different
+        different.setdefault(numbers.tobytes(), style)
+    return list(different.values())
 
 
 def _read_points_again(

@@ -289,18 +289,15 @@ def owners_of(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
     names = tuple(s.name for s in parts)
     if len(set(names)) != len(names):
         raise InvalidOwners("Two statistics files are of owners with the same name.")
+    # no targets, but of the type that the owners' had
+    targets = [s.arrays.get("classes", np.empty(0))[:0] for s in parts]
+    targets = [y.astype(object) if y.dtype.kind == "U" else y for y in targets]
     return Owners(
         names=names,
         X=tuple(np.empty((0, first.n_features)) for _ in parts),
-        y=tuple(_no_targets(s) for s in parts),
+        y=tuple(targets),
         hashes=tuple(s.content for s in parts),
         columns=dict.fromkeys(first.columns[:-1], "number") if first.columns else None,
         target=first.columns[-1] if first.columns else None,
         reduced=parts,
     )
-
-
-def _no_targets(statistics: Statistics) -> Array:
-    """No targets, but of the type that the owner's had."""
-    targets = statistics.arrays.get("classes", np.empty(0))[:0]
-    return targets.astype(object) if targets.dtype.kind == "U" else targets

@@ -114,6 +114,8 @@ def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     return list(orders.pop()) if len(orders) == 1 else sorted(orders.pop())
 
 
+NUMERIC = {"integer", "floating", "mixed-integer-float", "boolean", "decimal", "complex"}
+"""Types of numbers, as pandas infers them."""
 MANY = {"number": "numbers", "date": "dates", "text": "text", "nothing": "nothing"}
 """Kinds of columns in the plural."""
 
@@ -207,21 +209,17 @@ def kinds_of(table: pd.DataFrame) -> dict[str, str]:
     """Number, date, text, or nothing (only missing values), column by column."""
     nothing = table.isna().all()
     return {
-        name: "nothing" if empty else kind_of(dtype, table, name)
-        for name, dtype, empty in zip(table.columns, table.dtypes, nothing, strict=True)
+        name: "nothing" if empty else kind_of(table[name])
+        for name, empty in zip(table.columns, nothing, strict=True)
     }
 
 
-def kind_of(dtype: Any, table: pd.DataFrame, name: str) -> str:
+def kind_of(values: pd.Series[Any]) -> str:
     """Number, date or text, by the type of the column, or of its entries where that is open."""
     import pandas as pd
 
-    if pd.api.types.is_numeric_dtype(dtype):
-        return "number"
-    if pd.api.types.is_datetime64_any_dtype(dtype):
-        return "date"
-    inferred = pd.api.types.infer_dtype(table[name], skipna=True)
-    if inferred in {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}:
+    inferred = pd.api.types.infer_dtype(values, skipna=True)
+    if inferred in NUMERIC:
         return "number"
     return "date" if inferred in {"date", "datetime", "datetime64"} else "text"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -100,13 +100,13 @@ def _test_columns(survey: Survey, usual: list[str]) -> Iterator[Finding]:
 def mixed_types(survey: Survey) -> Iterator[Finding]:
     """Columns that hold numbers for one and text or dates for another."""
     for column in [*survey.columns, survey.target]:
-        held = {name: survey.kinds[name].get(column, "nothing") for name in survey.names}
-        kinds = Counter(kind for kind in held.values() if kind != "nothing")
-        if not kinds:
+        held = {name: of.get(column, "nothing") for name, of in survey.kinds.items()}
+        known = Counter(held[name] for name in survey.names if held[name] != "nothing")
+        if not known:
             continue
-        usual = kinds.most_common(1)[0][0]
-        tested = {TEST: survey.kinds[TEST].get(column, "nothing")} if TEST in survey.kinds else {}
-        for name, kind in [*held.items(), *tested.items()]:
+        usual = known.most_common(1)[0][0]
+        for name in [name for name in survey.holders if name in held]:
+            kind = held[name]
             if kind not in (usual, "nothing"):
                 yield _mixed(survey, name, column, kind, usual)
 
@@ -191,14 +191,21 @@ def no_rows(survey: Survey) -> Iterator[Finding]:
 def constant_columns(survey: Survey) -> Iterator[Finding]:
     """Columns of one value: for everybody, or for one owner where chance would not have it."""
     everywhere = []
-    singles, firsts = _singles(survey)
+    low = np.stack([np.fmin.reduce(of, axis=0) for of in survey.blocks])
+    high = np.stack([np.fmax.reduce(of, axis=0) for of in survey.blocks])
     for column in [c for c in survey.columns if survey.kind(c) in ("number", "text", "nothing")]:
-        single = singles[column]
-        if single.all() and len(firsts[column]) <= 1:
+        if column in survey.numbers:
+            k = survey.numbers.index(column)
+            empty = np.isnan(low[:, k])
+            single, values = (low[:, k] == high[:, k]) | empty, np.unique(low[~empty, k])
+        else:
+            counts = survey.counts(column)[1][:, : len(survey.names)] > 0
+            single, values = counts.sum(axis=0) <= 1, np.flatnonzero(counts.any(axis=1))
+        if single.all() and len(values) <= 1:
             everywhere.append(column)
-            continue
-        for j in np.flatnonzero(single) if not single.all() else []:
-            yield from _constant_for(survey, int(j), column)
+        elif not single.all():
+            for j in np.flatnonzero(single):
+                yield from _constant_for(survey, int(j), column)
     if everywhere:
         yield Finding(
             "constant-column",
@@ -209,21 +216,6 @@ def constant_columns(survey: Survey) -> Iterator[Finding]:
             column=everywhere[0] if len(everywhere) == 1 else None,
             remedy=f"--read drop={','.join(everywhere)}",
         )
-
-
-def _singles(survey: Survey) -> tuple[dict[str, Array], dict[str, set[Any]]]:
-    """Which owners have at most one value in a column, and these values."""
-    single, values = {}, {}
-    low = np.stack([np.fmin.reduce(of, axis=0) for of in survey.blocks])
-    high = np.stack([np.fmax.reduce(of, axis=0) for of in survey.blocks])
-    for k, column in enumerate(survey.numbers):
-        single[column] = (low[:, k] == high[:, k]) | np.isnan(low[:, k])
-        values[column] = set(low[~np.isnan(low[:, k]), k].tolist())
-    for column in [c for c in survey.columns if survey.kind(c) in ("text", "nothing")]:
-        counts = survey.counts(column)[1][:, : len(survey.names)] > 0
-        single[column] = counts.sum(axis=0) <= 1
-        values[column] = set(np.flatnonzero(counts.any(axis=1)).tolist())
-    return single, values
 
 
 def _constant_for(survey: Survey, j: int, column: str) -> Iterator[Finding]:

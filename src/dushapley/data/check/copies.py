@@ -71,7 +71,16 @@ def _told(survey: Survey, found: Overlap, how: str, equal: Overlap | None) -> It
         pair = int(found.one[place]), int(found.other[place])
         if pair[::-1] not in told:
             told.add(pair)
-            yield _copied(survey, *pair, int(rows[place]))
+            one, other = (names_in_text(survey)[j] for j in pair)
+            yield Finding(
+                "copied-file",
+                "stop",
+                f"All {rows[place]:,} rows of {one} are rows of {other}, targets included: one "
+                "file seems to be a copy of the other. Take it out, or put the right one in its "
+                "place.",
+                owner=survey.holders[pair[0]],
+                remedy="--accept copied-file",
+            )
     chosen = np.flatnonzero(striking & (found.one <= found.other) & (found.one < last))
     pairs = zip(found.one[chosen].tolist(), found.other[chosen].tolist(), strict=True)
     chosen = chosen[[(a, b) not in told and (b, a) not in told for a, b in pairs]]
@@ -85,18 +94,6 @@ def _told(survey: Survey, found: Overlap, how: str, equal: Overlap | None) -> It
             f"{len(chosen) - MOST_PAIRS} more pairs of owners have {how} rows, "
             f"{int(rows[chosen[MOST_PAIRS:]].sum()):,} in all.",
         )
-
-
-def _copied(survey: Survey, j: int, k: int, rows: int) -> Finding:
-    names = names_in_text(survey)
-    return Finding(
-        "copied-file",
-        "stop",
-        f"All {rows:,} rows of {names[j]} are rows of {names[k]}, targets included: one file seems "
-        "to be a copy of the other. Take it out, or put the right one in its place.",
-        owner=survey.holders[j],
-        remedy="--accept copied-file",
-    )
 
 
 def _striking(rows: IntArray, chance: FloatArray, found: Overlap, sizes: IntArray) -> Array:

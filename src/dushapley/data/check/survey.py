@@ -190,9 +190,7 @@ def block(table: pd.DataFrame, columns: list[str]) -> FloatArray:
 
     numbers = np.empty((len(table), len(columns)))
     for position, column in enumerate(columns):
-        values = table[column]
-        if not pd.api.types.is_numeric_dtype(values.dtype):
-            values = pd.to_numeric(values, errors="coerce")
+        values = pd.to_numeric(table[column], errors="coerce")
         numbers[:, position] = values.to_numpy(dtype=np.float64, na_value=np.nan)
     numbers[np.isinf(numbers)] = np.nan
     return numbers

@@ -50,7 +50,10 @@ def read_parquet(content: bytes, reading: Reading, account: Account) -> pd.DataF
 
 def _parquet_table(content: bytes, reading: Reading, account: Account) -> pa.Table:
     """All rows, counted before and while they are unpacked."""
-    words = _names_of_words(parquet.ParquetFile(BytesIO(content)).schema_arrow)
+    # text is kept as a dictionary until its real size is known
+    able = (pa.types.is_string, pa.types.is_binary)
+    schema = parquet.ParquetFile(BytesIO(content)).schema_arrow
+    words = [field.name for field in schema if any(test(field.type) for test in able)]
     file = parquet.ParquetFile(BytesIO(content), read_dictionary=words)
     found = file.metadata
     refuse_too_many_rows(account.name, found.num_rows, reading)
@@ -66,12 +69,6 @@ def _parquet_table(content: bytes, reading: Reading, account: Account) -> pa.Tab
         batches.append(batch)
     table = pa.Table.from_batches(batches, file.schema_arrow)
     return _decoded(table)
-
-
-def _names_of_words(schema: pa.Schema) -> list[str]:
-    """Columns of text, kept as a dictionary until their real size is known."""
-    able = (pa.types.is_string, pa.types.is_binary)
-    return [field.name for field in schema if any(test(field.type) for test in able)]
 
 
 def _expanded(column: pa.Array) -> int:
@@ -132,15 +129,12 @@ def _typed(cells: list[Any]) -> pa.Array:
     if kinds == {bool}:
         return pa.array(cells, pa.bool_())
     if kinds <= {dt.date, dt.datetime}:
-        return pa.array([_moment(cell) for cell in cells], pa.timestamp("us"))
+        known = (dt.datetime, type(None))
+        moments = [
+            c if isinstance(c, known) else dt.datetime(c.year, c.month, c.day) for c in cells
+        ]
+        return pa.array(moments, pa.timestamp("us"))  # days have no time zone
     return pa.array([None if cell is None else as_text(cell) for cell in cells], pa.string())
-
-
-def _moment(cell: Any) -> Any:
-
-    if cell is None or isinstance(cell, dt.datetime):
-        return cell
-    return dt.datetime(cell.year, cell.month, cell.day)  # days have no time zone
 
 
 def read_database(content: bytes, path: Path, reading: Reading, account: Account) -> Raw:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
 from dushapley.data.formats.raw import Account
@@ -25,14 +25,8 @@ MOST_ABOVE = 20
 """Lines above the names that are looked through."""
 
 Lines = Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Names of the columns, and the line (from 0) that the rows start on."""
-
-    names: tuple[str, ...]
-    start: int
+Layout = tuple[tuple[str, ...], int]
+"""Names of the columns, and the line (from 0) that the rows start on."""
 
 
 def layout_of(lines: Lines, reading: Reading, account: Account) -> Layout:
@@ -64,7 +58,7 @@ def layout_of(lines: Lines, reading: Reading, account: Account) -> Layout:
             f"({', '.join(c for c in lines[below] if c.strip())[:60]!r}); it is left out.",
         )
         below += 1
-    return Layout(_padded(lines[head], lines[below:], account), below)
+    return _padded(lines[head], lines[below:], account), below
 
 
 def _as_told(lines: Lines, reading: Reading, account: Account) -> Layout:
@@ -80,7 +74,7 @@ def _as_told(lines: Lines, reading: Reading, account: Account) -> Layout:
     start = max(chosen) + 1
     if len(chosen) == 1 and _is_units(lines, chosen[0], _width(lines)):
         start += 1
-    return Layout(_padded(names, lines[start:], account), start)
+    return _padded(names, lines[start:], account), start
 
 
 def filled(line: Sequence[str]) -> list[bool]:

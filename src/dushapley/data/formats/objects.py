@@ -80,7 +80,8 @@ def by_group(X: Any, y: Any, groups: Any, sample_weight: Any) -> dict[str, Part]
 
 def as_part(name: str, block: Any) -> Part:
     """One owner's data, whatever it came as."""
-    if is_dataset(block) or _is_list_of_samples(block):
+    torch = sys.modules.get("torch.utils.data")
+    if (torch is not None and isinstance(block, torch.Dataset)) or _is_list_of_samples(block):
         block = from_samples(name, block)
     if isinstance(block, tuple) and len(block) not in (2, 3):
         raise InvalidOwners(f"Owner {name!r}: found a tuple of {len(block)}; (X, y) is needed.")
@@ -188,12 +189,6 @@ def _of_known_type(name: str, block: Rows) -> Rows:
             f"Owner {name!r} holds {block.dtype}; numbers, text, dates or plain objects are needed."
         )
     return block
-
-
-def is_dataset(thing: Any) -> bool:
-    """Whether this is a `Dataset` of torch."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and isinstance(thing, data.Dataset)
 
 
 def _is_list_of_samples(block: Any) -> bool:

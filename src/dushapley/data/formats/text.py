@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as arrow
 
-from dushapley.data.formats.layout import Layout, is_total, layout_of
+from dushapley.data.formats.layout import is_total, layout_of
 from dushapley.data.formats.raw import Account, Raw, shortened
 from dushapley.data.formats.unpacking import refuse_too_many_rows
 from dushapley.data.reading import Reading
@@ -51,12 +51,12 @@ def read_text(content: bytes, ending: str, reading: Reading, account: Account) -
     sample = _sample(content)
     how = dialect(sample, ending, reading, account)
     lines, starts = _lines(sample, how)
-    layout = layout_of(lines, reading, account)
-    start = starts[layout.start]
+    names, first = layout_of(lines, reading, account)
+    start = starts[first]
     body = b"".join(content.split(b"\n", start)[start:])
     refuse_too_many_rows(account.name, body.count(b"\n"), reading)
     body, total = _without_total(body, how, reading)
-    parsed = _Parser(body, how, layout, reading, account)
+    parsed = _Parser(body, how, names, reading, account)
     return Raw(parsed.table(), parsed.texts, total)
 
 
@@ -265,14 +265,13 @@ class _Parser:
         self,
         body: bytes,
         how: type[csv.Dialect],
-        layout: Layout,
+        names: Sequence[str],
         reading: Reading,
         account: Account,
     ) -> None:
         self.body, self.how, self.account = body, how, account
-        self.names = [name or f"\0{k}" for k, name in enumerate(layout.names)]
+        self.names = [name or f"\0{k}" for k, name in enumerate(names)]
         self.marks = reading.missing
-        self.missing = [*MISSING, *self.marks]
 
     def table(self) -> pa.Table:
         """All columns, in the types that they seem to have."""
@@ -308,7 +307,7 @@ class _Parser:
                     invalid_row_handler=keep,
                 ),
                 arrow.ConvertOptions(
-                    null_values=self.missing,
+                    null_values=[*MISSING, *self.marks],
                     strings_can_be_null=True,
                     column_types=types,
                     include_columns=only or [],

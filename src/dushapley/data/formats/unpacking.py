@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -44,7 +45,8 @@ def unpacked(name: str, content: bytes, reading: Reading) -> tuple[str, bytes]:
 
 def _only_member(name: str, content: bytes, reading: Reading) -> tuple[str, bytes]:
     with ZipFile(BytesIO(content)) as archive:
-        inside = [i for i in archive.infolist() if not i.is_dir() and not _is_clutter(i.filename)]
+        files = [i for i in archive.infolist() if not i.is_dir()]
+        inside = [i for i in files if not re.search(r"^__MACOSX/|(^|/)\.[^/]*$", i.filename)]
         if len(inside) != 1:
             held = ", ".join(repr(i.filename) for i in inside[:4])
             raise InvalidOwners(
@@ -53,10 +55,6 @@ def _only_member(name: str, content: bytes, reading: Reading) -> tuple[str, byte
             )
         member = PurePosixPath(inside[0].filename).name
         return member, _whole(name, lambda: archive.open(inside[0]), reading)
-
-
-def _is_clutter(member: str) -> bool:
-    return member.startswith("__MACOSX/") or PurePosixPath(member).name.startswith(".")
 
 
 def _whole(name: str, opened: Opener, reading: Reading) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
 from zipfile import ZipFile
@@ -44,24 +43,16 @@ def read_workbook(content: bytes, ending: str, reading: Reading, account: Accoun
         refuse_odd_sheets(account.name, content, ending)
     rows = _rows(content, reading, account)
     refuse_too_many_rows(account.name, len(rows), reading)
-    texts = [[_shown(cell) for cell in row] for row in rows[:SAMPLED]]
-    layout = layout_of(texts, reading, account)
-    body = [row for row in rows[layout.start :] if any(cell != "" for cell in row)]
+    texts = [[as_text(cell) for cell in row] for row in rows[:SAMPLED]]
+    titles, start = layout_of(texts, reading, account)
+    body = [row for row in rows[start:] if any(cell != "" for cell in row)]
     total = None
-    if body and reading.totals != "keep" and is_total(last := [_shown(c) for c in body[-1]]):
+    if body and reading.totals != "keep" and is_total(last := [as_text(c) for c in body[-1]]):
         body, total = body[:-1], last
-    names = [name or f"\0{k}" for k, name in enumerate(layout.names)]
-    return Raw(cells_of(_columns(names, body)), total=total)
-
-
-def _columns(names: Sequence[str], body: Sequence[Sequence[Any]]) -> Iterator[tuple[str, Any]]:
-    for k, name in enumerate(names):
-        cells = [row[k] if k < len(row) else "" for row in body]
-        yield name, [None if cell == "" else cell for cell in cells]
-
-
-def _shown(cell: Any) -> str:
-    return "" if cell is None else as_text(cell)
+    names = [name or f"\0{k}" for k, name in enumerate(titles)]
+    cells = [[None if cell == "" else cell for cell in row] for row in body]
+    columns = ([row[k] if k < len(row) else None for row in cells] for k in range(len(names)))
+    return Raw(cells_of(zip(names, columns, strict=True)), total=total)
 
 
 def _rows(content: bytes, reading: Reading, account: Account) -> list[list[Any]]:
@@ -81,19 +72,16 @@ def _rows(content: bytes, reading: Reading, account: Account) -> list[list[Any]]
             f"{account.name} cannot be read as a workbook: {str(error).strip()[:200]}. Save it "
             "again, without a password."
         ) from error
-    return _only_sheet({name: rows for name, rows in sheets.items() if rows}, account)
-
-
-def _only_sheet(filled: dict[str, list[list[Any]]], account: Account) -> list[list[Any]]:
+    filled = {name: rows for name, rows in sheets.items() if rows}
     if len(filled) > 1:
         raise InvalidOwners(
             f"{account.name} has {len(filled)} sheets that hold something: "
             f"{', '.join(map(repr, list(filled)[:12]))}. Choose one with --read sheet=NAME."
         )
-    for name, rows in filled.items():
-        account.detected["sheet"] = name
-        return rows
-    raise InvalidOwners(f"{account.name} is empty; it needs a line of names and one per row.")
+    if not filled:
+        raise InvalidOwners(f"{account.name} is empty; it needs a line of names and one per row.")
+    account.detected["sheet"], rows = filled.popitem()
+    return rows
 
 
 def refuse_odd_sheets(name: str, content: bytes, ending: str) -> None:
@@ -122,14 +110,10 @@ def refuse_odd_sheets(name: str, content: bytes, ending: str) -> None:
 
 
 def _far_corner(xml: bytes) -> int:
-    rows = columns = 0
-    for letters, digits in REFERENCE.findall(xml):
-        rows = max(rows, int(digits))
-        column = 0
-        for letter in letters:
-            column = 26 * column + letter - 64
-        columns = max(columns, column)
-    return rows * columns
+    cells = REFERENCE.findall(xml)
+    last = max(((len(letters), letters) for letters, _ in cells), default=(0, b""))[1]
+    columns = sum(26**k * (letter - 64) for k, letter in enumerate(reversed(last)))
+    return columns * max((int(digits) for _, digits in cells), default=0)
 
 
 def _repeats(xml: bytes) -> int:
