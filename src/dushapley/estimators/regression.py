@@ -414,10 +414,10 @@ def leverage_design(problem: Problem) -> Design:
     """As many coalitions of every size, as far as there are so many; pairs, none twice."""
     n = problem.n_players
     counts = equal_counts(problem.rng, n, problem.budget // 2).tolist()
-    levels = zip(range(1, n // 2 + 1), counts, kernel_mass(n).tolist(), strict=True)
+    rows = zip(levels(n).tolist(), counts, kernel_mass(n).tolist(), strict=True)
     strata = [
         (draw_pairs(problem.rng, n, size, count), mass, float(pairs_in(n, size)))
-        for size, count, mass in levels
+        for size, count, mass in rows
     ]
     return assembled(problem.rng, strata)
 

@@ -326,8 +326,9 @@ def covariance_after(h: Hyper, a: View, white: FloatArray) -> FloatArray:
 
 def some(pools: View, start: int, stop: int) -> View:
     """A stretch of a list of pools."""
-    parts = (one[start:stop] for one in (pools.z, pools.log_size, pools.mix, pools.root_mix))
-    return View(*parts, pools.strength)
+    rows = pools.z, pools.log_size, pools.mix, pools.root_mix
+    z, log_size, mix, root_mix = (one[start:stop] for one in rows)
+    return View(z, log_size, mix, root_mix, pools.strength)
 
 
 def nugget(h: Hyper, z: FloatArray) -> FloatArray:
