@@ -199,9 +199,9 @@ class Tally:
             return None
         if self.centres == 1:
             return Estimate(self.known + self.mean, replicates=1, notes=few(1))
-        # V = Σ V_h/P² from differences of P pairs, of one degree of freedom each. Degrees of
-        # freedom by Welch and Satterthwaite over groups of m pairs that are alike, less the bias
-        # of their squares: (m + 2)(ΣV_g)²/ΣV_g² − 2
+        # V = Σ V_h/P² from differences of P pairs, of one degree of freedom each; together, by
+        # Welch and Satterthwaite over groups of m pairs that are alike, less the bias of their
+        # squares, they have (m + 2)(ΣV_g)²/ΣV_g² − 2
         fourth = self.fourth + np.square(self.open)
         fourth = np.where(fourth > 0, fourth, 1.0)
         freedom = (self.alike + 2) * np.square(self.second) / fourth - 2

@@ -40,12 +40,8 @@ def owen(problem: Problem) -> Conversation:
     Unbiased in all forms. Null owners get exactly 0, except in the efficient form. Okhrati and
     Lipani (2021).
     """
-    form = per_owner if problem.options["form"] == "per-owner" else shared
-    return (yield from form(problem))
-
-
-def shared(problem: Problem) -> Conversation:
-    """One coalition and its I neighbours serve all owners."""
+    if problem.options["form"] == "per-owner":
+        return (yield from per_owner(problem))
     n = problem.n_players
     refuse_large_plan(problem, 32 / (n + 1))  # order and chance of every coalition
     parts = problem.budget // (n + 1)

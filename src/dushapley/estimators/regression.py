@@ -346,16 +346,20 @@ def kernel_design(
         drawn, masses, _ = zip(*inner, strict=True)
         inner = [(np.concatenate(drawn), float(sum(masses)), np.inf)]
     strata = [*zip(certain, kernel_mass(n), map(len, certain), strict=False), *inner]
-    masks, mass, room = zip(*strata, strict=True)
-    stratum = np.repeat(np.arange(len(masks)), [len(block) for block in masks])
-    order = np.arange(len(stratum))
-    first = sum(map(len, certain))
-    order[first:] = problem.rng.permutation(order[first:])
-    return Design(np.concatenate(masks)[order], stratum[order], np.array(mass), np.array(room))
+    return assembled(problem.rng, strata, sum(map(len, certain)))
 
 
 Stratum = tuple[BoolArray, float, float]
 """Units of a stratum, its mass, and how many units it has in all."""
+
+
+def assembled(rng: np.random.Generator, strata: list[Stratum], first: int = 0) -> Design:
+    """A design of these strata in random order, but for the first units."""
+    masks, mass, room = zip(*strata, strict=True)
+    stratum = np.repeat(np.arange(len(masks)), [len(block) for block in masks])
+    order = np.arange(len(stratum))
+    order[first:] = rng.permutation(order[first:])
+    return Design(np.concatenate(masks)[order], stratum[order], np.array(mass), np.array(room))
 
 
 def repeated_draws(
@@ -409,15 +413,13 @@ def whole_levels(n_players: int, budget: int) -> int:
 def leverage_design(problem: Problem) -> Design:
     """As many coalitions of every size, as far as there are so many; pairs, none twice."""
     n = problem.n_players
-    sizes = levels(n).tolist()
-    counts = equal_counts(problem.rng, n, problem.budget // 2)
-    masks = np.concatenate(
-        [draw_pairs(problem.rng, n, s, int(c)) for s, c in zip(sizes, counts, strict=True)]
-    )
-    stratum = np.repeat(np.arange(len(sizes)), counts)
-    order = problem.rng.permutation(len(masks))
-    room = np.array([pairs_in(n, s) for s in sizes], dtype=np.float64)
-    return Design(masks[order], stratum[order], kernel_mass(n), room)
+    counts = equal_counts(problem.rng, n, problem.budget // 2).tolist()
+    rows = zip(levels(n).tolist(), counts, kernel_mass(n).tolist(), strict=True)
+    strata = [
+        (draw_pairs(problem.rng, n, size, count), mass, float(pairs_in(n, size)))
+        for size, count, mass in rows
+    ]
+    return assembled(problem.rng, strata)
 
 
 def equal_counts(rng: np.random.Generator, n_players: int, pairs: int) -> IntArray:

@@ -97,15 +97,15 @@ def _exchange(said: IntArray, written: IntArray, chances: FloatArray) -> list[fl
     from scipy.optimize import linear_sum_assignment
     from scipy.sparse import coo_array
 
-    size = chances.shape[1]
+    size, nothing = chances.shape[1], [-1.0, -1.0, 0.0, UNKNOWN]
     if size > MOST_EXCHANGED or bool((written == written[0]).all()):  # or one for all
-        return [float((said == written).mean()), -1.0, -1.0, 0.0, UNKNOWN]
+        return [float((said == written).mean()), *nothing]
     counts = coo_array((np.ones(len(said)), (said, written)), shape=(size, size)).toarray()
     rows, columns = linear_sum_assignment(-(counts + 0.5 * np.eye(size)))
     moved = np.where(rows == columns, 0, counts[rows, columns])
     most, agreement = int(moved.argmax()), float(counts[rows, columns].sum() / len(said))
     if moved[most] == 0:
-        return [agreement, -1.0, -1.0, 0.0, UNKNOWN]
+        return [agreement, *nothing]
     meant = np.empty(size, dtype=np.int64)
     meant[columns] = rows
     gains = _fit(chances, meant[written]) - _fit(chances, written)
@@ -171,8 +171,10 @@ def within(model: Any, X: Array, y: Array, tolerance: float | None, classes: Arr
     return float((np.abs(miss.reshape(len(y), -1)).mean(axis=1) <= tolerance).mean())
 
 
-def part(share: float, rows: float) -> Interval:
-    """A part of so many rows, with Wilson's interval."""
+def part(share: float, rows: float) -> Interval | None:
+    """A part of so many rows, with Wilson's interval; None where it is not known."""
+    if not np.isfinite(share):
+        return None
     z = half_width(1.0)
     middle = (share + z**2 / (2 * rows)) / (1 + z**2 / rows)
     width = z * np.sqrt(share * (1 - share) / rows + z**2 / (4 * rows**2)) / (1 + z**2 / rows)

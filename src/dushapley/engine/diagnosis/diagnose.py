@@ -12,7 +12,7 @@ import numpy as np
 from dushapley.arrays import FloatArray
 from dushapley.data.overlap import overlap, row_hashes
 from dushapley.data.rows import is_table, take
-from dushapley.engine.diagnosis.agreement import mean_part
+from dushapley.engine.diagnosis.agreement import mean_part, part
 from dushapley.engine.diagnosis.difference import (
     MOST_COLUMN_ROWS,
     UNTOLD,
@@ -187,11 +187,9 @@ class _Measured:
             return
         self.alone, reach = alone[:, 0], alone[:, 1:3]
         if alone.shape[1] == self.n + 2:
-            self.square = alone[:, 1:]
-            others = ~np.eye(self.n, self.n + 1, dtype=np.bool_)[:, :-1]
-            rows = probes.n_rows
-            pairs = zip(self.square, others, strict=True)
-            reach = np.array([mean_part(row[:-1][who], rows[who]) for row, who in pairs])
+            self.square, rows = alone[:, 1:], probes.n_rows
+            on_others = [np.delete(row[:-1], i) for i, row in enumerate(self.square)]
+            reach = np.array([mean_part(r, np.delete(rows, i)) for i, r in enumerate(on_others)])
         means, errors = reach.T
         self.reach = Measure(means, errors, self.few)
 
@@ -245,8 +243,8 @@ class _Measured:
         elif self.ledger is not None:
             size = len(outcome.scores)
             for k in reversed(range(-(-size // WIDEST))):  # the first is looked for, so stands last
-                part = outcome.scores[k * WIDEST : (k + 1) * WIDEST]
-                answers = Answers.of([Outcome(float(size), scores=part)])
+                numbers = outcome.scores[k * WIDEST : (k + 1) * WIDEST]
+                answers = Answers.of([Outcome(float(size), scores=numbers)])
                 self.ledger.write([probes.key(player, k)], answers)
 
 
@@ -312,7 +310,7 @@ def _owner(found: _Measured, evidence: Evidence, i: int) -> OwnerDiagnosis:
     measured: dict[str, Any] = {}
     if labels is not None:
         measured |= {
-            "disagreement": labels.part(i),
+            "disagreement": part(labels.disagreement.values[i], labels.rows[i]),
             "usual_disagreement": labels.disagreement.usual(i),
             "wrong": labels.wrong.interval(i, 0.0, 1.0),
             "usual_wrong": within_one(labels.wrong.usual(i)),

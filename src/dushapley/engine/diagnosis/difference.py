@@ -47,11 +47,11 @@ def as_numbers(block: Any) -> FloatArray:
     if flat.dtype.kind in "biuf":
         numbers = flat.astype(np.float64)
     else:
-        numbers = np.stack([_ranked(column) for column in flat.T], axis=1)
+        numbers = np.stack([_numbered(column) for column in flat.T], axis=1)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _ranked(column: Array) -> FloatArray:
+def _numbered(column: Array) -> FloatArray:
     """Numbers and dates as numbers, text by hash: equal cells are equal."""
     import pandas as pd
 
@@ -72,7 +72,10 @@ def told_apart(blocks: Sequence[FloatArray], seed: int) -> list[float]:
     enough = [k for k, block in enumerate(blocks) if len(block) >= LEAST_ROWS]
     if len(enough) < 2:
         return [UNTOLD, UNTOLD] * len(blocks)
-    rows = _filled(np.concatenate([blocks[k] for k in enough]))
+    rows = np.concatenate([blocks[k] for k in enough])
+    low = np.nanmin(np.where(np.isfinite(rows), rows, np.inf), axis=0, initial=np.inf)
+    below = np.where(np.isfinite(low), low, 0.0) - 1.0  # holes are below the lowest
+    rows = np.clip(np.where(np.isnan(rows), below, rows), -1e30, 1e30)
     whose = np.repeat(np.arange(len(enough)), [len(blocks[k]) for k in enough])
     forest = ExtraTreesClassifier(
         TREES,
@@ -83,18 +86,11 @@ def told_apart(blocks: Sequence[FloatArray], seed: int) -> list[float]:
     ).fit(rows, whose)
     votes = _out_of_bag(forest, rows)
     seen = np.isfinite(votes[:, 0])
-    found = [[UNTOLD, UNTOLD] for _ in blocks]
+    found = np.full((len(blocks), 2), UNTOLD)
     for place, k in enumerate(enough):
         own = whose == place
-        found[k] = area(votes[seen & own, place], votes[seen & ~own, place]) or found[k]
-    return [number for pair in found for number in pair]
-
-
-def _filled(rows: FloatArray) -> FloatArray:
-    """Holes as below the lowest, and no number too large for trees."""
-    low = np.nanmin(np.where(np.isfinite(rows), rows, np.inf), axis=0, initial=np.inf)
-    filled = np.where(np.isnan(rows), np.where(np.isfinite(low), low, 0.0) - 1.0, rows)
-    return np.asarray(np.clip(filled, -1e30, 1e30))
+        found[k] = area(votes[seen & own, place], votes[seen & ~own, place]) or UNTOLD
+    return [float(number) for number in found.ravel()]
 
 
 def _out_of_bag(forest: Any, rows: FloatArray) -> FloatArray:
@@ -176,9 +172,8 @@ def _distance(here: FloatArray, there: FloatArray) -> float:
 def _line(here: FloatArray, there: FloatArray) -> tuple[bool, bool]:
     """Whether a factor, and whether a zero of its own alone, makes the others' column of it."""
     mine, usual = np.quantile(here, PLACES), np.quantile(there, PLACES)
-    if usual[-1] <= usual[0] or mine[-1] <= mine[0]:
-        return False, False
-    if np.corrcoef(mine, usual)[0, 1] ** 2 < STRAIGHT:
+    rising = usual[-1] > usual[0] and mine[-1] > mine[0]
+    if not rising or np.corrcoef(mine, usual)[0, 1] ** 2 < STRAIGHT:
         return False, False
     slope = float(np.polyfit(usual, mine, 1)[0])
     far = abs(float(mine[9] - usual[9])) > usual[-1] - usual[0]

@@ -19,7 +19,7 @@ from statistics import NormalDist
 import numpy as np
 
 from dushapley.arrays import Array, BoolArray, FloatArray
-from dushapley.engine.diagnosis.agreement import GRID, LEAST_ROWS, USUAL, part
+from dushapley.engine.diagnosis.agreement import GRID, LEAST_ROWS, USUAL
 from dushapley.results.diagnosis import Interval, Range
 from dushapley.results.uncertainty import half_width
 
@@ -160,11 +160,6 @@ class Labels:
     tolerance: float | None = None
     correlation: FloatArray | None = None
     gain: Measure | None = None
-
-    def part(self, i: int) -> Interval | None:
-        """The disagreement with its interval."""
-        known = self.disagreement.known[i]
-        return part(float(self.disagreement.values[i]), float(self.rows[i])) if known else None
 
 
 def labels_of_classes(table: FloatArray, few: BoolArray) -> Labels:

@@ -144,8 +144,8 @@ class Probes(Game):
 
     def _outcome(self, player: int) -> Outcome:
         kind, place = self._asked(player)
+        ways = (self._without, self._alone, self._apart, self._usual)
         try:
-            ways = (self._without, self._alone, self._apart, self._usual)
             numbers = np.array(ways[kind](place), dtype=float)
             if not len(numbers) or not np.isfinite(numbers).all():
                 return Outcome(0.0, "too few rows, or numbers without end")
@@ -266,7 +266,13 @@ def scores_of_usual(base: ModelGame, n_trainings: int) -> list[float]:
     plain = not is_table(X[0]) and X[0].dtype.kind in "biuf" and X[0].ndim == 2
     if not others or not plain or any(part is None or part.ndim > 1 for part in y):
         return []
-    pooled = _some_of_all(base)
+    owners, most = base.owners, max(1, MOST_FOLDED // base.n_players)
+    picked = {  # some rows of everybody's, in the order of content
+        j: some_rows(f"model {owners.hashes[j]}", int(base.sizes[j]), most) for j in base.order
+    }
+    rows = joined([take(owners.X[j], some) for j, some in picked.items()])
+    targets = [np.asarray(owners.y[j])[some] for j, some in picked.items()]
+    pooled = Owners.from_arrays({"all": (rows, np.concatenate(targets))})
     found = _tried(pooled, base, base.model, folds)
     if found is None:
         return []
@@ -303,16 +309,6 @@ def better_model(base: ModelGame, numbers: Sequence[float], n_trainings: int) ->
 def task_of(base: ModelGame) -> str:
     """Return what the game's model predicts: "classification" or "regression"."""
     return "regression" if base.classes is None else "classification"
-
-
-def _some_of_all(base: ModelGame) -> Owners:
-    """One owner of some rows of everybody's, in the order of content."""
-    owners, most = base.owners, max(1, MOST_FOLDED // base.n_players)
-    picked = [some_rows(f"model {owners.hashes[j]}", int(base.sizes[j]), most) for j in base.order]
-    pairs = list(zip(base.order, picked, strict=True))
-    X = joined([take(owners.X[j], rows) for j, rows in pairs])
-    y = np.concatenate([np.asarray(owners.y[j])[rows] for j, rows in pairs])
-    return Owners.from_arrays({"all": (X, y)})
 
 
 def _tried(owners: Owners, base: ModelGame, model: Any, folds: int) -> list[Outcome] | None:

@@ -76,21 +76,15 @@ def within_one(usual: Range | None) -> Range | None:
 
 def reasons_for(evidence: Evidence, i: int) -> tuple[Reason, ...]:
     """Sentences about one owner, the weightiest first."""
-    found = [*_accusations(evidence, i), *_common(evidence, i), *_shared(evidence, i)]
-    found += [*_tested(evidence, i), *_small(evidence, i), *_untold(evidence, i)]
+    # at most one accusation: other units explain labels and rows that differ, other rows labels
+    accusations = (one(evidence, i) for one in (_units, _camp, _foreign, _target, _labels))
+    found = [reason for reason in accusations if reason][:1]
+    found += [*_common(evidence, i), *_rows(evidence, i), *_untold(evidence, i)]
     if not any(r.accuses or r.code in ("unknown", "common") for r in found):
         found += _alike(evidence, i)
     return (*found, *_size(evidence, i), *_pools(evidence, i)) or (
         Reason("unknown", "Nothing could be measured of these data."),
     )
-
-
-def _accusations(evidence: Evidence, i: int) -> list[Reason]:
-    """At most one: other units explain labels and rows that differ, other rows explain labels."""
-    for one in (_units, _camp, _foreign, _target, _labels):
-        if reason := one(evidence, i):
-            return [reason]
-    return []
 
 
 def _units(evidence: Evidence, i: int) -> Reason | None:
@@ -246,8 +240,9 @@ def _common(evidence: Evidence, i: int) -> Iterator[Reason]:
     )
 
 
-def _shared(evidence: Evidence, i: int) -> Iterator[Reason]:
-    shared = evidence.shared[i]
+def _rows(evidence: Evidence, i: int) -> Iterator[Reason]:
+    """Rows that others or the test set hold as well, and too few of them."""
+    shared, sizes = evidence.shared[i], evidence.sizes
     if shared:
         told = ", ".join(f"{one.rows:,} with {one.owner!r}" for one in shared[:4])
         more = f" and {len(shared) - 4} owners more" if len(shared) > 4 else ""
@@ -256,24 +251,18 @@ def _shared(evidence: Evidence, i: int) -> Iterator[Reason]:
             f"You share rows, targets included: {told}{more}. Who shares a row shares what it is "
             "worth; agree on whose they are.",
         )
-
-
-def _tested(evidence: Evidence, i: int) -> Iterator[Reason]:
     if count := evidence.tested[i]:
         rows = "row of the test set is" if count == 1 else "rows of the test set are"
         yield Reason(
             "tested",
             f"{count:,} {rows} among yours: a score on known rows flatters; take them out.",
         )
-
-
-def _small(evidence: Evidence, i: int) -> Iterator[Reason]:
-    if few_rows(evidence.sizes)[i]:
-        rows = "1 row" if evidence.sizes[i] == 1 else f"{evidence.sizes[i]:,.0f} rows"
+    if few_rows(sizes)[i]:
+        rows = "1 row" if sizes[i] == 1 else f"{sizes[i]:,.0f} rows"
         yield Reason(
             "small",
             f"You have {rows} where the others usually have "
-            f"{np.median(np.delete(evidence.sizes, i)):,.0f}. What so few add depends on which "
+            f"{np.median(np.delete(sizes, i)):,.0f}. What so few add depends on which "
             "ones they happen to be: other rows of your kind might be worth much more or less, "
             "which no range given here covers.",
         )

@@ -45,10 +45,6 @@ class Observed:
         rows = np.linspace(0, count - 1, most).round().astype(np.int64)
         return Observed(self.pools[rows], self.answers[rows], self.log_sizes)
 
-    def rounded(self) -> Observed:
-        """The same to eight digits of their spread: a search ends elsewhere by the last bits."""
-        return Observed(self.pools, self.targets.round(8), self.log_sizes)
-
     @cached_property
     def centre(self) -> float:
         """Mean of the answers."""
@@ -133,7 +129,9 @@ def fit(
 ) -> FloatArray:
     """Hyper-parameters of highest posterior density, from the prior mean or a previous fit."""
     mean, spread, low, high = kernel.prior(observed.pools.shape[1])
-    observed = observed.some(most).rounded()
+    observed = observed.some(most)
+    # to eight digits of their spread: a search ends elsewhere by the last bits
+    observed = Observed(observed.pools, observed.targets.round(8), observed.log_sizes)
     likelihood = Likelihood(observed.pools, observed.targets, observed.log_sizes)
 
     def cost(theta: FloatArray) -> tuple[float, FloatArray]:

@@ -47,18 +47,14 @@ def foreseen(
     for budget in sorted(set(budgets)):
         while budget - 1 > len(posterior.observed.pools) < 2**n - 1:
             posterior = _grown(study, posterior, budget - 1 - len(posterior.observed.pools))
-        found[budget] = scale * _half_width(study, posterior) / spread
+        paid = len(posterior.observed.pools)
+        variance = 0.0
+        if paid < 2**n - 1:
+            widening = check.WIDENING[0] + check.WIDENING[1] * n / (paid + 1)
+            covariance = value_covariance(posterior, study.coarse, study.twin)
+            variance = max(np.diag(covariance).max(), 0.0) * widening
+        found[budget] = scale * float(NORMAL * np.sqrt(variance)) / spread
     return [found[budget] for budget in budgets]
-
-
-def _half_width(study: Study, posterior: Posterior) -> float:
-    """Widest half-width once the pools of the process are paid, in standardised units."""
-    pools, n = posterior.observed.pools.shape
-    if pools == 2**n - 1:
-        return 0.0
-    covariance = value_covariance(posterior, study.coarse, study.twin)
-    widening = check.WIDENING[0] + check.WIDENING[1] * n / (pools + 1)
-    return float(NORMAL * np.sqrt(max(np.diag(covariance).max(), 0.0) * widening))
 
 
 def _grown(study: Study, posterior: Posterior, more: int) -> Posterior:

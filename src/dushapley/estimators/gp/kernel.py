@@ -273,14 +273,18 @@ def covariance(h: Hyper, a: View, b: View) -> FloatArray:
     """Covariance of the smooth part of the utilities of two lists of pools."""
     if len(a.z) * len(b.z) < MANY_ENTRIES:
         return _covariance(h, a, b)
-    found = np.empty((len(a.z), len(b.z)))
 
     def rows_of(start: int) -> FloatArray:
         return _covariance(h, some(a, start, start + LONG), b)
 
-    starts = range(0, len(a.z), LONG)
-    for start, rows in zip(starts, in_order(rows_of, starts, LONG * len(b.z)), strict=True):
-        found[start : start + LONG] = rows
+    return _by_rows(rows_of, len(a.z), len(b.z))
+
+
+def _by_rows(rows_of: Callable[[int], FloatArray], count: int, width: int) -> FloatArray:
+    """A matrix by stretches of `LONG` rows, each up to its last entry that is wanted."""
+    found, starts = np.zeros((count, width)), range(0, count, LONG)
+    for start, rows in zip(starts, in_order(rows_of, starts, LONG * width), strict=True):
+        found[start : start + LONG, : rows.shape[1]] = rows
     return found
 
 
@@ -298,7 +302,6 @@ def lower_covariance(h: Hyper, a: View, white: FloatArray | None = None) -> Floa
     After answers, where the covariances with them are given, whitened, shape (answers, pools).
     """
     count = len(a.z)
-    found = np.zeros((count, count))
 
     def rows_of(start: int) -> FloatArray:
         stop = min(start + LONG, count)
@@ -307,10 +310,7 @@ def lower_covariance(h: Hyper, a: View, white: FloatArray | None = None) -> Floa
             rows -= white[:, start:stop].T @ white[:, :stop]
         return rows
 
-    starts = range(0, count, LONG)
-    for start, rows in zip(starts, in_order(rows_of, starts, LONG * count), strict=True):
-        found[start : start + LONG, : rows.shape[1]] = rows
-    return found
+    return _by_rows(rows_of, count, count)
 
 
 def covariance_after(h: Hyper, a: View, white: FloatArray) -> FloatArray:
@@ -326,14 +326,9 @@ def covariance_after(h: Hyper, a: View, white: FloatArray) -> FloatArray:
 
 def some(pools: View, start: int, stop: int) -> View:
     """A stretch of a list of pools."""
-    part = slice(start, stop)
-    return View(
-        pools.z[part],
-        pools.log_size[part],
-        pools.mix[part],
-        pools.root_mix[part],
-        pools.strength,
-    )
+    rows = pools.z, pools.log_size, pools.mix, pools.root_mix
+    z, log_size, mix, root_mix = (one[start:stop] for one in rows)
+    return View(z, log_size, mix, root_mix, pools.strength)
 
 
 def nugget(h: Hyper, z: FloatArray) -> FloatArray:
