@@ -87,10 +87,11 @@ def counted_failure(
 ) -> str:
     """Cause of a failure that counts as u(nobody); raise where a failure is an error.
 
-    Causes are told without our own words around them, and a lack of memory by its limit.
+    A cause is the error beneath a `UtilityFailed`; a lack of memory is named by its limit.
     """
     policy = training or Training()
-    cause = (isinstance(error, UtilityFailed) and error.__cause__) or error
+    beneath = error.__cause__ if isinstance(error, UtilityFailed) else None
+    cause = beneath or error
     if isinstance(cause, MemoryError) and policy.limits.memory is not None:
         error = cause = out_of_memory(policy.limits.memory)
     if policy.on_failure == "empty":
