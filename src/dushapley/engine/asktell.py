@@ -400,7 +400,13 @@ class AskTell(Dialogue):
         method
             Your own method, where it was one.
         """
-        stored = _read(Path(path))
+        longer = 100  # an answer to each of many questions
+        file = Path(path)
+        stored: Any = read_json(file, "conversation", "by AskTell.save", ProtocolViolated, longer)
+        if fault := STORED(stored, ""):
+            raise ProtocolViolated(
+                f"The conversation {file} cannot be used: {fault}. Use it as it was saved."
+            )
         own = method is not None and method.name == stored["method"]
         talk = cls(
             method if method is not None and own else stored["method"],
@@ -414,7 +420,7 @@ class AskTell(Dialogue):
             batch=stored["batch"],
             known=None if stored["known"] is None else np.array(stored["known"], dtype=np.bool_),
         )
-        talk._restore(stored, Path(path))
+        talk._restore(stored, file)
         return talk
 
     @one_blas_thread()
@@ -460,15 +466,3 @@ STORED = fields(
     }
 )
 """What a saved conversation holds."""
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What was saved, checked field by field."""
-    longer = 100  # an answer to each of many questions
-    stored = read_json(path, "conversation", "by AskTell.save", ProtocolViolated, longer)
-    if fault := STORED(stored, ""):
-        raise ProtocolViolated(
-            f"The conversation {path} cannot be used: {fault}. Use it as it was saved."
-        )
-    assert isinstance(stored, dict)
-    return stored

@@ -179,7 +179,13 @@ class Carrier:
         spreads = self.transcript.spreads
         if np.isnan(spreads).all():
             return None
-        noise = _noise(spreads, self.transcript.rows(self.sizes), self.training.repeats)
+        # widened by Student's t where few pools and few repeats tell of it
+        trained, repeats = ~np.isnan(spreads), self.training.repeats
+        variances, own, freedom = np.nan_to_num(spreads) ** 2, spreads[trained] ** 2, repeats - 1
+        rows = self.transcript.rows(self.sizes)[trained]
+        variances[trained] = pooled_variances(own, max(freedom, 1), rows)
+        few = student(pooled_freedom(own, max(freedom, 1)))
+        noise = np.sqrt(variances / repeats) * few
         weights = self.weights()
         if weights is None:
             values, rng = self.transcript.values, np.random.default_rng(0)
@@ -189,17 +195,6 @@ class Carrier:
         scaled = weights * noise
         many = len(scaled) > MOST_JOINT
         return np.asarray(np.square(scaled).sum(axis=1) if many else scaled @ scaled.T)
-
-
-def _noise(spreads: FloatArray, rows: FloatArray, repeats: int) -> FloatArray:
-    """Standard error of each pool's mean of repeats; 0 where nothing was trained.
-
-    Widened by Student's t where few pools and few repeats tell of it.
-    """
-    variances, trained = np.nan_to_num(spreads) ** 2, ~np.isnan(spreads)
-    own, freedom = variances[trained], max(repeats - 1, 1)
-    variances[trained] = pooled_variances(own, freedom, rows[trained])
-    return np.asarray(np.sqrt(variances / repeats) * student(pooled_freedom(own, freedom)))
 
 
 def by_source(
@@ -228,10 +223,15 @@ def by_source(
     sizes = {name: float(variances_of(joint).sum()) for name, joint in known.items()}
     carried = any(joint is not None for joint in measured.values())
     unknown = [name for name in covariances if name not in known] + ["bias"] * biased
+    total: dict[str, Any] = {"total": None}  # where one is unknown, the rest would promise too much
+    if not unknown:
+        joint = np.sum(list(known.values()), axis=0)
+        total = {"total": std_errors_of(joint).tolist()}
+        total |= {} if joint.ndim == 1 else {"covariance": joint.tolist()}
     return {
         **dict.fromkeys(covariances),
         **errors,
-        **_total(list(known.values()) if not unknown else []),
+        **total,
         "dominant": max(sizes, key=lambda name: sizes[name]) if carried else None,
         "unknown": unknown,
     }
@@ -256,12 +256,3 @@ def _sampling_error(estimate: Estimate) -> FloatArray | None:
         own = estimate.std_errors**2
         return own if len(own) > MOST_JOINT else np.diag(own)
     return with_errors(estimate.covariance, estimate.std_errors)
-
-
-def _total(covariances: list[FloatArray]) -> dict[str, Any]:
-    """Of all sources; None where one is unknown, since the rest would promise too much."""
-    if not covariances:
-        return {"total": None}
-    joint = np.sum(covariances, axis=0)
-    between = {} if joint.ndim == 1 else {"covariance": joint.tolist()}
-    return {"total": std_errors_of(joint).tolist(), **between}

@@ -144,7 +144,14 @@ class Ledger(AbstractContextManager["Ledger"]):
             self._db.execute("begin immediate")  # proves now that we may write
             declared = self._db.execute("select name, sql from sqlite_master").fetchall()
             if declared and sorted(declared) != sorted(TABLES.items()):
-                self._refuse_foreign(declared)
+                # views and triggers are programs, and another table may compute what it says
+                others = sorted({name for name, sql in declared if TABLES.get(name) != sql})
+                raise LedgerUnreadable(
+                    f"{self.path} is a database, but not a ledger: it holds "
+                    f"{printable(', '.join(others))[:200] or 'too little'}, which is not as this "
+                    "version of dushapley writes it. It was left alone; name another file, and pay "
+                    "anew."
+                )
             for statement in () if declared else TABLES.values():
                 self._db.execute(statement)
             about = ("context", self.context)
@@ -159,18 +166,6 @@ class Ledger(AbstractContextManager["Ledger"]):
                 "code, versions of packages, metric, test data, seed or fingerprint differ. Use "
                 "another file, or the game it was made with."
             )
-
-    def _refuse_foreign(self, declared: list[tuple[str, str | None]]) -> None:
-        """Refuse a database that is not a ledger to the letter.
-
-        Views and triggers are programs, and a table declared otherwise may compute what it says.
-        """
-        others = sorted({name for name, sql in declared if TABLES.get(name) != sql})
-        raise LedgerUnreadable(
-            f"{self.path} is a database, but not a ledger: it holds "
-            f"{printable(', '.join(others))[:200] or 'too little'}, which is not as this version "
-            "of dushapley writes it. It was left alone; name another file, and pay anew."
-        )
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -269,7 +264,14 @@ class Ledger(AbstractContextManager["Ledger"]):
             Who was in each pool, as `members_of` names them.
         """
         unknown, values = [None] * len(keys), answers.values + 0.0  # SQLite has no negative zeros
-        values[list(answers.failures)] = np.nan
+        failed = list(answers.failures)
+        values[failed] = np.nan
+        scores: Sequence[bytes | None] = unknown
+        if answers.scores is not None:
+            matrix = answers.scores.matrix()
+            none: BoolArray = np.asarray(np.isnan(matrix).any(axis=1))
+            none[failed] = True
+            scores = [None if no else packed(row) for no, row in zip(none, matrix, strict=True)]
         return list(
             zip(
                 keys,
@@ -277,7 +279,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 _numbers(values),
                 [answers.failures.get(place) for place in range(len(keys))],
                 unknown if answers.spread is None else _numbers(answers.spread),
-                unknown if answers.scores is None else _packed_rows(answers),
+                scores,
                 strict=True,
             )
         )
@@ -382,15 +384,6 @@ def unpacked_pools(members: bytes, n_players: int) -> BoolArray:
 
 def _numbers(numbers: FloatArray) -> list[float | None]:
     return [None if number != number else number for number in numbers.tolist()]
-
-
-def _packed_rows(answers: Answers) -> list[bytes | None]:
-    """Scores of each pool as they are stored; None where one has none."""
-    assert answers.scores is not None
-    matrix = answers.scores.matrix()
-    unknown: BoolArray = np.asarray(np.isnan(matrix).any(axis=1))
-    unknown[list(answers.failures)] = True
-    return [None if no else packed(row) for no, row in zip(unknown, matrix, strict=True)]
 
 
 def packed(scores: FloatArray) -> bytes:

@@ -177,8 +177,14 @@ def _chosen_plan(
     if formula is not None:
         notes = (*formula.notes, *not_shapley(complete.get("semivalue", SHAPLEY)))
         return _planned(chosen, game.n_players, options, formula=replace(formula, notes=notes))
-    if chosen.name == "exact" and budget is None:
-        _refuse_endless(game)
+    power, most = game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
+    if chosen.name == "exact" and budget is None and 2**power > most:
+        meant = f"Pass budget={2**power} if you mean it, or" if power < PAYABLE else "Instead,"
+        raise MethodNotApplicable(
+            f"exact would ask all {all_coalitions(power)} coalitions; without a budget it stops "
+            f"at {most:,} for a game of this kind. {meant} "
+            f"choose among: {', '.join(name for name in coalition_methods() if name != 'exact')}."
+        )
     return make_plan(method, game.n_players, game.fractions, options, budget)
 
 
@@ -226,17 +232,6 @@ def _wishes(method: Method, options: Mapping[str, Any]) -> dict[str, Any]:
     if "semivalue" in wishes:
         wishes["semivalue"] = chance_of_joining(wishes["semivalue"])
     return wishes
-
-
-def _refuse_endless(game: Game) -> None:
-    power, most = game.n_players, MOST_CHEAP if game.cheap else MOST_PAID
-    if 2**power > most:
-        meant = f"Pass budget={2**power} if you mean it, or" if power < PAYABLE else "Instead,"
-        raise MethodNotApplicable(
-            f"exact would ask all {all_coalitions(power)} coalitions; without a budget it stops "
-            f"at {most:,} for a game of this kind. {meant} "
-            f"choose among: {', '.join(name for name in coalition_methods() if name != 'exact')}."
-        )
 
 
 def make_plan(

@@ -67,14 +67,9 @@ def remarked(valuation: Valuation, game: Game, plan: Plan, known: BoolArray | No
     """
     if known is not None:
         valuation = _with_learned(valuation, known)
-    said = (*_chance(valuation, game, plan), *_shortfall(valuation), *_wild(valuation, game))
-    return replace(valuation, notes=(*valuation.notes, *said))
-
-
-def _wild(valuation: Valuation, game: Game) -> tuple[str, ...]:
-    """What must be said where pools worse than nobody's data decide the values."""
     wild = is_scored(game) and valuation.details.get("below_empty", 0.0) >= DECIDES
-    return (WILD,) if wild else ()
+    said = (*_chance(valuation, game, plan), *_shortfall(valuation), *((WILD,) if wild else ()))
+    return replace(valuation, notes=(*valuation.notes, *said))
 
 
 def _chance(valuation: Valuation, game: Game, plan: Plan) -> tuple[str, ...]:

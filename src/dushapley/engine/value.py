@@ -36,7 +36,7 @@ from dushapley.engine.many import CentresDialogue, CentresDriver, with_marginals
 from dushapley.engine.plan import Plan, choose_plan, seconds_each
 from dushapley.engine.progress import FRAME, Progress, Stop, Watch
 from dushapley.engine.remarks import judged, remarked
-from dushapley.errors import InvalidOption, Stopped
+from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
 from dushapley.games.base import Game
@@ -289,8 +289,10 @@ class Run:
         Stopped
             As `value` does.
         """
+        formula = self.plan.formula
+        if self.ledger is not None and self.paid is None and formula is None:
+            raise ProtocolViolated("The run's ledger is not open; pay inside `with Run(...)`.")
         with ExitStack() as kept:
-            formula = self.plan.formula
             valuation = self._pay(self.converse(), kept) if formula is None else self._from(formula)
         object.__setattr__(valuation, "_influence", self.influence)  # for differences; not stored
         return valuation
@@ -340,6 +342,11 @@ class Run:
     def converse(self) -> Dialogue:
         """A new conversation with the method; each call starts another one."""
         kind = Dialogue if self.marginals is None else CentresDialogue
+        batch, large = ROUND, self.game.block >= BULK_BLOCK and self.plan.budget >= LEAST_BULK
+        if self.game.cheap:  # a matter of memory, and fixed by game and budget
+            batch = max(1, min(CHEAP_BATCH, CHEAP_CELLS // self.game.n_players))
+        elif large:
+            batch = BULK_ROUND
         return kind(
             self.plan,
             self.game.n_players,
@@ -347,7 +354,7 @@ class Run:
             names=self.game.names,
             fractions=self.game.fractions,
             seed=self.seed,
-            batch=_batch(self.game, self.plan.budget),
+            batch=batch,
             known=self.known,
         )
 
@@ -369,9 +376,8 @@ class Run:
         while (ask := talk.ask()) is not None:
             if monotonic() > until:
                 raise OutOfTime
-            wanted = (may_end and watch.is_time(talk.n_told)) or (
-                bar.show and monotonic() - bar.shown > FRAME
-            )
+            stale = bar.show and monotonic() - bar.shown > FRAME
+            wanted = stale or (may_end and watch.is_time(talk.n_told))
             so_far = ask.estimate() if wanted else None
             if so_far is not None:
                 over = watch.is_over(talk.n_told, so_far)
@@ -488,10 +494,3 @@ def check_wishes(
             f"A function to stop by was given beside precision={precision!r}, of which either ends "
             "a run. Let the function test the precision too."
         )
-
-
-def _batch(game: Game, budget: int) -> int:
-    """How many pools to ask at a time; a matter of memory, and fixed by game and budget."""
-    if not game.cheap:
-        return BULK_ROUND if game.block >= BULK_BLOCK and budget >= LEAST_BULK else ROUND
-    return max(1, min(CHEAP_BATCH, CHEAP_CELLS // game.n_players))
