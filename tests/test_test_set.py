@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from sklearn.naive_bayes import GaussianNB
 
 import dushapley as ds
 from dushapley.estimators.calibration import student
+from dushapley.estimators.registry import find
 from dushapley.games import Regressogram
+from dushapley.games.base import grouped
 from dushapley.games.model.scoring.jackknife import GROUPS
 from dushapley.games.model.scoring.scorer import ROW_METRICS, Scorer
 from dushapley.report import summarize
@@ -353,3 +356,27 @@ def test_more_test_rows_are_advised_where_no_budget_helps() -> None:
 def test_a_budget_that_is_never_spent_takes_no_room() -> None:
     with pytest.raises(ds.errors.Stopped):  # it was OSError: 727 TiB
         ds.value(game(CLASSES, LDA), "permutation", budget=10**15, max_seconds=0.3)
+
+
+@pytest.mark.parametrize("rows", [60, 100, 250])
+def test_differences_between_methods_pair_the_same_test_rows(rows: int) -> None:
+    """One knows its values row by row, the other by leaving out groups of rows in turn."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50 + rows, 3))
+    y = (X[:, 0] + rng.normal(size=len(X)) > 0).astype(int)
+    owners = ds.Owners.from_arrays({f"o{j}": (X[j:50:5], y[j:50:5]) for j in range(5)})
+    game = ds.ModelGame(owners, GaussianNB(), X[50:], y[50:], fast=False)
+    one, other = (ds.value(game, method, budget=100) for method in ("permutation", "antithetic"))
+    assert one.influence is not None
+    assert other.influence is not None
+    assert (len(one.influence), len(other.influence)) == (rows, min(rows, 100))
+    of_one = grouped(one.influence, len(other.influence))
+    for owner in range(5):
+        assert np.corrcoef(of_one[:, owner], other.influence[:, owner])[0, 1] > 0.5
+    assert "as they move both" in (one - other).meaning
+
+
+def test_only_a_method_that_depends_on_answers_is_said_to() -> None:
+    own = replace(find("permutation"), name="own", foreseeable=False)
+    assert not own.is_adaptive
+    assert [name for name in ds.methods() if name != "auto" and find(name).is_adaptive] == ["tmc"]

@@ -236,7 +236,7 @@ def foreseen(talk: Dialogue, *, all_: bool = True) -> Iterator[Ask]:
     everybody's pools and that round.
     """
     kind = talk.plan.method.foreseeable
-    copy = talk.again() if kind else None
+    copy = talk.again() if kind in (True, "first") else None
     rounds = 2 if kind == "first" or not all_ else -1
     while copy is not None and rounds != 0 and (ask := copy.ask()) is not None:
         yield ask

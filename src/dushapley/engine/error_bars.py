@@ -147,7 +147,9 @@ class Carrier:
     def _jackknife(self, rows: int) -> FloatArray | None:
         """Values without each group of test rows, as values plus influence of the group."""
         groups = min(rows, GROUPS)
-        member = np.random.default_rng(0).permutation(rows) % groups
+        member = np.arange(rows)  # in their order, as rows stand where weights are known
+        if groups < rows:
+            member = np.random.default_rng(0).permutation(rows) % groups
         inside = (member == np.arange(groups)[:, None]).astype(np.float64)
         sums = np.hstack([inside @ scores.matrix().T for _, scores in self.scores()])
         without = (sums.sum(axis=0) - sums) / (rows - inside.sum(axis=1, keepdims=True))

@@ -76,7 +76,7 @@ class Method:
     foreseeable
         Whether its questions depend on the problem and the seed alone, neither on answers nor on
         u(∅) and u(all): then they are asked ahead, and no worker waits for another. "first":
-        those of its first round alone.
+        those of its first round alone; "never": they do depend on answers.
     weights
         Where values are means over replicates of sums that the pools tell by themselves: maps the
         pools of a round, shape (m, I), and the options to their whole weights and those of ∅ and
@@ -94,7 +94,7 @@ class Method:
     biased: bool | Callable[[Mapping[str, Any]], bool] = False
     needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
     options: Mapping[str, Option] = field(default_factory=dict)
-    foreseeable: bool | Literal["first"] = False
+    foreseeable: bool | Literal["first", "never"] = False
     weights: Callable[[BoolArray, Mapping[str, Any]], FloatArray] | None = None
     cite: str = ""
 
@@ -119,7 +119,7 @@ class Method:
     @property
     def is_adaptive(self) -> bool:
         """True if questions depend on answers, so that other errors cannot be carried through."""
-        return not self.foreseeable and self.needs == "coalitions"
+        return self.foreseeable == "never"
 
     def cost_told(self) -> str:
         """What it costs, in words."""

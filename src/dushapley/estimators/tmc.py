@@ -69,6 +69,7 @@ METHOD = Method(
     default=two_squares,
     keeps=frozenset({"null player"}),
     biased=True,
+    foreseeable="never",
     options={
         "tolerance": Option(
             0.01,

@@ -9,6 +9,7 @@ import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import InvalidValuation
+from dushapley.games.base import grouped
 from dushapley.results.uncertainty import half_width, is_clear, sampling_variances, source_errors
 from dushapley.terminal import decimals_for, error_text, printable, short_name, table
 
@@ -152,6 +153,9 @@ def _test_set(first: Valuation, second: Valuation, place: list[int]) -> tuple[Fl
     """
     most = (source_errors(first, "test set") + source_errors(second, "test set")[place]) ** 2
     one, two = first.influence, second.influence
+    if one is not None and two is not None and first.fingerprint == second.fingerprint:
+        least = min(len(one), len(two))  # by row, or by groups of rows, as the method knows them
+        one, two = grouped(one, least), grouped(two, least)
     if one is None or two is None or len(one) != len(two) or len(one) < 2:
         return most, AT_MOST if most.any() else BY_ROW
     moved = one - two[:, place]
