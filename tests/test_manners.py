@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from dushapley.games.model.scoring.metrics import full_name
 
 import dushapley as ds
 from dushapley.cli.main import COMMANDS, PANEL_OF, main, ungrouped
 from dushapley.cli.options import in_options
+from dushapley.games.model.scoring.scorer import full_name
 
 OWNERS = ["owners", "--by-file", "--target", "y"]
 JOB = [*OWNERS, "--test", "test.csv"]

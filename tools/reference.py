@@ -24,7 +24,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "games": ("Games", ()),
     "results": (
         "Results",
-        ("Valuation", "probability_greater", "bibtex", "stop"),
+        ("Valuation", "probability_greater", "bibtex"),
     ),
     "settlement": (
         "Settlements and changes",
@@ -37,7 +37,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "plug-ins": ("Methods and games of your own", ("Ask", "Estimate", "Problem", "estimators")),
 }
 """Pages of the reference of names: title, and names of the package that stand on it."""
-MODULES = {"estimators", "games", "guarantees", "report", "stop"}
+MODULES = {"estimators", "games", "guarantees", "report"}
 
 
 def pages() -> dict[str, str]:
@@ -116,6 +116,10 @@ def error_list() -> str:
     return "\n".join(text)
 
 
+WITHOUT_ERRORS = ("du-second-order", "knn", "loo", "random")
+"""Methods that state no standard errors."""
+
+
 def method_list() -> str:
     """Every method as it declares itself."""
     text = ["# Methods\n", f"`auto` takes {ds.methods()['auto']}.\n"]
@@ -125,7 +129,7 @@ def method_list() -> str:
         told = {
             "needs": method.need(chosen),
             "trainings by default, 10 owners": method.default(10, chosen),
-            "has error bars": "yes" if method.estimates_errors else "no",
+            "has error bars": "no" if name in WITHOUT_ERRORS else "yes",
             "source": method.cite,
         }
         text.append(f"## `{name}`\n\n{capital(method.summary)}.\n")

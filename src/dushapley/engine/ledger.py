@@ -172,6 +172,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Refuse in words what SQLite cannot do, and what was never written as it is."""
         try:
             yield
+        except LedgerError:
+            raise
         except (sqlite3.Error, OSError, ValueError, TypeError, IndexError, struct.error) as error:
             raise self._refusal(error) from error
 

@@ -24,8 +24,6 @@ from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, pool_name
 
-KEY = 16
-"""Bytes of a key: half of a SHA-256, in which no two trainings will ever meet."""
 DRAWING = "32 bits"
 """How rows are drawn, for the keys of pools of drawn rows: other rows would have other values."""
 
@@ -63,8 +61,7 @@ class RowsGame(Game):
         self.ranks = [(seen[h], seen.update((h,)))[0] for h in owners.hashes]
         self.order, self.labels = content_order(owners), owners.labels()
         # what each whole owner writes into the name of a pool
-        contents = b"".join(sha256(owners.hashes[j]) for j in self.order)
-        self._contents = np.frombuffer(contents, dtype="V32")
+        self._lines = np.array([f"{owners.hashes[j]}\n".encode() for j in self.order])
 
     @property
     def context(self) -> str | None:
@@ -152,7 +149,7 @@ class RowsGame(Game):
             return [self._key(counts.tolist(), draw) for counts, draw in self.each(queries, draws)]
         empty, sha = self.sizes == 0, hashlib.sha256  # who has no rows has given all of them
         pools = (queries.astype(np.bool_, copy=False) | empty)[:, self.order]
-        keys = [sha(self._contents[pool]).digest()[:KEY] for pool in pools]
+        keys = [sha(self._lines[pool].tobytes()[:-1]).digest() for pool in pools]
         for row in np.flatnonzero(~(queries > empty).any(axis=1)).tolist():
             keys[row] = self._key([0] * self.n_players, None)
         return keys
@@ -160,13 +157,13 @@ class RowsGame(Game):
     def _key(self, counts: list[int], draw: int | None) -> bytes:
         """The multiset of (content, rows taken, and which draw where only part is taken)."""
         parts = []
-        for place, j in enumerate(self.order):
+        for j in self.order:
             if counts[j] == self.sizes[j]:
-                parts.append(self._contents[place].tobytes())
+                parts.append(self.owners.hashes[j])
             elif counts[j] > 0:
                 drawn = f"{counts[j]} {draw} {DRAWING}"
-                parts.append(sha256(f"{self.owners.hashes[j]} {self.ranks[j]} {drawn}"))
-        return sha256(*parts)[:KEY]
+                parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {drawn}")
+        return sha256("\n".join(parts))
 
 
 def content_order(owners: Owners) -> list[int]:
