@@ -133,7 +133,7 @@ def options_of(command: Any) -> set[str]:
 
 
 def words() -> int:
-    """Count the words of the pages in `docs`, tables and examples included, but for written ones."""
+    """Count the words of the pages in `docs` that people wrote, tables and examples included."""
     docs = ROOT / "docs"
     pages = [page for page in docs.rglob("*.md") if docs / "reference" not in page.parents]
     return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
