@@ -206,8 +206,3 @@ def purpose_of(path: Path) -> Purpose:
         return Purpose(identity(record), terms_of(settled), record["job"].get("target"))
     except (InvalidSettlement, LookupError, TypeError, AttributeError):
         return Purpose()
-
-
-def same_file(one: Path, other: Path) -> bool:
-    """Whether two names lead to one file, by links of either kind or by case as well."""
-    return one.exists() and other.exists() and one.samefile(other)
