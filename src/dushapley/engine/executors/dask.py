@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
+from logging import CRITICAL
 from shutil import rmtree
 from typing import Any
 
@@ -250,6 +251,7 @@ def _open_cluster(n_jobs: int, security: Any, folder: str) -> str:
         threads_per_worker=1,
         security=security,
         dashboard_address="127.0.0.1:0",
+        silence_logs=CRITICAL,  # what fails is told by the run; a worker that closes may complain
     )
     _CLUSTERS.append(cluster)
     return str(cluster.scheduler_address)
