@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
-FORMATS = {"dushapley.valuation/1": "valuation", "dushapley.settlement/1": "settlement"}
+FORMATS = {"dushapley.valuation/1": "valuation", "dushapley.settlement/2": "settlement"}
 
 
 @cache

@@ -254,10 +254,12 @@ def test_the_file_round_trips_and_is_sealed() -> None:
     assert seal(data) == data["seal"]
     data["valuation"]["seed"] += 1
     assert seal(data) != data["seal"]
-    with pytest.raises(InvalidSettlement, match=r"dushapley\.settlement/1"):
+    with pytest.raises(InvalidSettlement, match=r"dushapley\.settlement/2"):
         Settlement.from_dict({"format": "other"})
     with pytest.raises(InvalidSettlement, match="lacks"):
-        Settlement.from_dict({"format": "dushapley.settlement/1"})
+        Settlement.from_dict({"format": "dushapley.settlement/2"})
+    with pytest.raises(InvalidSettlement, match="Verify it with the version that wrote it"):
+        Settlement.from_dict(data | {"format": "dushapley.settlement/1"})
 
 
 def test_csv_holds_no_formula() -> None:

@@ -27,7 +27,7 @@ from dushapley.results.schema import (
 from dushapley.settlement.money import RULES, is_cap, is_floor
 from dushapley.validation import LARGEST, read_json
 
-FORMAT = "dushapley.settlement/1"
+FORMAT = "dushapley.settlement/2"
 BOUNDS = ("low", "high")
 """Ends of the interval of a payment: known for all owners, or for none."""
 MOST_LINES = 100_000
@@ -98,6 +98,8 @@ KINDS = {
     "dushapley.valuation/1": "a valuation: it says what everybody's data is worth, and shares no "
     "money. Share a pot by it (`--pot`, dushapley.settle), and verify the settlement",
     "dushapley.statistics/1": "owners' sums",
+    "dushapley.settlement/1": "one of an earlier version, which named games otherwise. Verify it "
+    "with the version that wrote it, or settle again",
 }
 """What else may have been meant, by its format."""
 
@@ -117,8 +119,8 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
         shape = f"JSON, {'an object' if isinstance(data, Mapping) else 'but not an object'}"
         stated = f"with the format {form!r:.60}" if form is not None else 'without a "format"'
         raise InvalidSettlement(
-            f"{name} is not a settlement; it is {found or f'{shape} {stated}'}. It must be the "
-            f"file that was written when a pot was shared, with the format {FORMAT!r}."
+            f"{name} is not a settlement of this version; it is {found or f'{shape} {stated}'}. It "
+            f"must be the file that was written when a pot was shared, with the format {FORMAT!r}."
         )
     fault = first(_faults(data))
     if fault:
