@@ -554,6 +554,7 @@ def test_both_workers_train_from_the_first_training_on(tmp_path, said):
     assert result.values.tolist() == ds.value(alone, "gp", budget=40).values.tolist()
 
 
+@pytest.mark.slow
 def test_failures_of_probes_are_counted_and_paid_once(tmp_path):
     log = str(tmp_path / "fits")  # of other processes as well: limits have trainings in their own
 

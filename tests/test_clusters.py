@@ -333,7 +333,12 @@ def test_runs_in_step_part_ways(tmp_path: Path) -> None:
 # --- limits -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["hang", "stuck", "eat"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param("hang", marks=SLOW), pytest.param("stuck", marks=SLOW), "eat"]
+)
 def test_excess_is_cut_short_and_counted(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "GRACE", 0.2)
     eats = fault == "eat"

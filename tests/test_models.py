@@ -192,6 +192,7 @@ def test_stored_failures_follow_todays_policy(tmp_path):
         ds.value(game(model), "exact", ledger=tmp_path / "l.sqlite")
 
 
+@pytest.mark.slow
 def test_a_training_that_takes_too_long_is_a_counted_failure(tmp_path):
     ledger = tmp_path / "l.sqlite"
     policy = {"on_failure": "empty", "deterministic": True}  # or probes would wait as well
